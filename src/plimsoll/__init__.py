@@ -1,0 +1,3 @@
+"""Plimsoll: Kubernetes' node-level resource management, explained and enforced."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,64 @@
+"""Says at the end of a run what it has really exercised, and what it has left out.
+
+A test that drives a real kernel, container runtime or browser says so: `exercised("kernel", "Linux 6.18, cgroup v1")`.
+The closing lines then list each of these once, and every reason for a skip, so that nobody takes a green run on a small
+machine for a full one. Under xdist each worker sends its list to the controller when it ends.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+_EXERCISED = pytest.StashKey[set[tuple[str, str]]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_EXERCISED] = set()
+
+
+@pytest.fixture(scope="session")
+def exercised(pytestconfig: pytest.Config) -> Callable[[str, str], None]:
+    """Call it with a kind (`kernel`, `runtime`, `browser`, …) and a name once the real thing has done its part."""
+
+    def note(kind: str, name: str) -> None:
+        pytestconfig.stash[_EXERCISED].add((kind, name))
+
+    return note
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:  # only an xdist worker has it; execnet carries lists of lists, not sets
+        output["exercised"] = [list(pair) for pair in session.config.stash[_EXERCISED]]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    # A worker that crashed has sent nothing: then its tests have failed, and nothing of it is claimed.
+    pairs = getattr(node, "workeroutput", {}).get("exercised", [])
+    node.config.stash[_EXERCISED].update((kind, name) for kind, name in pairs)
+
+
+# Outermost, so that these lines stand below pytest's own summary and right above its counts.
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> Generator[None, None, None]:
+    yield
+    reasons = Counter(_skip_reason(report) for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line(f"skipped: {count} × {reason}")
+    for kind, name in sorted(config.stash[_EXERCISED]):
+        terminalreporter.write_line(f"exercised: {kind}: {name}")
+    if not config.stash[_EXERCISED]:
+        terminalreporter.write_line("exercised: nothing beyond pure Python")
+
+
+def _skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ") or "no reason given"
+    return str(report.longrepr or "no reason given")

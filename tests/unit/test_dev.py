@@ -1,0 +1,236 @@
+"""./dev, the locks, and the closing lines of a test run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNTIME = {"python": "3.11.7 in /a/.venv", "parts": "a", "packages": "runtime"}
+
+
+@pytest.fixture(scope="module")
+def dev() -> ModuleType:
+    loader = SourceFileLoader("dev", str(ROOT / "dev"))
+    spec = spec_from_loader("dev", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def finished(*command: str | Path, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, check=False)
+
+
+# --- the command line
+
+
+def test_help_has_one_line_for_each_command(dev: ModuleType) -> None:
+    done = finished(sys.executable, ROOT / "dev", "--help")
+    assert done.returncode == 0
+    words = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert words == list(dev.COMMANDS)
+    assert set(words) == {
+        "up", "run", "test", "prove", "lint", "bench", "conformance", "docs", "lock", "clean"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        pytest.param(["tets"], "Did you mean 'test'?", id="near"),
+        pytest.param(["qqqq"], "./dev --help lists them all", id="far"),
+        pytest.param(["clean", "all"], "takes no arguments", id="clean-with-arguments"),
+        pytest.param(["lint", "--hard"], "takes only --fix", id="lint-with-unknown-option"),
+        pytest.param(["prove", "no-such-area"], "Areas:", id="unknown-area"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_a_hint(args: list[str], said: str) -> None:
+    done = finished(sys.executable, ROOT / "dev", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+def test_old_python_is_told_what_is_needed() -> None:
+    """The part that older Pythons run must come before anything that only new ones understand."""
+    head, _, _ = (ROOT / "dev").read_text().partition("\nROOT = ")
+    script = head.replace("sys.version_info < (3, 11)", "sys.version_info < (99,)")
+    done = finished(sys.executable, "-c", f"__file__ = 'dev'\n{script}", PATH="/nowhere")
+    assert done.returncode == 1
+    assert "needs Python 3.11 or newer" in done.stderr
+
+
+# --- the stamp
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "verdict"),
+    [
+        pytest.param({}, RUNTIME, "rebuild", id="none-yet"),
+        pytest.param(RUNTIME, RUNTIME, "current", id="same"),
+        pytest.param(RUNTIME | {"python": "3.12.1 in /a/.venv"}, RUNTIME, "rebuild", id="other-python"),
+        pytest.param(RUNTIME | {"python": "3.11.7 in /b/.venv"}, RUNTIME, "rebuild", id="moved"),
+        pytest.param(RUNTIME | {"parts": "b"}, RUNTIME, "update", id="other-locks"),
+        pytest.param(RUNTIME, RUNTIME | {"packages": "dev"}, "update", id="dev-wanted"),
+        pytest.param(RUNTIME | {"packages": "dev"}, RUNTIME, "current", id="dev-has-runtime-too"),
+        pytest.param(RUNTIME | {"packages": "dev", "parts": "b"}, RUNTIME, "update", id="dev-with-other-locks"),
+    ],
+)
+def test_verdict(dev: ModuleType, found: dict[str, str], wanted: dict[str, str], verdict: str) -> None:
+    assert dev.verdict(found, wanted) == verdict
+
+
+@pytest.mark.parametrize("stamp", [None, "", '{"python": '], ids=["none", "empty", "half"])
+def test_a_half_built_environment_counts_as_none(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stamp: str | None
+) -> None:
+    monkeypatch.setattr(dev, "BIN", tmp_path)
+    monkeypatch.setattr(dev, "STAMP", tmp_path / "stamp")
+    (tmp_path / "python").touch()
+    if stamp is not None:
+        (tmp_path / "stamp").write_text(stamp)
+    assert dev.found_stamp() == {}
+
+
+@pytest.mark.parametrize("changed", ["dev", "pyproject.toml", "requirements/runtime.txt", "requirements/dev.txt"])
+def test_stamp_follows_what_the_environment_is_built_from(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    (tmp_path / "requirements").mkdir()
+    for name in ("dev", "pyproject.toml", "requirements/runtime.txt", "requirements/dev.txt"):
+        (tmp_path / name).write_text("before")
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    monkeypatch.setattr(dev, "LOCKS", tmp_path / "requirements")
+    before = dev.wanted_stamp("dev")
+    assert dev.wanted_stamp("dev") == before
+    (tmp_path / changed).write_text("after")
+    assert dev.wanted_stamp("dev")["parts"] != before["parts"]
+
+
+# --- the locks
+
+
+@pytest.mark.parametrize("name", ["runtime", "dev", "uv"])
+def test_lock_pins_and_hashes_everything_and_names_no_place(dev: ModuleType, name: str) -> None:
+    text = (ROOT / "requirements" / f"{name}.txt").read_text()
+    assert dev.lock_problems(text) == []
+    assert not any(word in text for word in ("://", "file:", "--index", "--find-links", "--extra", "#"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--index-url https://example.org/simple",
+        "--find-links /srv/wheels",
+        "click==8.1.7",
+        "click==8.1.7 \\\n    --hash=sha256:abc",
+        "click @ https://example.org/click.whl \\\n    --hash=sha256:" + "0" * 64,
+        "click>=8 \\\n    --hash=sha256:" + "0" * 64,
+        "-e /srv/click",
+    ],
+)
+def test_a_bad_lock_is_noticed(dev: ModuleType, line: str) -> None:
+    good = "msgspec==0.18.6 \\\n    --hash=sha256:" + "0" * 64 + "\n"
+    assert dev.lock_problems(good) == []
+    assert dev.lock_problems(good + line + "\n")
+
+
+def test_dev_lock_has_the_runtime_versions() -> None:
+    def pins(name: str) -> set[str]:
+        lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
+        return {line.split()[0] for line in lines if "==" in line}
+
+    assert pins("runtime") <= pins("dev")
+
+
+# --- the command in .venv, and continuous integration
+
+
+@pytest.mark.parametrize("folder", ["short", "with space", "x" * 150], ids=["short", "space", "long"])
+def test_the_command_starts_from_any_folder(
+    dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    venv = tmp_path / folder / ".venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+    (tmp_path / "src/plimsoll/cli").mkdir(parents=True)
+    (tmp_path / "src/plimsoll/cli/main.py").write_text(
+        "import sys\ndef main():\n    print(sys.argv[1:], sys.flags.isolated)\n    return 7\n"
+    )
+    for name, value in {"VENV": venv, "BIN": venv / "bin", "SRC": tmp_path / "src"}.items():
+        monkeypatch.setattr(dev, name, value)
+    dev.link_project()
+    done = finished(venv / "bin" / "plimsoll", "a b", "c", cwd=tmp_path, PYTHONPATH=str(ROOT))
+    assert (done.stdout, done.returncode, done.stderr) == ("['a b', 'c'] 1\n", 7, "")
+
+
+def test_ci_runs_the_tests() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert script.read_text().splitlines()[-1] == "exec ./dev test"
+    assert "set -euo pipefail" in script.read_text()
+
+
+def test_system_packages_are_only_named_where_they_cannot_be_installed(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev, "SYSTEM_PACKAGES", {"present": "sh", "absent": "no-such-command"})
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    dev.ensure_system_packages()
+    assert "skipped: absent" in capsys.readouterr().out
+
+
+# --- the closing lines of a test run
+
+SAMPLE = """
+import pytest
+
+def test_real(exercised):
+    exercised("kernel", "Linux 6.18, cgroup v1")
+
+def test_real_too(exercised):
+    exercised("kernel", "Linux 6.18, cgroup v1")
+    exercised("browser", "Chromium")
+
+@pytest.mark.skip(reason="no cgroup v2 here")
+def test_skipped(): ...
+
+def test_skipped_too():
+    pytest.skip("no cgroup v2 here")
+
+def test_pure(): ...
+"""
+
+
+def sample_run(folder: Path, sample: str, *options: str) -> subprocess.CompletedProcess[str]:
+    shutil.copy(ROOT / "tests" / "conftest.py", folder)
+    (folder / "test_sample.py").write_text(sample)
+    command = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options)
+    return finished(*command, cwd=folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+
+
+@pytest.mark.parametrize("options", [[], ["-p", "xdist", "-n2"], ["-q"]], ids=["plain", "xdist", "quiet"])
+def test_closing_lines(tmp_path: Path, options: list[str]) -> None:
+    done = sample_run(tmp_path, SAMPLE, *options)
+    *_, skipped, browser, kernel, counts = done.stdout.splitlines()
+    assert skipped == "skipped: 2 × no cgroup v2 here"
+    assert browser == "exercised: browser: Chromium"
+    assert kernel == "exercised: kernel: Linux 6.18, cgroup v1"
+    assert "3 passed, 2 skipped" in counts
+    assert done.returncode == 0
+
+
+def test_closing_lines_of_a_run_without_anything_real(tmp_path: Path) -> None:
+    done = sample_run(tmp_path, "def test_pure(): assert False\n")
+    *_, exercised, counts = done.stdout.splitlines()
+    assert exercised == "exercised: nothing beyond pure Python"
+    assert "1 failed" in counts
+    assert done.returncode == 1
