@@ -1,0 +1,1 @@
+"""Bytes ↔ documents: everything here is pure, and speaks of a file only by line numbers."""

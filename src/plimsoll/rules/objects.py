@@ -1,0 +1,254 @@
+"""The lean objects that rules compute with: only the fields that decide something, frozen, straight from JSON.
+
+A user's document is stored and served as it came; these are views of it. Absent and empty mean different things in a
+few places (spec 01 QC-2, D-1), so `None` is absent and an empty mapping is an empty mapping. Mappings inside these
+objects are never changed after decoding: a rule that needs another value builds another object.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from plimsoll.rules.quantity import Quantity
+
+ResourceList = dict[str, Quantity]
+QoSClass = Literal["Guaranteed", "Burstable", "BestEffort"]
+
+CPU = "cpu"
+MEMORY = "memory"
+EPHEMERAL_STORAGE = "ephemeral-storage"
+PODS = "pods"
+HUGEPAGES_PREFIX = "hugepages-"
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+SOURCE_ANNOTATION = "kubernetes.io/config.source"
+SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+
+
+class Lean(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Base: frozen, no cycles, Kubernetes' camelCase names on the wire."""
+
+
+class Claim(Lean, frozen=True, gc=False):
+    name: str = ""
+    request: str = ""
+
+
+class Resources(Lean, frozen=True, gc=False):
+    requests: ResourceList | None = None
+    limits: ResourceList | None = None
+    claims: tuple[Claim, ...] | None = None
+
+
+NO_RESOURCES = Resources()
+
+
+class ResizePolicy(Lean, frozen=True, gc=False):
+    resource_name: str = ""
+    restart_policy: str = ""
+
+
+class Port(Lean, frozen=True, gc=False):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(name="hostIP", default="")
+    protocol: str = "TCP"
+
+
+class Container(Lean, frozen=True, gc=False):
+    name: str = ""
+    image: str = ""
+    resources: Resources = NO_RESOURCES
+    restart_policy: str | None = None
+    resize_policy: tuple[ResizePolicy, ...] = ()
+    ports: tuple[Port, ...] = ()
+
+
+class EmptyDir(Lean, frozen=True, gc=False):
+    medium: str = ""
+    size_limit: Quantity | None = None
+
+
+class Volume(Lean, frozen=True, gc=False):
+    """Only what eviction asks: is it local storage (spec 04 §1.2)?"""
+
+    name: str = ""
+    empty_dir: EmptyDir | None = None
+    config_map: dict[str, object] | None = None
+    git_repo: dict[str, object] | None = None
+    host_path: dict[str, object] | None = None
+
+
+class Toleration(Lean, frozen=True, gc=False):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class SelectorTerm(Lean, frozen=True, gc=False):
+    """One requirement of a node selector: `key operator values`."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Lean, frozen=True, gc=False):
+    match_expressions: tuple[SelectorTerm, ...] = ()
+    match_fields: tuple[SelectorTerm, ...] = ()
+
+
+class NodeSelector(Lean, frozen=True, gc=False):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredTerm(Lean, frozen=True, gc=False):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Lean, frozen=True, gc=False):
+    required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: tuple[PreferredTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
+class Affinity(Lean, frozen=True, gc=False):
+    node_affinity: NodeAffinity | None = None
+
+
+class PodOS(Lean, frozen=True, gc=False):
+    name: str = ""
+
+
+class PodSpec(Lean, frozen=True, gc=False):
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
+    resources: Resources | None = None
+    overhead: ResourceList | None = None
+    node_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    restart_policy: str | None = None
+    os: PodOS | None = None
+    volumes: tuple[Volume, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    host_network: bool = False
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+
+
+class Metadata(Lean, frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    generate_name: str = ""
+
+
+class Condition(Lean, frozen=True, gc=False):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class ContainerState(Lean, frozen=True, gc=False):
+    running: dict[str, object] | None = None
+
+
+class ContainerStatus(Lean, frozen=True, gc=False):
+    name: str = ""
+    resources: Resources | None = None
+    allocated_resources: ResourceList | None = None
+    state: ContainerState | None = None
+
+
+class PodStatus(Lean, frozen=True, gc=False):
+    phase: str = ""
+    qos_class: QoSClass | None = None
+    start_time: str | None = None
+    resize: str = ""
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: Resources | None = None
+    allocated_resources: ResourceList | None = None
+    nominated_node_name: str = ""
+    node_allocatable_resource_claim_statuses: tuple[dict[str, object], ...] | None = None
+
+
+NO_STATUS = PodStatus()
+
+
+class Pod(Lean, frozen=True, gc=False):
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = NO_STATUS
+
+
+class Taint(Lean, frozen=True, gc=False):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Lean, frozen=True, gc=False):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeStatus(Lean, frozen=True, gc=False):
+    capacity: ResourceList | None = None
+    allocatable: ResourceList | None = None
+
+
+class Node(Lean, frozen=True, gc=False):
+    metadata: Metadata = Metadata()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+def is_sidecar(container: Container) -> bool:
+    """A restartable init container."""
+    return container.restart_policy == "Always"
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """May the name stand in `spec.resources`? (R-3)"""
+    return name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)
+
+
+def is_mirror(pod: Pod) -> bool:
+    annotations = pod.metadata.annotations
+    return annotations is not None and MIRROR_ANNOTATION in annotations
+
+
+def is_static(pod: Pod) -> bool:
+    annotations = pod.metadata.annotations
+    return annotations is not None and annotations.get(SOURCE_ANNOTATION, "api") != "api"
+
+
+def is_critical(pod: Pod) -> bool:
+    """Static, mirror, or priority of the system classes; the class name alone does not matter (O-3)."""
+    priority = pod.spec.priority
+    if priority is not None and priority >= SYSTEM_CRITICAL_PRIORITY:
+        return True
+    return pod.metadata.annotations is not None and (is_mirror(pod) or is_static(pod))
+
+
+def is_node_critical(pod: Pod) -> bool:
+    return pod.spec.priority_class_name == "system-node-critical" and is_critical(pod)
