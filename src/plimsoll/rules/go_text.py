@@ -1,0 +1,144 @@
+"""Durations and float32 figures as Go reads them, with Go's own sentences when it cannot.
+
+Kubelet settings are texts that Go's standard library parses (`1m30s`, the `7.25` of `7.25%`), so its grammar, its
+rounding and its refusals are what a user sees. A float32 is held as the Python float of the same value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+
+from plimsoll.errors import InvalidConfig
+from plimsoll.rules.quantity import MAX_INT64
+
+NANO_PER_SECOND = 10**9
+LARGEST_FLOAT32 = float(2**128 - 2**104)
+
+_UNIT_NANOS = {
+    "ns": 1,
+    "us": 10**3,
+    "\u00b5s": 10**3,  # micro sign
+    "\u03bcs": 10**3,  # Greek mu
+    "ms": 10**6,
+    "s": NANO_PER_SECOND,
+    "m": 60 * NANO_PER_SECOND,
+    "h": 3600 * NANO_PER_SECOND,
+}
+# Digits, fraction, and as the unit everything up to the next number: `1m-5s` has the unknown unit `m-`.
+_DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)", re.ASCII)
+_DIGITS = "[0-9]+(?:_[0-9]+)*"
+_FLOAT = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?", re.ASCII)
+_INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.ASCII | re.IGNORECASE)
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def duration_seconds(text: str, path: str = "") -> float:
+    """Seconds of a Go duration; raises InvalidConfig for the setting at `path`."""
+    return duration_nanos(text, path) / NANO_PER_SECOND
+
+
+def duration_nanos(text: str, path: str = "") -> int:
+    unsigned = text[1:] if text.startswith(("+", "-")) else text
+    if unsigned == "0":
+        return 0
+    invalid = InvalidConfig(path, f"time: invalid duration {_byte_quoted(text)}")
+    if not unsigned:
+        raise invalid
+    total = position = 0
+    while position < len(unsigned):
+        match = _DURATION_PART.match(unsigned, position)
+        if match is None or not (match[1] or match[2]):
+            raise invalid
+        whole, fraction, unit = match[1], match[2] or "", match[3]
+        if not unit:
+            raise InvalidConfig(path, f"time: missing unit in duration {_byte_quoted(text)}")
+        if unit not in _UNIT_NANOS:
+            raise InvalidConfig(path, f"time: unknown unit {_byte_quoted(unit)} in duration {_byte_quoted(text)}")
+        total += _part_nanos(whole, fraction, _UNIT_NANOS[unit])
+        if total > MAX_INT64:
+            raise invalid
+        position = match.end()
+    return -total if text.startswith("-") else total
+
+
+def _part_nanos(whole: str, fraction: str, unit_nanos: int) -> int:
+    whole = whole.lstrip("0")
+    if len(whole) > 19:
+        return MAX_INT64 + 1
+    # Go multiplies the fraction in float64 and truncates; past 18 digits nothing is left of a nanosecond.
+    fraction = fraction[:18]
+    part = int(fraction or "0") * (unit_nanos / 10 ** len(fraction))
+    return int(whole or "0") * unit_nanos + int(part)
+
+
+def parsed_float32(text: str, path: str = "") -> float:
+    """The float32 nearest to a decimal text, or an infinity; raises InvalidConfig for the setting at `path`."""
+    match = _INFINITY.fullmatch(text)
+    if match is not None:
+        return -math.inf if match[1] == "-" else math.inf
+    if _FLOAT.fullmatch(text) is None:
+        raise InvalidConfig(path, f"strconv.ParseFloat: parsing {_quoted(text)}: invalid syntax")
+    magnitude = abs(float(text))
+    if magnitude < 1e-60:  # far below the smallest float32; the exact fraction could have any number of digits
+        return 0.0
+    value = nearest_float32(*Decimal(text).as_integer_ratio()) if magnitude < 1e60 else math.inf
+    if abs(value) > LARGEST_FLOAT32:
+        raise InvalidConfig(path, f"strconv.ParseFloat: parsing {_quoted(text)}: value out of range")
+    return value
+
+
+def nearest_float32(numerator: int, denominator: int = 1) -> float:
+    """A ratio rounded to 24 significant bits, half to even; not bounded above."""
+    exponent = max(math.frexp(numerator / denominator)[1] - 1, -126) - 23
+    if exponent >= 0:
+        denominator <<= exponent
+    else:
+        numerator <<= -exponent
+    units, rest = divmod(numerator, denominator)
+    if 2 * rest > denominator or (2 * rest == denominator and units % 2):
+        units += 1
+    return math.ldexp(units, exponent)
+
+
+def shortest_float32(value: float) -> float:
+    """The number with the fewest digits that is this float32: 0.1 for 0.100000001490116…"""
+    for digits in range(1, 9):
+        text = f"{value:.{digits}g}"
+        if nearest_float32(*Decimal(text).as_integer_ratio()) == value:
+            return float(text)
+    return float(f"{value:.9g}")
+
+
+def _quoted(text: str) -> str:
+    """As Go's strconv quotes: what can be printed stays."""
+    return '"' + "".join(_ESCAPES.get(letter) or _printable(letter) for letter in text) + '"'
+
+
+def _printable(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    code = ord(letter)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _byte_quoted(text: str) -> str:
+    """As Go's time package quotes: every byte that is not printable ASCII is written as its number."""
+    shown: list[str] = []
+    for letter in text:
+        if letter < " " or letter >= "\x80":
+            shown.extend(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogatepass"))
+        else:
+            shown.append(f"\\{letter}" if letter in '"\\' else letter)
+    return '"' + "".join(shown) + '"'
