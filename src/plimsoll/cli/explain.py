@@ -1,0 +1,64 @@
+"""`plimsoll explain`: manifests → tree, table, JSON, YAML or a script; and small calculators below the same word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from plimsoll.cli.node_options import NodeQuestion, node_options
+
+CALCULATORS = ("qos", "oom", "memory-high", "allocatable", "weight")
+MANIFESTS = "manifests"
+
+
+class ExplainGroup(click.Group):
+    """The first word chooses a calculator; anything else is a file, a directory or an option of the main form."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in CALCULATORS and args[0] not in ("-h", "--help")):
+            args = [MANIFESTS, *args]
+        elif args[0] in ("-h", "--help"):
+            args = [MANIFESTS, "--help"]
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in CALCULATORS:
+            from plimsoll.cli import calculators
+
+            return calculators.COMMANDS[cmd_name]
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=ExplainGroup)
+def explain() -> None:
+    """What a node will do with a manifest."""
+
+
+@explain.command(MANIFESTS)
+@click.argument("files", nargs=-1, metavar="FILE|DIR|-...")
+@node_options
+@click.option("-o", "--output", type=click.Choice(["tree", "table", "json", "yaml", "sh"]), default="tree")
+@click.option("--diff", metavar="A,B", help="Only what differs: 1.27,1.36 or cgroupfs,systemd or v1,v2.")
+@click.option("--advise", is_flag=True, help="The nearest change that makes each pod Guaranteed.")
+@click.option("--brief", is_flag=True, help="Values without formulas.")
+def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:
+    """Say what a node will do with each pod: class, score, and every cgroup file with its formula.
+
+    Takes Pods, Lists, `kubectl get … -o json` dumps and everything with a pod template (Deployment, StatefulSet,
+    DaemonSet, ReplicaSet, Job, CronJob), from files, directories or standard input (-).
+
+    \b
+    Calculators for one number:
+      plimsoll explain qos --request cpu=1,memory=1Gi --limit cpu=1,memory=1Gi
+      plimsoll explain oom --request 1Gi --capacity 8Gi
+      plimsoll explain memory-high --request 1Gi --limit 2Gi
+      plimsoll explain allocatable --capacity cpu=48,memory=263192560Ki --system-reserved cpu=2,memory=4Gi
+      plimsoll explain weight 250m
+    """
+    from plimsoll.cli import explain_run
+
+    if not files:
+        raise click.UsageError("name a file, a directory, or - for standard input (see --help)")
+    question = NodeQuestion(options)
+    raise click.exceptions.Exit(explain_run.run(files, question, output=output, diff=diff, advise=advise, brief=brief))

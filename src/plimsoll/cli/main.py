@@ -1,0 +1,84 @@
+"""`plimsoll`: the verbs and their one-line descriptions. A verb's module is imported when the verb is used."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from plimsoll import __version__
+from plimsoll.errors import PlimsollError
+
+# verb → (module, its click command, the line in --help)
+VERBS = {
+    "explain": ("plimsoll.cli.explain", "explain", "What a node will do with a manifest, each value with its formula."),
+    "plan": ("plimsoll.cli.plan", "plan", "The same for fleets: pods as JSON lines in, one result per line out."),
+    "up": ("plimsoll.cli.up", "up", "A tour on the bundled examples."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows names and help lines without importing anything."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module, attribute, _ = VERBS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in VERBS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            ctx.fail(f"no such command {args[0]!r}; there are: {', '.join(VERBS)}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="plimsoll")
+def root() -> None:
+    """How deep may this node be loaded?
+
+    Plimsoll says what Kubernetes will make of your pods on a node: QoS class, oom_score_adj, and the value of every
+    cgroup file, each with its formula.
+
+    \b
+    Try:
+      plimsoll explain pod.yaml
+      plimsoll explain pod.yaml --diff 1.27,1.36
+      kubectl get pods -A -o json | plimsoll explain -
+      plimsoll explain memory-high --request 1Gi --limit 2Gi
+    """
+
+
+def main(args: list[str] | None = None) -> int:
+    """Run one command; errors that we raise on purpose become one line and exit code 2."""
+    try:
+        result: Any = root.main(args=args, prog_name="plimsoll", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except PlimsollError as error:
+        click.echo(f"plimsoll: {error}", err=True)
+        return 2
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; keep the interpreter from complaining at exit.
+        sys.stderr.close()
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

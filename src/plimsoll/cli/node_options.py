@@ -1,0 +1,190 @@
+"""The options that say for which node to answer, shared by every verb that explains; and how they become a Setting.
+
+The kubelet's own flags come from the configuration table; a flag beats the file, the file beats the profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from plimsoll.codec.lean import from_document, quantity_text
+from plimsoll.codec.yaml import Document, YamlError, read
+from plimsoll.errors import InvalidConfig, InvalidConfigs, InvalidObject, InvalidQuantity
+from plimsoll.rules.config_reading import Reading, reading
+from plimsoll.rules.config_table import KIND, ROWS
+from plimsoll.rules.objects import Node, ResourceList
+from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
+from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.setting import Machine, Setting, machine_from_capacity, resolved
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_FLAG = "kubelet_flag_"  # click wants identifiers; a row's name follows
+_OWN_WORDS = {"--cgroup-driver"}  # `--driver` is the same question in fewer letters
+
+
+def node_options(command: Command) -> Command:
+    for row in reversed([row for row in ROWS if row.flag and row.attribute and row.flag not in _OWN_WORDS]):
+        command = click.option(
+            row.flag,
+            _FLAG + row.name.replace(".", "__"),
+            metavar="TEXT",
+            multiple=True,
+            help=row.description,
+            hidden=row.flag not in _SHOWN,
+        )(command)
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+_SHOWN = frozenset(
+    {
+        "--feature-gates",
+        "--system-reserved",
+        "--kube-reserved",
+        "--eviction-hard",
+        "--cgroup-root",
+        "--cpu-manager-policy",
+    }
+)
+_OPTIONS = (
+    click.option("--node", "node_file", metavar="FILE", help="A Node object: its capacity is the machine."),
+    click.option("--capacity", metavar="LIST", help="cpu=48,memory=263192560Ki,…  [default: this machine]"),
+    click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration file, as it is."),
+    click.option("--cgroup", type=click.Choice(["v1", "v2"]), default="v2", show_default=True, help="cgroup version."),
+    click.option(
+        "--driver", type=click.Choice(["cgroupfs", "systemd"]), help="Who makes cgroups. [default: --config's]"
+    ),
+    click.option(
+        "--runtime",
+        type=click.Choice(["process", "containerd", "crio"]),
+        default="containerd",
+        show_default=True,
+        help="Whose container names to show.",
+    ),
+    click.option(
+        "--container-weight",
+        type=click.Choice(["linear", "quadratic"]),
+        help="cpu.weight of containers by old or by new runtimes. [default: the profile's time]",
+    ),
+    click.option(
+        "--profile",
+        type=click.Choice(list(PROFILES)),
+        default=DEFAULT_PROFILE.name,
+        show_default=True,
+        help="Kubernetes as the 1.27 documents describe it, or as 1.36 answers.",
+    ),
+)
+
+
+class NodeQuestion:
+    """The options of one call; `setting` answers for them, with words changed for `--diff`."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.config_document = _one_document(options["config_file"], "--config") if options["config_file"] else None
+        self.machine, self.given_allocatable = _machine(options["node_file"], options["capacity"])
+        self.flags = {
+            name.removeprefix(_FLAG).replace("__", "."): list(texts)
+            for name, texts in options.items()
+            if name.startswith(_FLAG) and texts
+        }
+
+    def setting(self, **changed: str) -> tuple[Setting, list[str]]:
+        """The resolved node and what the user should know about its configuration."""
+        words = {**self.options, **changed}
+        profile = profile_named(words["profile"])
+        found = self._reading(profile)
+        setting = resolved(
+            self.machine,
+            found.config,
+            profile,
+            cgroup_version=1 if words["cgroup"] == "v1" else 2,
+            driver=words["driver"],
+            runtime=words["runtime"],
+            weight=words["container_weight"],
+        )
+        notes = list(found.notes)
+        if found.without_effect:
+            notes.append(f"settings without effect here: {', '.join(found.without_effect)}")
+        for name in ("cpu", "memory"):
+            have = (self.given_allocatable or {}).get(name)
+            if have is not None and have != setting.allocatable[name]:
+                notes.append(
+                    f"the Node says {name} allocatable {have}, this configuration gives {setting.allocatable[name]}: "
+                    "pass that node's --config"
+                )
+        return setting, notes
+
+    def _reading(self, profile: Profile) -> Reading:
+        document = None if self.config_document is None else self.config_document.value
+        try:
+            return reading(document, profile, self.flags)
+        except InvalidConfigs as error:
+            lines = [self._located(each) for each in error.errors]
+            raise click.ClickException(
+                "the kubelet would refuse this configuration:\n  " + "\n  ".join(lines)
+            ) from None
+
+    def _located(self, error: InvalidConfig) -> str:
+        document = self.config_document
+        if document is None or error.path.startswith("--") or not error.path:
+            return str(error)
+        from plimsoll.codec.manifests import path_steps
+
+        line = document.line_of(path_steps(error.path))
+        return f"{self.options['config_file']}:{line}: {error}"
+
+
+def _machine(node_file: str | None, capacity: str | None) -> tuple[Machine, ResourceList | None]:
+    if node_file and capacity:
+        raise click.UsageError("--node and --capacity both describe the machine; give one")
+    if capacity:
+        return machine_from_capacity(_amounts(capacity), name="node"), None
+    if node_file:
+        document = _one_document(node_file, "--node")
+        try:
+            node = from_document(document.value, Node)
+        except InvalidObject as error:
+            raise click.ClickException(f"{node_file}: {error}") from None
+        if not node.status.capacity:
+            raise click.ClickException(f"{node_file}: status.capacity is missing; is it a Node?")
+        machine = machine_from_capacity(node.status.capacity, name=node.metadata.name)
+        return machine, node.status.allocatable
+    from plimsoll.linux.machine import this_machine
+
+    return this_machine(), None
+
+
+def _amounts(text: str) -> ResourceList:
+    found: ResourceList = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, equals, amount = part.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{part!r} is not name=amount", param_hint="--capacity")
+        try:
+            found[name.strip()] = QUANTITIES[quantity_text(amount) or ""]
+        except InvalidQuantity as error:
+            raise click.BadParameter(f"{name}: {error.reason}", param_hint="--capacity") from None
+    return found
+
+
+def _one_document(file: str, option: str) -> Document:
+    try:
+        data = Path(file).read_bytes()
+    except OSError as error:
+        raise click.ClickException(f"{option} {file}: {error.strerror}") from None
+    documents = list(read(data))
+    for found in documents:
+        if isinstance(found, YamlError):
+            raise click.ClickException(f"{option} {file}: {found}")
+    if len(documents) != 1 or not isinstance(documents[0], Document):
+        raise click.ClickException(f"{option} {file}: holds {len(documents)} documents, wants one")
+    if option == "--config" and not isinstance(documents[0].value, dict):
+        raise click.ClickException(f"{option} {file}: not a {KIND}")
+    return documents[0]

@@ -1,0 +1,72 @@
+"""Words on a screen: colour where there is a terminal, plain text where there is none, no foreign control codes.
+
+Names come from manifests, which come from anywhere: `inert` makes them harmless before they are printed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+CLASS_COLOURS = {"Guaranteed": "green", "Burstable": "yellow", "BestEffort": "red"}
+
+
+def colourful(stream: object = None) -> bool:
+    """A terminal that wants colour: NO_COLOR and TERM=dumb are heeded, FORCE_COLOR too."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    target = stream or sys.stdout
+    return bool(getattr(target, "isatty", lambda: False)()) and os.environ.get("TERM") != "dumb"
+
+
+def width() -> int:
+    return shutil.get_terminal_size((100, 24)).columns
+
+
+def inert(text: str) -> str:
+    """Control characters, bidirectional overrides and lone surrogates become visible escapes."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() and unicodedata.category(c) not in ("Cf", "Cs", "Co") else _escaped(c) for c in text
+    )
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+class Paint:
+    """Colours a text, or leaves it alone."""
+
+    def __init__(self, colour: bool) -> None:
+        self.colour = colour
+
+    def __call__(self, text: str, *styles: str) -> str:
+        if not self.colour or not styles or not text:
+            return text
+        return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
+
+
+def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> Iterable[str]:
+    """Columns as wide as their widest cell, two blanks apart, as kubectl prints them."""
+    lines = [tuple(header), *map(tuple, rows)] if header else [tuple(row) for row in rows]
+    if not lines:
+        return
+    widths = [max(display_width(line[column]) for line in lines) for column in range(len(lines[0]))]
+    for line in lines:
+        cells = (cell + " " * (size - display_width(cell)) for cell, size in zip(line, widths, strict=True))
+        yield "  ".join(cells).rstrip()
+
+
+def display_width(text: str) -> int:
+    """Columns on a terminal: wide East Asian characters take two."""
+    if text.isascii():
+        return len(text)
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text if not unicodedata.combining(c))

@@ -1,0 +1,114 @@
+"""`plimsoll plan`: pods as JSON lines in, one result per line out, in order. The batch form of explain for fleets.
+
+A line that cannot be planned gives `{"line": N, "errors": [...]}` in its place, so that results and input still match.
+Work goes in blocks of lines; with `-j N` blocks go to N processes and come back in order.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.codec.lean import pod_from_json
+from plimsoll.errors import FieldError, InvalidName, InvalidObject
+from plimsoll.rules.plan import Placement, placement, pod_plan
+from plimsoll.rules.policy import NodePolicy
+
+BLOCK_BYTES = 1 << 18
+
+
+class Refused(msgspec.Struct, frozen=True):
+    line: int
+    errors: list[FieldError]
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def planned_block(lines: list[bytes], first: int, policy: NodePolicy, place: Placement) -> tuple[bytes, int]:
+    """Results for a block of lines, joined, and how many were refused. `first` is the number of the first line."""
+    encode = _ENCODER.encode
+    out, refused = [], 0
+    for number, line in enumerate(lines, first):
+        if not line or line.isspace():
+            continue
+        try:
+            out.append(encode(pod_plan(pod_from_json(line), policy, place)))
+        except InvalidObject as error:
+            refused += 1
+            out.append(encode(Refused(number, list(error.errors))))
+        except InvalidName as error:
+            refused += 1
+            out.append(encode(Refused(number, [FieldError("FieldValueInvalid", "metadata.uid", str(error))])))
+    out.append(b"")
+    return b"\n".join(out), refused
+
+
+def blocks(stream: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
+    """Lines in blocks of about a quarter megabyte, with the number of each block's first line."""
+    number = 1
+    while lines := stream.readlines(BLOCK_BYTES):
+        yield lines, number
+        number += len(lines)
+
+
+@click.command("plan")
+@click.argument("file", default="-", metavar="[FILE|-]")
+@node_options
+@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
+def plan(file: str, jobs: int, **options: Any) -> None:
+    """Pods as JSON lines → one JSON result per line: class, requests, limits, scores and cgroup files.
+
+    \b
+      kubectl get pods -A -o json | jq -c '.items[]' | plimsoll plan -j 2 --node node.yaml
+    """
+    setting, notes = NodeQuestion(options).setting()
+    for note in notes:
+        click.echo(f"note: {note}", err=True)
+    place = placement(setting.pods_root, setting.driver)
+    # Every result is short-lived; collecting generations of them only costs time.
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 1000)
+    output, refused = sys.stdout.buffer, 0
+    with _opened(file) as stream:
+        for text, count in _results(stream, jobs, setting.policy, place):
+            output.write(text)
+            refused += count
+    output.flush()
+    if refused:
+        click.echo(f'plimsoll: {refused} refused; see the lines with "errors"', err=True)
+    raise click.exceptions.Exit(2 if refused else 0)
+
+
+def _opened(file: str) -> BinaryIO:
+    if file == "-":
+        return sys.stdin.buffer
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror}") from None
+
+
+def _results(stream: BinaryIO, jobs: int, policy: NodePolicy, place: Placement) -> Iterator[tuple[bytes, int]]:
+    if jobs == 1:
+        for lines, first in blocks(stream):
+            yield planned_block(lines, first, policy, place)
+        return
+    from concurrent.futures import Future, ProcessPoolExecutor
+
+    # Twice as many blocks under way as processes: none waits, and memory stays bounded however long the input is.
+    waiting: deque[Future[tuple[bytes, int]]] = deque()
+    with ProcessPoolExecutor(jobs) as pool:
+        for lines, first in blocks(stream):
+            waiting.append(pool.submit(planned_block, lines, first, policy, place))
+            if len(waiting) >= 2 * jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

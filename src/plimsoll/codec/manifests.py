@@ -1,0 +1,125 @@
+"""Find the pods in a document: a Pod, a List of anything, or every kind that carries a pod template.
+
+Each find is a Pod-shaped document and the place it came from, so that whatever is said about `spec.containers[0]` of
+the pod can be said about the field the user wrote, with its line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+Path = tuple[str | int, ...]
+
+# Where each kind keeps its pod template.
+TEMPLATES: dict[str, Path] = {
+    "Deployment": ("spec", "template"),
+    "ReplicaSet": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "ReplicationController": ("spec", "template"),
+    "Job": ("spec", "template"),
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+    "PodTemplate": ("template",),
+}
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[([^\]]*)\]")
+
+
+class FoundPod(msgspec.Struct, frozen=True):
+    document: dict[str, Any]  # apiVersion, kind Pod, metadata, spec, status
+    at: Path  # where the pod (or template) stands in the file's document
+    title: str  # `web`, `deployment/web`
+    replicas: int = 1
+
+    @property
+    def base(self) -> str:
+        """The user's path to the pod's spec."""
+        return written_path((*self.at, "spec"))
+
+    def written(self, field: str) -> str:
+        """A field path of the pod, as the user finds it in the manifest."""
+        return written_path(self.at) + "." + field if self.at and field else field or written_path(self.at)
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """Something that holds no pod, with a word why."""
+
+    at: Path
+    reason: str
+    is_error: bool = False
+
+
+def found_pods(document: Any, at: Path = ()) -> Iterator[FoundPod | Passed]:
+    if not isinstance(document, dict):
+        yield Passed(at, "not an object", is_error=True)
+        return
+    kind = document.get("kind")
+    if not isinstance(kind, str) or not kind:
+        yield Passed(at, "Object 'Kind' is missing", is_error=True)
+    elif isinstance(document.get("items"), list) and kind.endswith("List"):
+        for index, item in enumerate(document["items"]):
+            yield from found_pods(_typed(item, kind.removesuffix("List")), (*at, "items", index))
+    elif kind == "Pod":
+        yield FoundPod(document, at, _name(document) or "pod")
+    elif kind in TEMPLATES:
+        yield from _templated(document, kind, at)
+    else:
+        yield Passed(at, f"{kind} has no pod template")
+
+
+def _typed(item: Any, kind: str) -> Any:
+    """Items of a typed list may leave their kind to the list."""
+    if kind and isinstance(item, dict) and "kind" not in item:
+        return {"kind": kind, **item}
+    return item
+
+
+def _templated(document: dict[str, Any], kind: str, at: Path) -> Iterator[FoundPod | Passed]:
+    where = TEMPLATES[kind]
+    template: Any = document
+    for step in where:
+        template = template.get(step) if isinstance(template, dict) else None
+    if not isinstance(template, dict):
+        yield Passed((*at, *where), f"{kind} without a pod template", is_error=True)
+        return
+    name = _name(document) or kind.lower()
+    owner = document.get("metadata") if isinstance(document.get("metadata"), dict) else {}
+    metadata = template.get("metadata") if isinstance(template.get("metadata"), dict) else {}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": (owner or {}).get("namespace"), **(metadata or {})},
+        "spec": template.get("spec"),
+    }
+    spec = document.get("spec")
+    replicas = spec.get("replicas") if isinstance(spec, dict) else None
+    count = replicas if isinstance(replicas, int) and not isinstance(replicas, bool) and replicas >= 0 else 1
+    yield FoundPod(pod, (*at, *where), f"{kind.lower()}/{name}", count)
+
+
+def _name(document: dict[str, Any]) -> str:
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        return ""
+    name = metadata.get("name") or metadata.get("generateName")
+    return name if isinstance(name, str) else ""
+
+
+def written_path(path: Path) -> str:
+    """`("spec", "containers", 0)` → `spec.containers[0]`."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def path_steps(field: str) -> Path:
+    """`spec.containers[0].resources.limits[cpu]` → its steps: to look a line up."""
+    steps: list[str | int] = []
+    for match in _STEP.finditer(field):
+        name, index, key = match.groups()
+        steps.append(int(index) if index is not None else key if key is not None else name)
+    return tuple(steps)

@@ -1,0 +1,1 @@
+"""Thin access to the kernel: system calls and /proc, no policy."""

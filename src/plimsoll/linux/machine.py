@@ -1,0 +1,59 @@
+"""What this machine has: processors, memory, huge pages, process ids, the disk below a directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from plimsoll.rules.objects import EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, ResourceList
+from plimsoll.rules.quantity import from_units
+from plimsoll.rules.setting import Machine
+
+HUGEPAGES = Path("/sys/kernel/mm/hugepages")
+
+
+def this_machine(storage: str = "/var/lib") -> Machine:
+    """Capacity as a kubelet measures it (spec 01 N-1, N-2); `storage` is on the disk that pods write to."""
+    meminfo = meminfo_bytes(Path("/proc/meminfo").read_text())
+    return Machine(
+        cores=os.cpu_count() or 1,
+        memory_bytes=meminfo["MemTotal"],
+        others={**_hugepages(), **_ephemeral_storage(storage)},
+        swap_bytes=meminfo.get("SwapTotal", 0),
+        pid_capacity=min(_number("/proc/sys/kernel/pid_max"), _number("/proc/sys/kernel/threads-max")),
+        page_size=os.sysconf("SC_PAGE_SIZE"),
+        name=os.uname().nodename,
+    )
+
+
+def meminfo_bytes(text: str) -> dict[str, int]:
+    """`MemTotal:  263192560 kB` → bytes; lines without a unit are counts and left out."""
+    found = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if len(words) == 2 and words[1] == "kB":
+            found[name] = int(words[0]) * 1024
+    return found
+
+
+def _hugepages() -> ResourceList:
+    found: ResourceList = {}
+    if HUGEPAGES.is_dir():
+        for directory in sorted(HUGEPAGES.iterdir()):
+            size = int(directory.name.removeprefix("hugepages-").removesuffix("kB")) * 1024
+            count = _number(str(directory / "nr_hugepages"))
+            found[HUGEPAGES_PREFIX + str(from_units(size, "BinarySI"))] = from_units(size * count, "BinarySI")
+    return found
+
+
+def _ephemeral_storage(directory: str) -> ResourceList:
+    try:
+        disk = os.statvfs(directory)
+    except OSError:
+        disk = os.statvfs("/")
+    return {EPHEMERAL_STORAGE: from_units(disk.f_frsize * disk.f_blocks, "BinarySI")}
+
+
+def _number(path: str) -> int:
+    return int(Path(path).read_text())

@@ -1,0 +1,254 @@
+"""Pods + node → the tree of cgroups with every file, its value and its reason (spec 02).
+
+node → kubepods → QoS class → pod → container. The values come from `values` and `allocatable`; this module lays them
+out by path and file name, and says for each file why, in `reasons`' words. `Workload` is one pod with all that was
+computed for it, so that whoever prints, ranks or compares asks nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from plimsoll.rules import desired_reasons as why
+from plimsoll.rules.allocatable import (
+    ClassSums,
+    ClassValues,
+    class_sums,
+    class_values,
+    kubepods_values,
+    reserved_values,
+)
+from plimsoll.rules.defaulting import defaulted
+from plimsoll.rules.effective import pod_limits, pod_requests
+from plimsoll.rules.exclusive import exclusive_cpus, pod_exclusive_cpus
+from plimsoll.rules.files import file_map
+from plimsoll.rules.hierarchy import CgroupName, cgroup_path, class_name, container_component, pod_name
+from plimsoll.rules.objects import Container, Pod, QoSClass, ResourceList
+from plimsoll.rules.oom import oom_scores
+from plimsoll.rules.qos import qos_class
+from plimsoll.rules.reasons import Reason, human_bytes
+from plimsoll.rules.setting import Setting
+from plimsoll.rules.values import Values, as_kept, container_values, pod_values
+
+Level = Literal["node", "pods", "reserved", "class", "pod", "container"]
+
+UNKNOWN_UID = "<uid>"
+UNKNOWN_ID = "<id>"
+
+
+class File(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    value: int | str
+    human: str = ""
+    reason: Reason = Reason()
+
+
+class Effective(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What one cgroup really has when everything else on the node wants as much as it can get (`contention`)."""
+
+    memory_min_bytes: int = 0
+    memory_low_bytes: int = 0
+    memory_limit_bytes: int | None = None
+    memory_limit_from: str = ""  # whose limit is hit first: the lowest, and of equals the highest up
+    cpu_floor_milli: int = 0
+    cpu_ceiling_milli: int | None = None
+    cpu_ceiling_from: str = ""
+
+
+class Cgroup(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    level: Level
+    name: str  # what people call it: the pod's or container's name
+    path: str
+    files: tuple[File, ...] = ()
+    oom_score_adj: int | None = None
+    oom_steps: str = ""
+    exclusive_cpus: int = 0
+    effective: Effective | None = None
+    children: tuple[Cgroup, ...] = ()
+
+    def value(self, file_name: str) -> int | str | None:
+        return next((file.value for file in self.files if file.name == file_name), None)
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """One pod, defaulted, with everything the rules say about it. `base` is where its spec stands in the manifest."""
+
+    pod: Pod
+    qos: QoSClass
+    requests: ResourceList
+    limits: ResourceList
+    values: Values
+    container_values: tuple[Values, ...]  # init containers first
+    scores: tuple[int, ...]
+    exclusive_cpus: int
+    base: str = "spec"
+    title: str = ""
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        return self.pod.spec.init_containers + self.pod.spec.containers
+
+
+def workload(raw: Pod, setting: Setting, *, base: str = "spec", title: str = "") -> Workload:
+    policy = setting.policy
+    gated = policy.pod_level
+    pod = defaulted(raw, pod_level=gated, resize_policy=setting.profile.resize_policy_defaulted)
+    qos = qos_class(pod, pod_level=gated)
+    requests, limits = pod_requests(pod, pod_level=gated), pod_limits(pod, pod_level=gated)
+    exclusive = pod_exclusive_cpus(pod, qos, policy)
+    return Workload(
+        pod,
+        qos,
+        requests,
+        limits,
+        as_kept(pod_values(pod, qos, requests, limits, policy, exclusive_cpus=exclusive > 0), setting.driver),
+        tuple(
+            as_kept(
+                container_values(pod, each, qos, policy, exclusive_cpus=exclusive_cpus(pod, each, qos, policy) > 0),
+                setting.driver,
+            )
+            for each in pod.spec.init_containers + pod.spec.containers
+        ),
+        tuple(
+            oom_scores(
+                pod,
+                qos,
+                policy.memory_capacity_bytes,
+                pod_level=gated and policy.pod_level_oom_share,
+                sidecar_rule=policy.sidecar_oom_rule,
+            )
+        ),
+        exclusive,
+        base,
+        title or pod.metadata.name,
+    )
+
+
+def desired_tree(workloads: Sequence[Workload], setting: Setting) -> Cgroup:
+    """The whole node, with every given pod on it."""
+    return Cgroup(
+        "node",
+        setting.machine.name or "node",
+        "/",
+        children=(_kubepods(workloads, setting), *_reserved_cgroups(setting)),
+    )
+
+
+def _kubepods(workloads: Sequence[Workload], setting: Setting) -> Cgroup:
+    config, policy = setting.config, setting.policy
+    sums = class_sums((each.pod for each in workloads), pod_level=policy.pod_level)
+    percent = config.qos_reserved_percent.get("memory") if config.gate("QOSReserved") else None
+    classes = class_values(sums, policy, percent)
+    enforced = "pods" in config.enforce_node_allocatable and config.cgroups_per_qos
+    started = kubepods_values(
+        setting.capacity, setting.reserved, enforce_pods=enforced, pid_capacity=setting.machine.pid_capacity
+    )
+    values = msgspec.structs.replace(
+        started,
+        memory_min_bytes=classes.kubepods.memory_min_bytes,
+        hugetlb=classes.kubepods.hugetlb or started.hugetlb,
+    )
+    reasons = why.node_reasons(setting, values, sums, enforced=enforced)
+    by_class = {
+        qos: [each for each in workloads if each.qos == qos] for qos in ("Guaranteed", "Burstable", "BestEffort")
+    }
+    return Cgroup(
+        "pods",
+        "all pods",
+        cgroup_path(setting.pods_root, setting.driver),
+        _files(values, setting, reasons),
+        children=(
+            *(_pod(each, setting) for each in by_class["Guaranteed"]),
+            _class("Burstable", classes, sums, by_class["Burstable"], setting, percent),
+            _class("BestEffort", classes, sums, by_class["BestEffort"], setting, percent),
+        ),
+    )
+
+
+def _class(
+    qos: QoSClass,
+    classes: ClassValues,
+    sums: ClassSums,
+    members: Sequence[Workload],
+    setting: Setting,
+    percent: int | None,
+) -> Cgroup:
+    values = classes.burstable if qos == "Burstable" else classes.besteffort
+    reasons = why.class_reasons(qos, setting, sums, [(each.title, each.requests) for each in members], percent)
+    return Cgroup(
+        "class",
+        qos,
+        cgroup_path(class_name(setting.pods_root, qos), setting.driver),
+        _files(values, setting, reasons),
+        children=tuple(_pod(each, setting) for each in members),
+    )
+
+
+def _pod(work: Workload, setting: Setting) -> Cgroup:
+    name = pod_name(setting.pods_root, work.qos, work.pod.metadata.uid or UNKNOWN_UID)
+    return Cgroup(
+        "pod",
+        work.title,
+        cgroup_path(name, setting.driver),
+        _files(
+            work.values,
+            setting,
+            why.pod_reasons(work.pod, work.base, work.requests, work.limits, work.qos, work.values, setting),
+        ),
+        exclusive_cpus=work.exclusive_cpus,
+        children=tuple(_container(work, index, name, setting) for index in range(len(work.containers))),
+    )
+
+
+def _container(work: Workload, index: int, parent: CgroupName, setting: Setting) -> Cgroup:
+    container = work.containers[index]
+    component = container_component(UNKNOWN_ID, setting.driver, setting.runtime)
+    values = work.container_values[index]
+    reasons = why.container_reasons(work.pod, work.base, index, work.qos, values, setting)
+    return Cgroup(
+        "container",
+        container.name,
+        f"{cgroup_path(parent, setting.driver)}/{component}",
+        _files(values, setting, reasons, weight=setting.policy.weight),
+        work.scores[index],
+        why.score_steps(work.pod, container, work.qos, work.scores[index], setting),
+        exclusive_cpus(work.pod, container, work.qos, setting.policy),
+    )
+
+
+def _reserved_cgroups(setting: Setting) -> tuple[Cgroup, ...]:
+    """system- and kube-reserved, where they are enforced (01 §10.4); the kubelet expects them to exist."""
+    config, found = setting.config, []
+    for owner, resources, path in (
+        ("system", config.system_reserved, config.system_reserved_cgroup),
+        ("kube", config.kube_reserved, config.kube_reserved_cgroup),
+    ):
+        for suffix in ("", "-compressible"):
+            if f"{owner}-reserved{suffix}" in config.enforce_node_allocatable:
+                values = reserved_values(resources, compressible=bool(suffix), memory_qos=setting.policy.memory_qos)
+                reasons = why.reserved_reasons(f"{owner}Reserved", resources)
+                found.append(Cgroup("reserved", f"{owner}-reserved", path, _files(values, setting, reasons)))
+    return tuple(found)
+
+
+def _files(
+    values: Values, setting: Setting, reasons: dict[str, Reason], *, weight: Literal["linear", "quadratic"] = "linear"
+) -> tuple[File, ...]:
+    return tuple(
+        File(name, value, _human(name, value), reasons.get(name, Reason()))
+        for name, value in file_map(values, setting.policy.cgroup_version, weight).items()
+    )
+
+
+def _human(name: str, value: int | str) -> str:
+    if isinstance(value, str):
+        quota, _, period = value.partition(" ")
+        return "no limit" if quota == "max" else f"{int(quota) / int(period):g} CPU"
+    if name == "memory.oom.group":
+        return "kill the whole container" if value else ""
+    if name.startswith(("memory.", "hugetlb.")):
+        return human_bytes(value) if value < 1 << 62 else "no limit"
+    return ""

@@ -1,0 +1,125 @@
+"""Everything `plimsoll explain` says about a node and its pods, as values; printing is the CLI's business."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from plimsoll.rules.advice import Change, guaranteed_changes, pod_warnings, qos_sentence, setting_warnings
+from plimsoll.rules.contention import with_effective
+from plimsoll.rules.desired import Cgroup, Workload, desired_tree
+from plimsoll.rules.objects import CPU, MEMORY, QoSClass, ResourceList, is_critical
+from plimsoll.rules.ranking import ranking_request
+from plimsoll.rules.setting import Setting
+
+
+class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a memory shortage ranks the pod by (spec 04 §5): over its request first, then priority, then excess."""
+
+    memory_request_bytes: int
+    priority: int
+    exempt: bool = False
+
+    def sentence(self) -> str:
+        if self.exempt:
+            return "exempt: static, mirror and system-critical pods are never evicted by the node"
+        if self.memory_request_bytes == 0:
+            over = "any memory it uses is over its request of 0"
+        else:
+            over = f"a candidate once it uses more than {self.memory_request_bytes} bytes"
+        return f"{over}; then lower priority first (this one: {self.priority}); then the larger excess"
+
+
+class PodExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    name: str
+    namespace: str
+    qos_class: QoSClass
+    because: str
+    requests: dict[str, str]
+    limits: dict[str, str]
+    eviction: EvictionKeys
+    exclusive_cpus: int = 0
+    advice: tuple[Change, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class NodeExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    name: str
+    profile: str
+    cgroup_version: int
+    driver: str
+    runtime: str
+    capacity: dict[str, str]
+    allocatable: dict[str, str]
+    steps: dict[str, str]
+    shared_cpus: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
+    node: NodeExplanation
+    pods: tuple[PodExplanation, ...]
+    tree: Cgroup
+
+
+def explanation(workloads: Sequence[Workload], setting: Setting, *, advise: bool = False) -> Explanation:
+    return Explanation(
+        _node(workloads, setting),
+        tuple(_pod(each, setting, advise=advise) for each in workloads),
+        with_effective(desired_tree(workloads, setting), setting.absolute[CPU].milli, _shared_cpus(workloads, setting)),
+    )
+
+
+def _node(workloads: Sequence[Workload], setting: Setting) -> NodeExplanation:
+    return NodeExplanation(
+        setting.machine.name,
+        setting.profile.name,
+        setting.policy.cgroup_version,
+        setting.driver,
+        setting.runtime,
+        texts(setting.capacity),
+        texts(setting.allocatable),
+        {name: allocatable_steps(setting, name) for name in (CPU, MEMORY)},
+        _shared_cpus(workloads, setting),
+        tuple(setting_warnings(setting)),
+    )
+
+
+def _shared_cpus(workloads: Sequence[Workload], setting: Setting) -> int | None:
+    """What exclusive CPUs leave for everybody else; None without the static policy."""
+    if not setting.policy.static_cpus:
+        return None
+    return setting.machine.cores - sum(each.exclusive_cpus for each in workloads)
+
+
+def allocatable_steps(setting: Setting, name: str) -> str:
+    """capacity − systemReserved − kubeReserved − evictionHard, the terms that exist (N-8)."""
+    terms = [str(setting.capacity[name])]
+    reserved = setting.reserved
+    for part in (reserved.system, reserved.kube, reserved.eviction):
+        if part and part.get(name):
+            terms.append(str(part[name]))
+    if name == MEMORY:
+        terms += [str(q) for key, q in setting.capacity.items() if key.startswith("hugepages-") and q]
+    return f"{' − '.join(terms)} = {setting.allocatable[name]}" if len(terms) > 1 else terms[0]
+
+
+def _pod(work: Workload, setting: Setting, *, advise: bool) -> PodExplanation:
+    pod = work.pod
+    return PodExplanation(
+        work.title,
+        pod.metadata.namespace or "default",
+        work.qos,
+        qos_sentence(work, setting),
+        texts(work.requests),
+        texts(work.limits),
+        EvictionKeys(ranking_request(pod, MEMORY).value, pod.spec.priority or 0, is_critical(pod)),
+        work.exclusive_cpus,
+        tuple(guaranteed_changes(work, setting)) if advise else (),
+        tuple(pod_warnings(work, setting)),
+    )
+
+
+def texts(resources: ResourceList) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in resources.items()}

@@ -1,0 +1,97 @@
+"""One pod → everything a node will do with it, as plain values: the batch form of `explain` (`plimsoll plan`).
+
+This is the hot path for fleets: no formulas, no texts, nothing computed that is not printed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from plimsoll.rules.defaulting import defaulted
+from plimsoll.rules.effective import pod_limits, pod_requests
+from plimsoll.rules.files import Files, files, hugetlb_files
+from plimsoll.rules.hierarchy import CgroupName, Driver, Parent, class_name, parent
+from plimsoll.rules.objects import CPU, Pod, QoSClass
+from plimsoll.rules.oom import oom_scores
+from plimsoll.rules.policy import NodePolicy
+from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, computed_qos_class
+from plimsoll.rules.values import as_kept, container_values, pod_values
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where pods' cgroups go: the parents of each class and the driver that spells the names."""
+
+    driver: Driver
+    parents: dict[QoSClass, Parent]
+
+
+def placement(pods_root: CgroupName, driver: Driver) -> Placement:
+    classes: tuple[QoSClass, ...] = (GUARANTEED, BURSTABLE, BEST_EFFORT)
+    return Placement(driver, {qos: parent(class_name(pods_root, qos), driver) for qos in classes})
+
+
+class ContainerPlan(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    name: str
+    oom_score_adj: int
+    files: Files
+    hugetlb: dict[str, int] | None = None
+
+
+class PodPlan(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Requests and limits are whole units: cpu in milli-cores, everything else in bytes or pieces."""
+
+    namespace: str
+    name: str
+    uid: str
+    qos_class: QoSClass
+    requests: dict[str, int]
+    limits: dict[str, int]
+    cgroup: str
+    files: Files
+    containers: list[ContainerPlan]
+    init_containers: int = 0  # how many of `containers` are init containers: they come first
+    hugetlb: dict[str, int] | None = None
+
+
+def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
+    pod_level, version, weight = policy.pod_level, policy.cgroup_version, policy.weight
+    pod = defaulted(raw, pod_level=pod_level)
+    metadata, spec = pod.metadata, pod.spec
+    qos = pod.status.qos_class or computed_qos_class(pod, pod_level=pod_level)
+    requests = pod_requests(pod, pod_level=pod_level)
+    limits = pod_limits(pod, pod_level=pod_level)
+    values = pod_values(pod, qos, requests, limits, policy)
+    own_values = [container_values(pod, each, qos, policy) for each in spec.init_containers]
+    own_values += [container_values(pod, each, qos, policy) for each in spec.containers]
+    if place.driver == "systemd":
+        values = as_kept(values, place.driver)
+        own_values = [as_kept(each, place.driver) for each in own_values]
+    scores = oom_scores(
+        pod,
+        qos,
+        policy.memory_capacity_bytes,
+        pod_level=pod_level and policy.pod_level_oom_share,
+        sidecar_rule=policy.sidecar_oom_rule,
+    )
+    containers = [
+        ContainerPlan(
+            each.name,
+            score,
+            files(own, version, weight),
+            None if own.hugetlb is None else hugetlb_files(own, version),
+        )
+        for each, score, own in zip(spec.init_containers + spec.containers, scores, own_values, strict=True)
+    ]
+    return PodPlan(
+        metadata.namespace,
+        metadata.name,
+        metadata.uid,
+        qos,
+        {name: each.milli if name == CPU else each.value for name, each in requests.items()},
+        {name: each.milli if name == CPU else each.value for name, each in limits.items()},
+        place.parents[qos].child("pod" + metadata.uid),
+        files(values, version, "linear"),
+        containers,
+        len(spec.init_containers),
+        None if values.hugetlb is None else hugetlb_files(values, version),
+    )
