@@ -1,0 +1,96 @@
+"""Translation for topic i: thresholds, met thresholds and eviction order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from plimsoll.codec.lean import from_document
+from plimsoll.errors import InvalidConfig
+from plimsoll.rules.defaulting import defaulted
+from plimsoll.rules.eviction import Observation, met_thresholds, node_conditions
+from plimsoll.rules.go_text import shortest_float32
+from plimsoll.rules.objects import Pod
+from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.ranking import Ranked, ranked
+from plimsoll.rules.thresholds import Amount, Threshold, fs_layout, parsed_thresholds
+from plimsoll.rules.usage import ContainerUsage, FsUsage, PodUsage
+
+Json = dict[str, Any]
+STABLE_SORT_UP_TO = 12  # Go's sort keeps the order of equals only up to here; beyond, the groups alone are compared
+
+
+def eviction(given: Json) -> Json:
+    return _rank(given) if given["kind"] == "rank" else _thresholds(given)
+
+
+def _thresholds(given: Json) -> Json:
+    try:
+        thresholds = parsed_thresholds(
+            given["evictionHard"],
+            given["evictionSoft"],
+            given["evictionSoftGracePeriod"],
+            given["evictionMinimumReclaim"],
+            given["enforceNodeAllocatable"],
+        )
+    except InvalidConfig as error:
+        return {"error": error.reason}
+    found: Json = {"thresholds": _rows(thresholds)}
+    if given["kind"] == "met":
+        observations = {
+            signal: Observation(QUANTITIES[seen["Available"]], QUANTITIES[seen["Capacity"]])
+            for signal, seen in given["observations"].items()
+        }
+        met = met_thresholds(thresholds, observations, with_min_reclaim=given["enforceMinReclaim"])
+        found["met"] = _rows(met)
+        found["nodeConditions"] = sorted(node_conditions(met))
+    return found
+
+
+def _rows(thresholds: Iterable[Threshold]) -> list[Json]:
+    rows = []
+    for each in thresholds:
+        row: Json = {"signal": each.signal, "operator": "LessThan", "gracePeriodSeconds": _seconds(each.grace_s)}
+        row |= _amount(each.value, "quantity", "percentage")
+        if each.min_reclaim is not None:
+            row |= _amount(each.min_reclaim, "minReclaimQuantity", "minReclaimPercentage")
+        rows.append(row)
+    return rows
+
+
+def _seconds(amount: float) -> float | int:
+    return int(amount) if amount == int(amount) else amount
+
+
+def _amount(amount: Amount, quantity: str, percentage: str) -> Json:
+    if amount.quantity is not None:
+        return {quantity: str(amount.quantity)}
+    return {percentage: shortest_float32(amount.percentage)}
+
+
+def _rank(given: Json) -> Json:
+    pods = [defaulted(from_document(each, Pod)) for each in given["pods"]]
+    uids = {pod.metadata.name: pod.metadata.uid for pod in pods}
+    usage = {uids[name]: _usage(stats) for name, stats in given["stats"].items()}
+    layout = fs_layout(given["dedicatedImageFs"], given["splitContainerImageFs"])
+    order = ranked(pods, usage, given["signal"], layout)
+    groups = [[_name(each) for each in group] for _, group in itertools.groupby(order, key=lambda each: each.key)]
+    found: Json = {"groups": groups, "critical": {_name(each): each.critical for each in order}}
+    if len(pods) <= STABLE_SORT_UP_TO:
+        found["goOrder"] = [_name(each) for each in order]
+    return found
+
+
+def _name(each: Ranked) -> str:
+    return each.pod.metadata.name
+
+
+def _usage(stats: Json) -> PodUsage:
+    container = ContainerUsage(
+        "c",
+        rootfs=FsUsage(stats.get("rootfsUsed"), stats.get("rootfsInodes")),
+        logs=FsUsage(stats.get("logsUsed"), stats.get("logsInodes")),
+    )
+    volumes = {name: FsUsage(used) for name, used in (stats.get("volumesUsed") or {}).items()}
+    return PodUsage(stats.get("memoryWorkingSet"), stats.get("processes"), (container,), volumes)

@@ -1,0 +1,98 @@
+"""Compare Plimsoll's rules with answers that real Kubernetes 1.36 gave: `./dev conformance [DIR]`.
+
+One vector file is one topic; each line is `{"input": …, "expected": …}`. This harness only translates: it turns an
+input into the rules' objects, calls the public functions of `plimsoll.rules` named in each topic's translation below
+(`topics.py` and `resize_topics.py`) and lays their answers out as the vectors do. It decides nothing. Profile 1.36
+throughout. Inputs marked `huge` (int64 overflow in the real code) and quantities under clauses Q-12 and Q-13 are
+compared too, but a difference there counts apart.
+
+For each topic a line `topic agreed/total`; then the first disagreements. Exit 1 on any.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import eviction_topics
+import resize_topics
+import topics
+
+from plimsoll.errors import PlimsollError
+
+VECTORS = Path(__file__).parent / "vectors"
+Translate = Callable[[dict[str, Any]], dict[str, Any]]
+
+TOPICS: dict[str, Translate] = {
+    "a_qos": topics.qos,
+    "b_aggregate": topics.aggregate,
+    "c_oom": topics.oom,
+    "d_pod_cgroup": topics.pod_cgroup,
+    "e_container": topics.container,
+    "f_cgroup_names": topics.cgroup_names,
+    "g_quantity": topics.quantity,
+    "h_node": topics.node,
+    "i_eviction": eviction_topics.eviction,
+    "j_resize_api": resize_topics.resize_api,
+    "j_resize_kubelet": resize_topics.resize_kubelet,
+    "k_convert": topics.convert,
+}
+SHOWN = 5
+
+
+def cases(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            case = json.loads(line)
+            yield case["input"], case["expected"]
+
+
+def differences(translate: Translate, given: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    try:
+        got = translate(given)
+    except PlimsollError as error:
+        return [f"refused: {error}"]
+    return [
+        f"{key}: got {got.get(key)!r}, expected {expected.get(key)!r}"
+        for key in sorted(got.keys() | expected.keys())
+        if topics.comparable(got.get(key)) != topics.comparable(expected.get(key))
+    ]
+
+
+def run(directory: Path) -> int:
+    files = sorted(directory.glob("*.jsonl.gz"))
+    known = [path for path in files if path.name.removesuffix(".jsonl.gz") in TOPICS]
+    for path in files:
+        if path not in known:
+            print(f"{path.name.removesuffix('.jsonl.gz')} skipped: no such topic")
+    failed = 0
+    for path in known:
+        topic = path.name.removesuffix(".jsonl.gz")
+        agreed = total = apart = 0
+        first: list[str] = []
+        for number, (given, expected) in enumerate(cases(path), 1):
+            found = differences(TOPICS[topic], given, expected)
+            if found and topics.counted_apart(topic, given):
+                apart += 1
+                continue
+            total += 1
+            agreed += not found
+            if found and len(first) < SHOWN:
+                first.append(f"  line {number}: " + "; ".join(found))
+        print(f"{topic} {agreed}/{total}" + (f" ({apart} apart)" if apart else ""))
+        print("\n".join(first), end="\n" if first else "")
+        failed += total - agreed
+    if not known:
+        print(f"no vectors in {directory}", file=sys.stderr)
+        return 2
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(Path(sys.argv[1]) if len(sys.argv) > 1 else VECTORS))
