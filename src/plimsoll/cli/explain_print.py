@@ -137,10 +137,10 @@ def _plain(text: str) -> str:
 
 
 def table_lines(found: Explanation) -> Iterator[str]:
-    """One row per file, for grep and awk."""
+    """One row per file, for grep and awk; the value comes last, since that of cpu.max is two words."""
     rows: list[tuple[str, ...]] = []
     _collect(found.tree, "", rows)
-    yield from table(rows, ("LEVEL", "POD", "NAME", "FILE", "VALUE", "CGROUP"))
+    yield from table(rows, ("LEVEL", "POD", "NAME", "CGROUP", "FILE", "VALUE"))
 
 
 def _collect(cgroup: Cgroup, pod: str, rows: list[tuple[str, ...]]) -> None:
@@ -148,8 +148,8 @@ def _collect(cgroup: Cgroup, pod: str, rows: list[tuple[str, ...]]) -> None:
     name = inert(cgroup.name) if cgroup.level != "pod" else "-"
     where = (cgroup.level, pod or "-", name.replace(" ", "-"))
     if cgroup.oom_score_adj is not None:
-        rows.append((*where, "oom_score_adj", str(cgroup.oom_score_adj), cgroup.path))
+        rows.append((*where, cgroup.path, "oom_score_adj", str(cgroup.oom_score_adj)))
     for file in cgroup.files:
-        rows.append((*where, file.name, str(file.value), cgroup.path))
+        rows.append((*where, cgroup.path, file.name, str(file.value)))
     for child in cgroup.children:
         _collect(child, pod, rows)

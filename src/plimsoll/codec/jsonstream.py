@@ -43,8 +43,8 @@ _PAIR_ESCAPE: Final = re.compile(r"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c
 _LONGEST_INT64: Final = 20  # characters, with the sign
 
 
-class JsonError(ValueError):
-    """What Go's decoder would say, and where in the text. `end` is the end of a value that is at least well-formed."""
+class Problem(Exception):
+    """Why a value cannot be read, and where in the text. `end` is the end of one that is at least well-formed."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -63,14 +63,14 @@ class JsonValue:
     duplicates: list[tuple[Path, int]] = field(default_factory=list)
 
 
-def stream(text: str, max_depth: int) -> Iterator[JsonValue | JsonError]:
+def stream(text: str, max_depth: int) -> Iterator[JsonValue | Problem]:
     """All values of a JSON stream; an error stands for the value that it spoiled."""
     at = _skip_blanks(text, 0)
     recoveries = 0
     while at < len(text) and recoveries <= MAX_RECOVERIES:
         try:
             item = _decode(text, at, max_depth)
-        except JsonError as error:
+        except Problem as error:
             yield error
             recoveries += error.end is None
             at = _next_object(text, max(error.offset, at + 1)) if error.end is None else error.end
@@ -177,7 +177,7 @@ class _Scanner:
         self.at = start
         self.max_depth = max_depth
         self.locate = locate
-        self.overflow: JsonError | None = None  # Go looks at numbers only after the syntax
+        self.overflow: Problem | None = None  # Go looks at numbers only after the syntax
         self.stack: list[_Frame] = []
         self.duplicates: list[tuple[Path, int]] = []
 
@@ -279,7 +279,7 @@ class _Scanner:
             return raw[1:-1]
         return _SURROGATE.sub("\ufffd", json.loads(raw))
 
-    def _broken_string(self) -> JsonError:
+    def _broken_string(self) -> Problem:
         good = _BROKEN_STRING.match(self.text, self.at)
         self.at = good.end() if good else self.at
         if self._peek() != "\\":
@@ -305,10 +305,10 @@ class _Scanner:
         try:
             return _float(match[0]) if match[2] else _int(match[0])
         except ValueError as error:
-            self.overflow = self.overflow or JsonError(str(error), start)
+            self.overflow = self.overflow or Problem(str(error), start)
             return 0
 
-    def _broken_number(self) -> JsonError:
+    def _broken_number(self) -> Problem:
         good = _BROKEN_NUMBER.match(self.text, self.at)
         self.at = good.end() if good else self.at
         self._peek()
@@ -326,9 +326,9 @@ class _Scanner:
             return self.text[self.at]
         except IndexError:
             # Something is missing on the last line with text.
-            raise JsonError("unexpected EOF", len(self.text.rstrip()) - 1) from None
+            raise Problem("unexpected EOF", len(self.text.rstrip()) - 1) from None
 
-    def _invalid(self, where: str) -> JsonError:
+    def _invalid(self, where: str) -> Problem:
         char = self.text[self.at]
         shown = "\\'" if char == "'" else char if char.isprintable() else ascii(char)[1:-1]
-        return JsonError(f"invalid character '{shown}' {where}", self.at)
+        return Problem(f"invalid character '{shown}' {where}", self.at)

@@ -172,8 +172,17 @@ def json_number(number: int | float) -> int | float:
     """A number as it comes out of the JSON that kubectl makes of the document."""
     if isinstance(number, int):
         return number if INT64_MIN <= number <= INT64_MAX else float(number)
-    # 2**63 as a float is the first one beyond int64; INT64_MAX itself is no float.
-    return int(number) if number.is_integer() and INT64_MIN <= number < 2**63 else number
+    if not number.is_integer() or abs(number) > 2**63:
+        return number
+    written = _shortest(number)
+    return written if INT64_MIN <= written <= INT64_MAX else number
+
+
+def _shortest(number: float) -> int:
+    """A whole number as Go writes it into JSON: the fewest digits that mean this float, then zeros."""
+    mantissa, _, exponent = repr(number).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    return int(whole + fraction) * 10 ** (int(exponent) - len(fraction)) if exponent else int(whole)
 
 
 def key_text(value: Scalar) -> str:

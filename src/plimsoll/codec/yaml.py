@@ -38,7 +38,7 @@ from typing import Any, Final
 import yaml
 
 from plimsoll.codec import jsonstream
-from plimsoll.codec.jsonstream import MAX_DUPLICATES, JsonError, Path
+from plimsoll.codec.jsonstream import MAX_DUPLICATES, Path, Problem
 from plimsoll.codec.scalars import MERGE_TAG, Scalar, ScalarError, json_number, key_text, resolve, shortened
 from plimsoll.errors import PlimsollError
 
@@ -118,7 +118,7 @@ def read(data: bytes, max_depth: int = MAX_DEPTH) -> Iterator[Document | YamlErr
     source = _Source(_decoded(data))
     results = _read_json if _JSON_START.match(source.text) else _read_yaml
     for index, result in enumerate(results(source, max_depth), 1):
-        if isinstance(result, _Problem):
+        if isinstance(result, Problem):
             yield YamlError(result.message, index, source.line(result.offset))
         elif not isinstance(result.value, dict):
             kind = _JSON_TYPES[type(result.value)]
@@ -175,15 +175,6 @@ class _Places:
         return self._source.line(self._base + offset)
 
 
-class _Problem(Exception):
-    """Why a document cannot be read, and the offset in the text; `YamlError` makes a line of it."""
-
-    def __init__(self, message: str, offset: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.offset = offset
-
-
 @dataclass(slots=True)
 class _Parsed:
     value: Any
@@ -191,18 +182,18 @@ class _Parsed:
     places: _Places
 
 
-def _read_json(source: _Source, max_depth: int) -> Iterator[_Parsed | _Problem]:
+def _read_json(source: _Source, max_depth: int) -> Iterator[_Parsed | Problem]:
     for item in jsonstream.stream(source.text, max_depth):
-        if isinstance(item, JsonError):
-            yield _Problem(item.message, item.offset)
+        if isinstance(item, Problem):
+            yield item
         elif item.value is not None:
             locate = partial(jsonstream.located, source.text, item.start, max_depth)
             yield _Parsed(item.value, item.duplicates, _Places(source, 0, item.start, locate))
 
 
-def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | _Problem]:
+def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | Problem]:
     for piece in _pieces(source.text):
-        if isinstance(piece, _Problem):
+        if isinstance(piece, Problem):
             yield piece
             continue
         start, text = piece
@@ -210,9 +201,10 @@ def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | _Problem]:
             continue
         try:
             builder = _built(text, max_depth)
-        except _Problem as problem:
+        except Problem as problem:
             # What is missing at the end is missing on the last line with text.
-            yield _Problem(problem.message, start + max(0, min(problem.offset, len(text.rstrip()) - 1)))
+            at = problem.offset if problem.offset < len(text) else max(0, len(text.rstrip()) - 1)
+            yield Problem(problem.message, start + at)
             continue
         if builder.root is not None:
             duplicates = [(path, start + offset) for path, offset in builder.duplicates]
@@ -220,13 +212,13 @@ def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | _Problem]:
             yield _Parsed(builder.root, duplicates, places)
 
 
-def _pieces(text: str) -> Iterator[tuple[int, str] | _Problem]:
+def _pieces(text: str) -> Iterator[tuple[int, str] | Problem]:
     """The text between separators, each with its offset (Y4).
 
     kubectl loses the document before a bad separator and everything after it. We lose the one that it starts.
     """
     start = 0
-    spoiled: _Problem | None = None
+    spoiled: Problem | None = None
     for separator in _SEPARATOR.finditer(text):
         bad = _bad_separator(separator)
         if spoiled is not None:
@@ -239,11 +231,11 @@ def _pieces(text: str) -> Iterator[tuple[int, str] | _Problem]:
     yield spoiled if spoiled is not None else _piece(text, start, len(text))
 
 
-def _bad_separator(separator: re.Match[str]) -> _Problem | None:
+def _bad_separator(separator: re.Match[str]) -> Problem | None:
     rest = separator[1].strip(_GO_BLANKS)
     if not rest or rest.startswith("#"):
         return None
-    return _Problem(f"invalid Yaml document separator: {shortened(rest)}", separator.start())
+    return Problem(f"invalid Yaml document separator: {shortened(rest)}", separator.start())
 
 
 def _piece(text: str, start: int, end: int) -> tuple[int, str]:
@@ -268,7 +260,7 @@ def _built(text: str, max_depth: int, locate: bool = False) -> _Builder:
         builder = _Builder(text, max_depth, locate, has_hidden=can_hide and _STAND_IN.search(text) is not None)
         try:
             builder.build()
-        except _Problem as problem:
+        except Problem as problem:
             stand_in = _stand_in(problem, text)
             if stand_in is None or trials == 0:
                 raise
@@ -278,7 +270,7 @@ def _built(text: str, max_depth: int, locate: bool = False) -> _Builder:
             return builder
 
 
-def _stand_in(problem: _Problem, text: str) -> str | None:
+def _stand_in(problem: Problem, text: str) -> str | None:
     if problem.message == "found unexpected ':'":
         return _HIDDEN_COLON
     if problem.message == _UNKNOWN_ESCAPE and text.startswith("\\'", problem.offset):
@@ -290,43 +282,37 @@ def _located(text: str, max_depth: int) -> Any:
     return _built(text, max_depth, locate=True).root
 
 
+@dataclass(slots=True)
 class _Unsupported:
-    """Stands in a built value for something JSON cannot say."""
+    """Stands in a built value for something JSON cannot say. Keys are refused at an earlier stage than values."""
 
-    __slots__ = ("message", "offset", "stage")
-
-    def __init__(self, message: str, offset: int, stage: int) -> None:
-        self.message = message
-        self.offset = offset
-        self.stage = stage
+    message: str
+    offset: int
+    stage: int
 
 
+@dataclass(slots=True)
 class _Anchor:
     """What an alias stands for. `weight` is the number of values that decoding it decodes; 0 while it is open."""
 
-    __slots__ = ("value", "weight")
-
-    def __init__(self, value: Any, weight: int) -> None:
-        self.value = value
-        self.weight = weight
+    value: Any
+    weight: int
 
 
+@dataclass(slots=True)
 class _Frame:
     """A mapping or sequence that is not closed yet."""
 
-    __slots__ = ("anchor", "decoded", "is_flow", "key", "key_at", "merged", "merging", "offset", "refused", "value")
-
-    def __init__(self, value: dict[str, Any] | list[Any], is_flow: bool, offset: int, decoded: int) -> None:
-        self.value = value
-        self.is_flow = is_flow
-        self.offset = offset
-        self.decoded = decoded  # before this one
-        self.anchor: _Anchor | None = None
-        self.key: str | None = None
-        self.key_at = 0
-        self.merging = False  # the key is `<<`
-        self.merged: set[str] = set()  # keys that only a merge has set: to write one again is no duplicate
-        self.refused: _Unsupported | None = None  # why the key cannot be one
+    value: dict[str, Any] | list[Any]
+    is_flow: bool
+    offset: int
+    decoded: int  # go-yaml's count before this one
+    anchor: _Anchor | None = None
+    key: str | None = None
+    key_at: int = 0
+    merging: bool = False  # the key is `<<`
+    merged: set[str] = field(default_factory=set)  # keys that only a merge has set: to write one again is no duplicate
+    refused: _Unsupported | None = None  # why the key cannot be one
 
     def step(self) -> str | int:
         return len(self.value) if isinstance(self.value, list) else self.key or ""
@@ -346,7 +332,7 @@ class _Builder:
         self._anchors: dict[str, _Anchor] = {}
         self._decoded = 1  # go-yaml counts the document too
         self._aliased = 0
-        self._failure: _Problem | None = None
+        self._failure: Problem | None = None
         self._has_unsupported = False
         self._has_slash_escape = "\\/" in text
         self._has_hidden = has_hidden
@@ -357,10 +343,10 @@ class _Builder:
             self._consume(loader)
         except yaml.reader.ReaderError as error:
             found = _CONTROL.search(self.text)
-            raise _Problem(error.reason, found.start() if found else 0) from error
+            raise Problem(error.reason, found.start() if found else 0) from error
         except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark
-            raise _Problem(str(error.problem), mark.index) from error
+            raise Problem(str(error.problem), mark.index) from error
         finally:
             loader.dispose()
         if self._failure is not None:
@@ -371,8 +357,8 @@ class _Builder:
     def _consume(self, loader: yaml.CSafeLoader) -> None:
         handlers: dict[type, Callable[[Any], None]] = {
             yaml.ScalarEvent: self._on_scalar,
-            yaml.MappingStartEvent: self._on_mapping,
-            yaml.SequenceStartEvent: self._on_sequence,
+            yaml.MappingStartEvent: partial(self._on_start, dict),
+            yaml.SequenceStartEvent: partial(self._on_start, list),
             yaml.MappingEndEvent: self._on_end,
             yaml.SequenceEndEvent: self._on_end,
             yaml.AliasEvent: self._on_alias,
@@ -388,7 +374,7 @@ class _Builder:
             if count % _EVENTS_PER_LOOK == 0 and len(self._stack) > _HARMLESS_DEPTH:
                 work += len(self._stack) * _EVENTS_PER_LOOK
                 if work > _MAX_DEEP_WORK:
-                    raise _Problem("the document is too large for its depth", event.start_mark.index)
+                    raise Problem("the document is too large for its depth", event.start_mark.index)
 
     def _on_scalar(self, event: Any) -> None:
         offset = event.start_mark.index
@@ -412,19 +398,13 @@ class _Builder:
             self._anchors[event.anchor] = _Anchor(value, 1)
         self._add(value, offset)
 
-    def _on_mapping(self, event: Any) -> None:
-        self._open({}, event)
-
-    def _on_sequence(self, event: Any) -> None:
-        self._open([], event)
-
-    def _open(self, value: dict[str, Any] | list[Any], event: Any) -> None:
+    def _on_start(self, kind: type[dict[str, Any] | list[Any]], event: Any) -> None:
         offset = event.start_mark.index
         if len(self._stack) >= self.max_depth:
-            raise _Problem(f"exceeded max depth of {self.max_depth}", offset)
-        frame = _Frame(value, event.flow_style, offset, self._decoded)
+            raise Problem(f"exceeded max depth of {self.max_depth}", offset)
+        frame = _Frame(kind(), event.flow_style, offset, self._decoded)
         # go-yaml decodes the maps of a list under `<<`, but not the list.
-        if not (type(value) is list and self._stack and self._stack[-1].merging):
+        if not (kind is list and self._stack and self._stack[-1].merging):
             self._count(offset)
         if event.anchor is not None:
             frame.anchor = self._anchors[event.anchor] = _Anchor(None, 0)
@@ -441,7 +421,7 @@ class _Builder:
         offset = event.start_mark.index
         anchor = self._anchors.get(event.anchor)
         if anchor is None:
-            raise _Problem(f"unknown anchor '{shortened(event.anchor)}' referenced", offset)
+            raise Problem(f"unknown anchor '{shortened(event.anchor)}' referenced", offset)
         if anchor.weight == 0:
             self._fail(f"anchor '{shortened(event.anchor)}' value contains itself", offset)
         self._decoded += anchor.weight
@@ -461,19 +441,19 @@ class _Builder:
     def _fail(self, message: str, offset: int) -> None:
         """Keep the first failure to build; parsing goes on, as a syntax error further down would come before it."""
         if self._failure is None:
-            self._failure = _Problem(message, offset)
+            self._failure = Problem(message, offset)
 
     def _check_escapes(self, event: Any) -> None:
         """libyaml takes `\\/` for a slash, as YAML 1.2 does; go-yaml knows no such escape (Y2)."""
         start = event.start_mark.index
         for escape in _ESCAPE.finditer(self.text, start, event.end_mark.index):
             if escape[1] == "/":
-                raise _Problem(_UNKNOWN_ESCAPE, escape.start())
+                raise Problem(_UNKNOWN_ESCAPE, escape.start())
 
-    def _stray_question_mark(self, offset: int) -> _Problem:
+    def _stray_question_mark(self, offset: int) -> Problem:
         """In a flow collection go-yaml ends a plain scalar at `?`, and a key cannot start there: `[http://x?y]`."""
         closing = "}" if isinstance(self._stack[-1].value, dict) else "]"
-        return _Problem(f"did not find expected ',' or '{closing}'", self.text.index("?", offset))
+        return Problem(f"did not find expected ',' or '{closing}'", self.text.index("?", offset))
 
     def _awaits_key(self) -> bool:
         return bool(self._stack) and self._stack[-1].key is None and type(self._stack[-1].value) is dict
@@ -561,7 +541,7 @@ class _Builder:
         while copying:
             original, twin, depth = copying.pop()
             if depth > self.max_depth:
-                raise _Problem(f"exceeded max depth of {self.max_depth}", offset)
+                raise Problem(f"exceeded max depth of {self.max_depth}", offset)
             for key, member in _members(original):
                 twin[key] = member
                 if isinstance(member, (dict, list)):
@@ -580,7 +560,7 @@ class _Builder:
                     walking.append(member)
         if found:
             first = min(found, key=lambda unsupported: (unsupported.stage, unsupported.offset))
-            raise _Problem(first.message, first.offset)
+            raise Problem(first.message, first.offset)
 
 
 def _shell(value: Any) -> Any:

@@ -99,7 +99,7 @@ def node_values(resources: ResourceList) -> Values:
         cpu_shares=shares(resources[CPU].milli) if CPU in resources else None,
         memory_bytes=resources[MEMORY].value if MEMORY in resources else None,
         pids=resources[PID].value if PID in resources else None,
-        hugetlb=hugepage_limits(resources),
+        hugetlb=hugepage_limits({name: quantity.value for name, quantity in resources.items()}),
     )
 
 

@@ -47,11 +47,14 @@ def defaulted(pod: Pod, *, pod_level: bool = True, resize_policy: bool = False) 
     resources = spec.resources
     if pod_level and resources is not None and (resources.requests or resources.limits):
         spec = _with_container_resources(spec, _with_requests)
-        spec = _replaced(spec, resources=_with_aggregates(resources, Pod(spec=spec)))
+        spec = _with(spec, "resources", _rounded(_with_aggregates(resources, Pod(spec=spec))))
+    elif resources is not None:
+        spec = _with(spec, "resources", _rounded(resources))
     spec = _with_container_resources(spec, _with_rounded_requests)
-    if spec.resources is not None or spec.overhead is not None:
-        resources = None if spec.resources is None else _rounded(spec.resources)
-        spec = _replaced(spec, resources=resources, overhead=rounded_list(spec.overhead))
+    if spec.overhead:
+        overhead = rounded_list(spec.overhead)
+        if overhead is not spec.overhead:
+            spec = _with(spec, "overhead", overhead)
     if resize_policy:
         spec = _replaced(spec, containers=tuple(map(_with_resize_policy, spec.containers)))
     status = pod.status

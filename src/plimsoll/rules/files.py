@@ -69,15 +69,12 @@ def files(values: Values, version: CgroupVersion, weight: Weight = "linear") -> 
 
 
 def files_v2(values: Values, weight: Weight) -> FilesV2:
-    cpu_shares, quota, period = values.cpu_shares, values.cpu_quota_us, values.cpu_period_us
-    if cpu_shares is None:
-        cpu_weight = None
-    else:
-        cpu_weight = weight_linear(cpu_shares) if weight == "linear" else weight_quadratic(cpu_shares)
-    pids = values.pids
+    cpu_weight, cpu_shares, period, pids = None, values.cpu_shares, values.cpu_period_us, values.pids
+    if cpu_shares is not None:
+        cpu_weight = weight_quadratic(cpu_shares) if weight == "quadratic" else weight_linear(cpu_shares)
     return FilesV2(
         cpu_weight,
-        None if period is None else cpu_max(quota, period),
+        None if period is None else cpu_max(values.cpu_quota_us, period),
         values.memory_min_bytes,
         values.memory_low_bytes,
         values.memory_high_bytes,

@@ -42,20 +42,27 @@ def oom_scores(
     """One score per init container, then per container. `pod_level` needs the gate and the profile."""
     spec = pod.spec
     containers = spec.init_containers + spec.containers
-    if qos == GUARANTEED or (spec.priority_class_name and is_node_critical(pod)):
-        return [GUARANTEED_SCORE] * len(containers)
-    if qos == BEST_EFFORT:
-        return [BEST_EFFORT_SCORE] * len(containers)
+    constant = GUARANTEED_SCORE if spec.priority_class_name and is_node_critical(pod) else constant_score(qos)
+    if constant is not None:
+        return [constant] * len(containers)
     extra = pod_share_bytes(pod) if spec.resources is not None and pod_level else 0
+    least = smallest_request_bytes(pod) if sidecar_rule and spec.init_containers else 0
     scores = []
     for container in containers:
         requests = container.resources.requests
         memory = requests.get(MEMORY) if requests else None
         score = burstable_score(extra if memory is None else memory.value + extra, memory_capacity_bytes)
         if container.restart_policy == "Always" and sidecar_rule:
-            score = min(score, burstable_score(smallest_request_bytes(pod) + extra, memory_capacity_bytes))
-        scores.append(score if LOWEST_BURSTABLE <= score < BEST_EFFORT_SCORE else clamped(score))
+            score = min(score, burstable_score(least + extra, memory_capacity_bytes))
+        scores.append(clamped(score))
     return scores
+
+
+def constant_score(qos: QoSClass) -> int | None:
+    """The score of every container in a Guaranteed or BestEffort pod; None where the request decides (O-3 step 2)."""
+    if qos == GUARANTEED:
+        return GUARANTEED_SCORE
+    return BEST_EFFORT_SCORE if qos == BEST_EFFORT else None
 
 
 def clamped(score: int) -> int:

@@ -43,7 +43,9 @@ class NodePolicy(msgspec.Struct, frozen=True):
     static_cpus: bool = False  # cpuManagerPolicy: static
     weight: Weight = "quadratic"  # what the runtime writes for containers
 
-    @property
-    def quota_period_us(self) -> int:
-        """The period that quotas are computed with; the gate off forces the default (02 §4.3)."""
-        return self.period_us if self.custom_period else DEFAULT_PERIOD_US
+    quota_period_us: int = DEFAULT_PERIOD_US  # derived, never given: what quotas are computed with (02 §4.3)
+
+    def __post_init__(self) -> None:
+        """The gate off forces the default period; derived here because every container asks for it."""
+        used = self.period_us if self.custom_period else DEFAULT_PERIOD_US
+        msgspec.structs.force_setattr(self, "quota_period_us", used)

@@ -39,7 +39,7 @@ def computed_qos_class(pod: Pod, *, pod_level: bool = True) -> QoSClass:
                 limited += 1
         if limited != 2:
             candidate = False
-    return _decided(candidate, (cpu_request, memory_request), (cpu_limit, memory_limit))
+    return class_of(candidate, (cpu_request, memory_request), (cpu_limit, memory_limit))
 
 
 def _pod_level_class(resources: Resources) -> QoSClass:
@@ -47,12 +47,15 @@ def _pod_level_class(resources: Resources) -> QoSClass:
     requests, limits = resources.requests or {}, resources.limits or {}
     want = (_positive(requests, CPU), _positive(requests, MEMORY))
     cap = (_positive(limits, CPU), _positive(limits, MEMORY))
-    return _decided(not limits or all(cap), want, cap)
+    return class_of(not limits or all(cap), want, cap)
 
 
-def _decided(candidate: bool, requests: tuple[int, int], limits: tuple[int, int]) -> QoSClass:
-    """QC-4. Only positive amounts were summed, so equal sums also mean equal sets of names."""
-    if not any(requests) and not any(limits):
+def class_of(candidate: bool, requests: tuple[int, int], limits: tuple[int, int]) -> QoSClass:
+    """QC-4 on sums of cpu and memory: only positive amounts, so equal sums also mean equal sets of names.
+
+    `candidate`: every container has a positive cpu limit and a positive memory limit.
+    """
+    if requests == limits == (0, 0):
         return BEST_EFFORT
     return GUARANTEED if candidate and requests == limits else BURSTABLE
 

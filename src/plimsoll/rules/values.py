@@ -7,6 +7,8 @@ is written at pod level only when every container declares one. Container values
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from plimsoll.rules.cpu import MIN_SHARES, quota_us, shares, systemd_quota_us
@@ -86,30 +88,46 @@ def pod_values(
     exclusive_cpus: bool = False,
 ) -> Values:
     """The pod cgroup's values; `requests` and `limits` are the effective ones. Memory QoS keys where the gate is on."""
-    cpu_quota = cpu_period = memory = None
-    cpu_shares = MIN_SHARES
-    if qos != BEST_EFFORT:
-        cpu_shares = shares(_milli(requests, CPU))
-        if qos == GUARANTEED:
-            cpu_declared = memory_declared = True
+    cpu_declared = memory_declared = qos == GUARANTEED
+    if qos == BURSTABLE:
+        cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
+    return pod_cgroup(
+        qos,
+        _milli(requests, CPU),
+        _value(requests, MEMORY),
+        _milli(limits, CPU) if cpu_declared else None,
+        _value(limits, MEMORY) if memory_declared else None,
+        hugepage_limits({name: quantity.value for name, quantity in requests.items()}),
+        policy,
+        exclusive_cpus,
+    )
+
+
+def pod_cgroup(
+    qos: QoSClass,
+    cpu_request_milli: int,
+    memory_request_bytes: int,
+    cpu_limit_milli: int | None,
+    memory_limit_bytes: int | None,
+    hugetlb: dict[int, int] | None,
+    policy: NodePolicy,
+    exclusive_cpus: bool = False,
+) -> Values:
+    """A pod's figures → its values (02 §4.4). A limit is None unless every container declares one."""
+    cpu_quota = cpu_period = minimum = low = None
+    if cpu_limit_milli is not None:
+        cpu_period = policy.period_us
+        if not policy.cfs_quota or (exclusive_cpus and not policy.quota_with_exclusive_cpus):
+            cpu_quota = UNLIMITED
         else:
-            cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
-        if cpu_declared:
-            cpu_period = policy.period_us
-            if not policy.cfs_quota or (exclusive_cpus and not policy.quota_with_exclusive_cpus):
-                cpu_quota = UNLIMITED
-            else:
-                cpu_quota = quota_us(_milli(limits, CPU), policy.quota_period_us)
-        if memory_declared:
-            memory = _value(limits, MEMORY)
-    minimum = low = None
+            cpu_quota = quota_us(cpu_limit_milli, policy.quota_period_us)
     if policy.memory_qos:
-        minimum, low = _pod_protection(_value(requests, MEMORY), qos, policy.reservation)
+        minimum, low = _pod_protection(memory_request_bytes, qos, policy.reservation)
     return Values(
-        cpu_shares,
+        MIN_SHARES if qos == BEST_EFFORT else shares(cpu_request_milli),
         cpu_quota,
         cpu_period,
-        memory,
+        memory_limit_bytes,
         None,
         None,
         minimum,
@@ -117,7 +135,7 @@ def pod_values(
         None,
         None,
         policy.pod_pids_limit if policy.pod_pids_limit > 0 else None,
-        hugepage_limits(requests),
+        hugetlb,
     )
 
 
@@ -130,14 +148,14 @@ def _pod_protection(request_bytes: int, qos: QoSClass, reservation: Reservation)
     return (request_bytes, None) if qos == GUARANTEED else (None, request_bytes)
 
 
-def hugepage_limits(resources: ResourceList) -> dict[int, int] | None:
-    """Every huge page size named in the list, as bytes → bytes; None when there is none."""
+def hugepage_limits(amounts: Mapping[str, int]) -> dict[int, int] | None:
+    """Every huge page size among names and whole amounts, as bytes → bytes; None when there is none."""
     found: dict[int, int] | None = None
-    for name in resources:
+    for name, amount in amounts.items():
         if name != CPU and name != MEMORY and name.startswith(HUGEPAGES_PREFIX):
             if found is None:
                 found = {}
-            found[page_size_bytes(name)] = resources[name].value
+            found[page_size_bytes(name)] = amount
     return found
 
 
@@ -149,52 +167,67 @@ def container_values(
     pod: Pod, container: Container, qos: QoSClass, policy: NodePolicy, *, exclusive_cpus: bool = False
 ) -> Values:
     """One container's values; limits it lacks are inherited from pod level (02 §4.4, §4.5)."""
-    resources = container.resources
-    cpu_limit = own_memory_limit = request = 0
-    if limits := resources.limits:
-        if (quantity := limits.get(CPU)) is not None:
-            cpu_limit = quantity.milli
-        if (quantity := limits.get(MEMORY)) is not None:
-            own_memory_limit = quantity.value
+    requests, limits = container.resources.requests or {}, container.resources.limits or {}
+    cpu_limit, own_memory_limit = _milli(limits, CPU), _value(limits, MEMORY)
     memory_limit = own_memory_limit
     pod_level = pod.spec.resources
     if pod_level is not None and pod_level.limits and policy.pod_level:
         cpu_limit = cpu_limit or _milli(pod_level.limits, CPU)
         memory_limit = memory_limit or _value(pod_level.limits, MEMORY)
-    cpu_basis = cpu_limit
-    if requests := resources.requests:
-        if (quantity := requests.get(CPU)) is not None:
-            cpu_basis = quantity.milli
-        if (quantity := requests.get(MEMORY)) is not None:
-            request = quantity.value
-    cpu_quota = cpu_period = None
+    return container_cgroup(
+        qos,
+        _milli(requests, CPU) if CPU in requests else None,
+        _value(requests, MEMORY),
+        cpu_limit,
+        own_memory_limit,
+        memory_limit,
+        container_swap_bytes(pod, container, qos, policy) if policy.limited_swap else 0,
+        _container_hugetlb(pod, limits, policy) if policy.hugepage_sizes else None,
+        policy,
+        exclusive_cpus,
+    )
+
+
+def container_cgroup(
+    qos: QoSClass,
+    cpu_request_milli: int | None,
+    memory_request_bytes: int,
+    cpu_limit_milli: int,
+    own_memory_limit_bytes: int,
+    memory_limit_bytes: int,
+    swap_bytes: int,
+    hugetlb: dict[int, int] | None,
+    policy: NodePolicy,
+    exclusive_cpus: bool = False,
+) -> Values:
+    """A container's figures → its values (02 §4.5). No cpu request (None) is not one of 0: the limit stands in."""
+    cpu_quota = cpu_period = memory_and_swap = swap = minimum = low = high = None
     if policy.cfs_quota:
         cpu_period = policy.quota_period_us
         if exclusive_cpus and not policy.quota_with_exclusive_cpus:
             cpu_quota = UNLIMITED
-        elif cpu_limit:
-            cpu_quota = quota_us(cpu_limit, cpu_period)
-    memory_and_swap = swap = minimum = low = high = None
-    if policy.cgroup_version == 1:
-        if policy.swap_controller and memory_limit:
-            memory_and_swap = memory_limit
-    elif policy.swap_controller:
-        swap = container_swap_bytes(pod, container, qos, policy) if policy.limited_swap else 0
+        elif cpu_limit_milli:
+            cpu_quota = quota_us(cpu_limit_milli, cpu_period)
+    if policy.swap_controller:
+        if policy.cgroup_version == 2:
+            swap = swap_bytes
+        else:
+            memory_and_swap = memory_limit_bytes or None
     if policy.memory_qos:
-        minimum, low = _container_protection(request, qos, policy.reservation)
+        minimum, low = _container_protection(memory_request_bytes, qos, policy.reservation)
         high = memory_high(
-            request,
-            own_memory_limit,
+            memory_request_bytes,
+            own_memory_limit_bytes,
             policy.allocatable_memory_bytes,
             policy.throttling_factor,
             policy.page_size,
             policy.high_without_request,
         )
     return Values(
-        shares(cpu_basis),
+        shares(cpu_limit_milli if cpu_request_milli is None else cpu_request_milli),
         cpu_quota,
         cpu_period,
-        memory_limit or None,
+        memory_limit_bytes or None,
         memory_and_swap,
         swap,
         minimum,
@@ -202,7 +235,7 @@ def container_values(
         high,
         1 if policy.oom_group else None,
         None,
-        _container_hugetlb(pod, limits or {}, policy) if policy.hugepage_sizes else None,
+        hugetlb,
     )
 
 

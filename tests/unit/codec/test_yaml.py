@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -9,6 +10,8 @@ import re
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -62,26 +65,87 @@ Y1_VALUES: dict[str, Any] = {
     **dict.fromkeys(["false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"], False),
     **{word: word for word in ["tRue", "oFF", "nO", "nULL", "yEs"]},
     **dict.fromkeys(["null", "Null", "NULL", "~", ""]),
-    **{"0": 0, "10": 10, "+10": 10, "-5": -5},
-    **{"0644": 420, "0o644": 420, "0O644": 420, "-010": -8, "00": 0, "0" * 80 + "17": 15},
-    **{"08": 8, "09": 9, "01.5": 1.5, "00.5": 0.5},
-    **{"0x1F": 31, "0X1f": 31, "-0x1F": -31, "+0x1F": 31},
-    **{"0b101": 5, "0B1": 1, "-0b11": -3, "0b-11": -3},
-    **{"1_000": 1000, "1__000": 1000, "1_": 1, "0_7": 7, "07_7": 63, "0x1_F": 31, "0b_1": 1, "1_000.5": 1000.5},
-    **{text: text for text in "_1 1,000 0x 0o 0o9 0b12 1e e3 --1 1h 5m . + - 0b".split()},
-    **{"1e3": 1000, "1E3": 1000, "+1e3": 1000, "12e03": 12000, "1.e3": 1000, ".5e1": 5, "1e-3": 0.001},
-    **{".5": 0.5, "-.5": -0.5, "+.5": 0.5, "1.": 1, "1.0": 1, "1.10": 1.1, "-0": 0, "-0.0": 0},
-    **{".5_0": 0.5, ".5_": ".5_", "._5": "._5", "+.5_": 0.5},
-    **{"9223372036854775807": 2**63 - 1, "-9223372036854775808": -(2**63)},
-    **{"9223372036854775808": 9223372036854775808.0, "18446744073709551615": 18446744073709551615.0},
-    **{"123456789012345678901234567890": 1.2345678901234568e29, "-9223372036854775809": -9223372036854775809.0},
-    **{"9223372036854775807.0": 2.0**63, "-9223372036854775808.0": -(2**63), "0xFFFFFFFFFFFFFFFF": 2.0**64},
-    **{"1e400": "1e400", "-1e400": "-1e400", "1e999999999": "1e999999999", "0x1ffffffffffffffffff": "0x1ffffffffffffffffff"},
+    "0": 0,
+    "10": 10,
+    "+10": 10,
+    "-5": -5,
+    "0644": 420,
+    "0o644": 420,
+    "0O644": 420,
+    "-010": -8,
+    "00": 0,
+    "0" * 80 + "17": 15,
+    "08": 8,
+    "09": 9,
+    "01.5": 1.5,
+    "00.5": 0.5,
+    "0x1F": 31,
+    "0X1f": 31,
+    "-0x1F": -31,
+    "+0x1F": 31,
+    "0b101": 5,
+    "0B1": 1,
+    "-0b11": -3,
+    "0b-11": -3,
+    "1_000": 1000,
+    "1__000": 1000,
+    "1_": 1,
+    "0_7": 7,
+    "07_7": 63,
+    "0x1_F": 31,
+    "0b_1": 1,
+    "1_000.5": 1000.5,
+    **{
+        text: text for text in ["_1", "1,000", "0x", "0o", "0o9", "0b12", "1e", "e3", "--1", "1h", "5m", ".", "+", "0b"]
+    },
+    "1e3": 1000,
+    "1E3": 1000,
+    "+1e3": 1000,
+    "12e03": 12000,
+    "1.e3": 1000,
+    ".5e1": 5,
+    "1e-3": 0.001,
+    ".5": 0.5,
+    "-.5": -0.5,
+    "+.5": 0.5,
+    "1.": 1,
+    "1.0": 1,
+    "1.10": 1.1,
+    "-0": 0,
+    "-0.0": 0,
+    ".5_0": 0.5,
+    ".5_": ".5_",
+    "._5": "._5",
+    "+.5_": 0.5,
+    "9223372036854775807": 2**63 - 1,
+    "-9223372036854775808": -(2**63),
+    "9223372036854775808": 9223372036854775808.0,
+    "18446744073709551615": 18446744073709551615.0,
+    "123456789012345678901234567890": 1.2345678901234568e29,
+    "-9223372036854775809": -9223372036854775809.0,
+    "9223372036854775807.0": 2.0**63,
+    "-9223372036854775808.0": -(2.0**63),
+    "0xFFFFFFFFFFFFFFFF": 2.0**64,
+    "9007199254740992.0": 2**53,
+    "1000000000000000128.0": 1000000000000000100,
+    "-1e18": -(10**18),
+    "1e19": 1e19,
+    "1e400": "1e400",
+    "-1e400": "-1e400",
+    "1e999999999": "1e999999999",
+    "0x1ffffffffffffffffff": "0x1ffffffffffffffffff",
     **{text: text for text in ["nan", "NaN", "inf", "Infinity"]},
     **{text: text for text in ["2001-01-01", "2001-12-14t21:59:43.10-05:00", "190:20:30", "190:20:30.15"]},
-    **{"=": "=", "<<": "<<"},
-    **{"a#b": "a#b", "a #b": "a", "http://x:80/y": "http://x:80/y", "a:b": "a:b"},
-    **{"'5'": "5", '"true"': "true", '""': "", "'~'": "~"},
+    "=": "=",
+    "<<": "<<",
+    "a#b": "a#b",
+    "a #b": "a",
+    "http://x:80/y": "http://x:80/y",
+    "a:b": "a:b",
+    "'5'": "5",
+    '"true"': "true",
+    '""': "",
+    "'~'": "~",
 }
 
 
@@ -91,9 +155,9 @@ def test_y1_plain_scalar(text: str, expected: Any) -> None:
 
 
 Y1_ERRORS = {
-    **{text: "NaN" for text in [".nan", ".NaN", ".NAN"]},
-    **{text: "+Inf" for text in [".inf", ".Inf", ".INF", "+.inf", "+.Inf"]},
-    **{text: "-Inf" for text in ["-.inf", "-.Inf", "-.INF"]},
+    **dict.fromkeys([".nan", ".NaN", ".NAN"], "NaN"),
+    **dict.fromkeys([".inf", ".Inf", ".INF", "+.inf", "+.Inf"], "+Inf"),
+    **dict.fromkeys(["-.inf", "-.Inf", "-.INF"], "-Inf"),
 }
 
 
@@ -172,7 +236,11 @@ Y2_ERRORS: list[tuple[str, str, str]] = [
     ("null-tag", "!!null x", "yaml: cannot decode !!str `x` as a !!null"),
     ("int-tag-on-nothing", "!!int", "yaml: cannot decode !!null `` as a !!int"),
     ("bool-tag", "!!bool 1", "yaml: cannot decode !!int `1` as a !!bool"),
-    ("float-tag-on-uint64", "!!float 9223372036854775808", "yaml: cannot decode !!int `9223372036854775808` as a !!float"),
+    (
+        "float-tag-on-uint64",
+        "!!float 9223372036854775808",
+        "yaml: cannot decode !!int `9223372036854775808` as a !!float",
+    ),
     ("timestamp-tag", "!!timestamp 2001-02-29", "yaml: cannot decode !!str `2001-02-29` as a !!timestamp"),
     ("base64", "!!binary aGVs bG8=", "!!binary value contains invalid base64 data"),
     ("base64-padding", "!!binary aGVsbG8", "!!binary value contains invalid base64 data"),
@@ -197,11 +265,30 @@ def test_y2_escaped_slash_is_an_error_only_as_an_escape() -> None:
 # ── Y3. Maps, anchors, merge ─────────────────────────────────────────────────────────────────────────────────────────
 
 Y3_KEYS = {
-    **{"1": "1", "0x10": "16", "1e3": "1000", "1.5": "1.5", "1.0": "1", "1e21": "1e+21", "1e6": "1e+06"},
-    **{"1.23456789": "1.2345679", "123456789.0": "1.2345679e+08", "1e-7": "1e-07", "1e300": ".inf", "-0.0": "-0"},
-    **{"y": "true", "on": "true", "n": "false", "off": "false", "True": "true"},
-    **{".nan": ".nan", ".inf": ".inf", "-.inf": "-.inf"},
-    **{"2001-01-01": "2001-01-01", "!!binary aGVsbG8=": "hello", '"<<"': "<<", "!!str 1": "1"},
+    "1": "1",
+    "0x10": "16",
+    "1e3": "1000",
+    "1.5": "1.5",
+    "1.0": "1",
+    "1e21": "1e+21",
+    "1e6": "1e+06",
+    "1.23456789": "1.2345679",
+    "123456789.0": "1.2345679e+08",
+    "1e-7": "1e-07",
+    "1e300": ".inf",
+    "-0.0": "-0",
+    "y": "true",
+    "on": "true",
+    "n": "false",
+    "off": "false",
+    "True": "true",
+    ".nan": ".nan",
+    ".inf": ".inf",
+    "-.inf": "-.inf",
+    "2001-01-01": "2001-01-01",
+    "!!binary aGVsbG8=": "hello",
+    '"<<"': "<<",
+    "!!str 1": "1",
 }
 
 
@@ -236,18 +323,31 @@ def test_y3_value(text: str, expected: Any) -> None:
 
 Y3_ERRORS: list[tuple[str, str, str]] = [
     ("null-key", "a: 1\n~: 2\n", "line 2: unsupported map key of type: null"),
-    ("empty-key", "a: 1\n: 2\n", "line 2: unsupported map key of type: null"),
-    ("uint64-key", "a: 1\n18446744073709551615: 2\n", "line 2: unsupported map key of type: uint64, key: 18446744073709551615"),
+    ("empty-key", "a: 1\n?\n: 2\n", "line 2: unsupported map key of type: null"),
+    (
+        "uint64-key",
+        "a: 1\n18446744073709551615: 2\n",
+        "line 2: unsupported map key of type: uint64, key: 18446744073709551615",
+    ),
     ("list-key", "a: 1\n[x]: 2\n", "line 2: invalid map key: [x]: 2"),
     ("map-key", "a: 1\n{x: z}: 2\n", "line 2: invalid map key: {x: z}: 2"),
     ("merge-of-scalar", "a: 1\nb: {<<: 5}\n", "line 2: map merge requires map or sequence of maps as the value"),
     ("merge-of-scalars", "a: 1\nb: {<<: [5]}\n", "line 2: map merge requires map or sequence of maps as the value"),
-    ("merge-of-list-alias", "a: &a [{}]\nb: {<<: *a}\n", "line 2: map merge requires map or sequence of maps as the value"),
+    (
+        "merge-of-list-alias",
+        "a: &a [{}]\nb: {<<: *a}\n",
+        "line 2: map merge requires map or sequence of maps as the value",
+    ),
     ("unknown-anchor", "a: 1\nb: *x\n", "line 2: unknown anchor 'x' referenced"),
     ("alias-before-anchor", "b: *x\na: &x 1\n", "line 1: unknown anchor 'x' referenced"),
     ("self-reference", "a: 1\nb: &x [*x]\n", "line 2: anchor 'x' value contains itself"),
     ("self-merge", "b: &x {<<: *x}\n", "line 1: anchor 'x' value contains itself"),
-    ("long-implicit-key", "a: 1\n" + "k" * 1025 + ": 2\n", "line 2: mapping values are not allowed in this context"),
+    ("long-implicit-key", "a: 1\n" + "k" * 1025 + ": 2\n", "line 2: could not find expected ':'"),
+    (
+        "long-implicit-key-in-map",
+        "a:\n  " + "k" * 1025 + ": 2\n",
+        "line 2: mapping values are not allowed in this context",
+    ),
     ("syntax-error-comes-first", "a: *a\nb: [\n", "line 1: unknown anchor 'a' referenced"),
     ("syntax-error-hides-failure", "a: !!int x\nb: [\n", "line 2: did not find expected node content"),
     ("failure-hides-nan", "a: .nan\nb: !!int x\n", "line 2: yaml: cannot decode !!str `x` as a !!int"),
@@ -272,7 +372,7 @@ def test_y3_an_alias_is_a_value_of_its_own() -> None:
 def bomb(width: int, levels: int) -> str:
     names = "abcdefghij"
     lines = [f"a: &a [{', '.join('x' * width)}]"]
-    for below, name in zip(names, names[1:levels], strict=False):
+    for below, name in itertools.pairwise(names[:levels]):
         lines.append(f"{name}: &{name} [{', '.join([f'*{below}'] * width)}]")
     return "\n".join(lines) + "\n"
 
@@ -283,7 +383,9 @@ def test_y3_alias_bomb(width: int, levels: int) -> None:
 
 
 # Where kubectl 1.32 begins to refuse `a: &a [x, … n times], b: [*a, … m times]`.
-@pytest.mark.parametrize(("elements", "aliases", "is_read"), [(300, 98, True), (300, 99, True), (10, 80, True), (1000, 200, False)])
+@pytest.mark.parametrize(
+    ("elements", "aliases", "is_read"), [(300, 98, True), (300, 99, True), (10, 80, True), (1000, 200, False)]
+)
 def test_y3_alias_budget(elements: int, aliases: int, is_read: bool) -> None:
     text = f"a: &a [{','.join('x' * elements)}]\nb: [{','.join(['*a'] * aliases)}]\n"
     assert isinstance(one(text), Document) is is_read
@@ -300,7 +402,12 @@ def depth(value: Any) -> int:
 
 @pytest.mark.parametrize(
     "text",
-    ["a: " + "[" * 9999 + "]" * 9999, "a:\n " + "- " * 9999 + "x", "a: " + "{a: " * 9999 + "1" + "}" * 9999, '{"a":' + "[" * 9999 + "]" * 9999 + "}"],
+    [
+        "a: " + "[" * 9999 + "]" * 9999,
+        "a:\n " + "- " * 9999 + "x",
+        "a: " + "{a: " * 9999 + "1" + "}" * 9999,
+        '{"a":' + "[" * 9999 + "]" * 9999 + "}",
+    ],
     ids=["flow-list", "block-list", "flow-map", "json"],
 )
 def test_y3_deepest(text: str) -> None:
@@ -325,7 +432,9 @@ def test_y3_too_deep(text: str, message: str) -> None:
 
 def test_y3_depth_can_be_limited_further() -> None:
     assert [str(result) for result in read(b"a: [[1]]\n", max_depth=2)] == ["line 1: exceeded max depth of 2"]
-    assert [str(result) for result in read(b'{"a":\n[[1]]}', max_depth=2)] == ["line 2: invalid character '[' exceeded max depth"]
+    assert [str(result) for result in read(b'{"a":\n[[1]]}', max_depth=2)] == [
+        "line 2: invalid character '[' exceeded max depth"
+    ]
     assert len(list(read(b"a: [[1]]\n", max_depth=3))) == len(list(read(b'{"a": [[1]]}', max_depth=3))) == 1
 
 
@@ -339,8 +448,16 @@ Y4_OUTCOMES: list[tuple[str, str | bytes, list[Any]]] = [
     ("json-surrogates", '{"a": "\\ud83d\\ude00", "b": "\\ud800x\\\\ud83d\\ude00"}', [{"a": "😀", "b": "�x\\ud83d�"}]),
     ("json-unquoted", "{apiVersion: v1}", ["line 1: invalid character 'a' looking for beginning of object key string"]),
     ("json-comment", '{"a": 1} # c', [{"a": 1}, "line 1: invalid character '#' looking for beginning of value"]),
-    ("json-separator", '{"a": 1}\n---\n{"b": 2}', [{"a": 1}, "line 2: invalid character '-' in numeric literal", {"b": 2}]),
-    ("json-scalar", '{"a": 1} 5', [{"a": 1}, "line 1: json: cannot unmarshal number into Go value of type unstructured.detector"]),
+    (
+        "json-separator",
+        '{"a": 1}\n---\n{"b": 2}',
+        [{"a": 1}, "line 2: invalid character '-' in numeric literal", {"b": 2}],
+    ),
+    (
+        "json-scalar",
+        '{"a": 1} 5',
+        [{"a": 1}, "line 1: json: cannot unmarshal number into Go value of type unstructured.detector"],
+    ),
     ("json-after-bom", b'\xef\xbb\xbf{"a": 1.0}', [{"a": 1}]),
     ("comment-first-is-yaml", "# c\n{a: 1, b: [x,]}", [{"a": 1, "b": ["x"]}]),
     ("yaml-first-is-yaml", "a: 1\n---\n{b: 2}", [{"a": 1}, {"b": 2}]),
@@ -364,10 +481,14 @@ Y4_OUTCOMES: list[tuple[str, str | bytes, list[Any]]] = [
     ("next-line", "a: |\n  x\x85  z\n", [{"a": "x\nz\n"}]),
     ("separator-with-comment", "a: 1\n--- # c\nb: 2\n---\t \nc: 3\n", [{"a": 1}, {"b": 2}, {"c": 3}]),
     ("separator-at-start", "---\na: 1\n", [{"a": 1}]),
-    ("separator-with-content", "a: 1\n--- {b: 2}\n---\nc: 3\n", [{"a": 1}, "line 2: invalid Yaml document separator: {b: 2}", {"c": 3}]),
+    (
+        "separator-with-content",
+        "a: 1\n--- {b: 2}\n---\nc: 3\n",
+        [{"a": 1}, "line 2: invalid Yaml document separator: {b: 2}", {"c": 3}],
+    ),
     ("separator-with-letter", "---x\na: 1\n", ["line 1: invalid Yaml document separator: x"]),
     ("indented-separator", "a:\n ---\n", [{"a": "---"}]),
-    ("separator-cuts-quotes", "a: 'x\n---\ny: 1\n", ["line 1: found unexpected end of stream", {"y": 1}]),
+    ("separator-cuts-quotes", "a: 'x\n---\nz: 1\n", ["line 1: found unexpected end of stream", {"z": 1}]),
     ("directive", "%YAML 1.1\n---\na: 1\n", ["line 1: did not find expected <document start>", {"a": 1}]),
     ("tag-directive", "%TAG ! x\n---\na: 1\n", ["line 1: did not find expected <document start>", {"a": 1}]),
     ("nothing", "", []),
@@ -379,7 +500,16 @@ Y4_OUTCOMES: list[tuple[str, str | bytes, list[Any]]] = [
     ("bool", "y\n", ["line 1: json: cannot unmarshal bool into Go value of type unstructured.detector"]),
     ("kind-missing-is-for-the-caller", "a: 1\n", [{"a": 1}]),
     ("list-is-for-the-caller", "kind: List\nitems: [{a: 1}]\n", [{"kind": "List", "items": [{"a": 1}]}]),
-    ("all-errors-at-once", "a: 1\n---\nb: [\n---\nc: .nan\n---\nd: 1\n", [{"a": 1}, "line 3: did not find expected node content", "line 5: error converting YAML to JSON: json: unsupported value: NaN", {"d": 1}]),
+    (
+        "all-errors-at-once",
+        "a: 1\n---\nb: [\n---\nc: .nan\n---\nd: 1\n",
+        [
+            {"a": 1},
+            "line 3: did not find expected node content",
+            "line 5: error converting YAML to JSON: json: unsupported value: NaN",
+            {"d": 1},
+        ],
+    ),
 ]
 
 
@@ -425,7 +555,6 @@ JSON_ERRORS = {
     "{'b':1}": "invalid character '\\'' looking for beginning of object key string",
     "[1 2]": "invalid character '2' after array element",
     '"abc': "unexpected EOF",
-    '"\\': "unexpected EOF",
     "[": "invalid character '}' looking for beginning of value",
     "1e400": "json: cannot unmarshal number 1e400 into Go value of type float64",
     "1" * 400: f"json: cannot unmarshal number {'1' * 60}… into Go value of type float64",
@@ -435,6 +564,28 @@ JSON_ERRORS = {
 @pytest.mark.parametrize(("text", "message"), JSON_ERRORS.items(), ids=[key[:12] for key in JSON_ERRORS])
 def test_json_error(text: str, message: str) -> None:
     assert str(error_of(f'{{\n"a": {text}}}')) == f"line 2: {message}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": "',
+        '{"a": "\\',
+        '{"a": "\\u1',
+        '{"a": -',
+        '{"a": 1.',
+        '{"a": 1e',
+        '{"a": 1',
+        '{"a": tr',
+        '{"a"',
+        '{"a":',
+        "{",
+        '{"a": [1',
+        '{"a": [1,',
+    ],
+)
+def test_json_cut_off(text: str) -> None:
+    assert str(error_of(f"\n{text}")) == "line 2: unexpected EOF"
 
 
 def test_json_goes_on_after_an_error() -> None:
@@ -535,9 +686,20 @@ def test_duplicates(text: str, expected: list[Any]) -> None:
 
 # ── Properties ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-printable = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x2027, exclude_characters="\x7f", exclude_categories=["Cc", "Cs"]), max_size=12)
-scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | printable
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(printable, inner, max_size=4), max_leaves=20)
+printable = st.text(
+    st.characters(min_codepoint=0x20, max_codepoint=0x2027, exclude_characters="\x7f", exclude_categories=["Cc", "Cs"]),
+    max_size=12,
+)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | printable
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(printable, inner, max_size=4), max_leaves=20
+)
 objects = st.dictionaries(printable, values, max_size=5)
 
 
@@ -547,13 +709,14 @@ def as_json(value: Any) -> Any:
         return {key: as_json(member) for key, member in value.items()}
     if isinstance(value, list):
         return [as_json(member) for member in value]
-    if isinstance(value, float) and value == math.floor(value) and abs(value) < 2**63:
-        return int(value)
+    if isinstance(value, float) and value == math.floor(value):
+        written = int(Decimal(repr(value)))
+        return written if -(2**63) <= written < 2**63 else value
     return value
 
 
 @given(objects)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_json_and_flow_yaml_agree(value: dict[str, Any]) -> None:
     text = json.dumps(value, ensure_ascii=False)
     assert repr(value_of(text)) == repr(value_of("# YAML\n" + text)) == repr(as_json(value))
@@ -563,7 +726,10 @@ def block(value: Any, path: tuple[str | int, ...], lines: list[str], places: dic
     """Write a value in block style, and down the line of each of its parts."""
     indent = "  " * len(path)
     for step, member in value.items() if isinstance(value, dict) else enumerate(value):
-        places[(*path, step)] = len(lines) + 1
+        # An element stands where its content starts, not at its dash.
+        places[(*path, step)] = (
+            len(lines) + 1 + (isinstance(value, list) and isinstance(member, (dict, list)) and bool(member))
+        )
         head = indent + (json.dumps(step, ensure_ascii=False) + ":" if isinstance(value, dict) else "-")
         if isinstance(member, (dict, list)) and member:
             lines.append(head)
@@ -573,7 +739,7 @@ def block(value: Any, path: tuple[str | int, ...], lines: list[str], places: dic
 
 
 @given(objects.filter(bool), st.integers(0, 3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_every_part_has_its_line(value: dict[str, Any], blank_lines: int) -> None:
     lines = ["", "# comment", "---"][:blank_lines]
     places: dict[tuple[str | int, ...], int] = {}
@@ -655,15 +821,76 @@ spec:
 {"kind": "Node", "n": [1, 2.0, true, null]}
 """
 FRAGMENTS = [
-    *["\n", "\n  ", "\n- ", ": ", ":", "- ", "? ", "[", "]", "{", "}", ",", "#", " #", "&a ", "*a", "*base", "!", "!!str ", "!!int "],
-    *["|\n", ">-", "'", '"', "\\", "\t", "%", "@", "`", "<<: ", "...\n", "---\n", "--- x\n", "\r", "\x85", "\u2028", "\ufeff", "~", "\0", "\x7f"],
-    *["\\/", "\\'", "\\ud800", "{a:}", "[a?]", ".nan", "1e999999999", "9" * 30, "0x", "\uf5f5", "é", "😀", '{"a":', "\n---\n{"],
+    *[
+        "\n",
+        "\n  ",
+        "\n- ",
+        ": ",
+        ":",
+        "- ",
+        "? ",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "#",
+        " #",
+        "&a ",
+        "*a",
+        "*base",
+        "!",
+        "!!str ",
+        "!!int ",
+    ],
+    *[
+        "|\n",
+        ">-",
+        "'",
+        '"',
+        "\\",
+        "\t",
+        "%",
+        "@",
+        "`",
+        "<<: ",
+        "...\n",
+        "---\n",
+        "--- x\n",
+        "\r",
+        "\x85",
+        "\u2028",
+        "\ufeff",
+        "~",
+        "\0",
+        "\x7f",
+    ],
+    *[
+        "\\/",
+        "\\'",
+        "\\ud800",
+        "{a:}",
+        "[a?]",
+        ".nan",
+        "1e999999999",
+        "9" * 30,
+        "0x",
+        "\uf5f5",
+        "é",
+        "😀",
+        '{"a":',
+        "\n---\n{",
+    ],
 ]
 
 
 @st.composite
 def mutated_manifests(draw: st.DrawFn) -> bytes:
-    text = MANIFEST if draw(st.booleans()) else json.dumps({"kind": "Pod", "spec": {"a": [1, 2.5, {"b": None}]}}, indent=1) * 2
+    text = (
+        MANIFEST
+        if draw(st.booleans())
+        else json.dumps({"kind": "Pod", "spec": {"a": [1, 2.5, {"b": None}]}}, indent=1) * 2
+    )
     for _ in range(draw(st.integers(1, 6))):
         start = draw(st.integers(0, len(text)))
         end = start + draw(st.integers(0, 5))
@@ -672,40 +899,51 @@ def mutated_manifests(draw: st.DrawFn) -> bytes:
 
 
 @given(mutated_manifests())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=300, deadline=None)
 def test_fuzz_manifests(data: bytes) -> None:
     assert_sound(data)
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS) | printable, max_size=30).map(lambda parts: "".join(parts).encode()))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_fuzz_fragments(data: bytes) -> None:
     assert_sound(data)
 
 
 @given(st.sampled_from([b"", b"{", b"a: ", b'{"a":', b"\xff\xfe", b"\xef\xbb\xbf"]), st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_fuzz_bytes(prefix: bytes, data: bytes) -> None:
     assert_sound(prefix + data)
 
 
-@given(st.sampled_from(["[", "{", "- ", "? ", "{a: ", "[[", '{"a":', '[{"a":', "&a [", "!!x ", "'", '"']), st.integers(1, 30_000), st.booleans())
-@settings(max_examples=30, deadline=None)
+@given(
+    st.sampled_from(["[", "{", "- ", "? ", "{a: ", "[[", '{"a":', '[{"a":', "&a [", "!!x ", "'", '"']),
+    st.integers(1, 30_000),
+    st.booleans(),
+)
+@settings(max_examples=12, deadline=None)
 def test_fuzz_nesting(opening: str, count: int, as_value: bool) -> None:
     assert_sound((("a: " if as_value else "") + opening * count).encode())
 
 
-@given(st.text("0123456789.eE+-_xobn", min_size=1, max_size=40), st.sampled_from([0, 0, 0, 5_000, 100_000]), st.sampled_from(["a: {}", "{}: a", '{{"a": {}}}', "? {}\n: b"]))
-@settings(max_examples=300, deadline=None)
+@given(
+    st.text("0123456789.eE+-_xobn", min_size=1, max_size=40),
+    st.sampled_from([0, 0, 0, 5_000, 100_000]),
+    st.sampled_from(["a: {}", "{}: a", '{{"a": {}}}', "? {}\n: b"]),
+)
+@settings(max_examples=150, deadline=None)
 def test_fuzz_numbers(text: str, zeros: int, template: str) -> None:
     assert_sound(template.format(text[:1] + "1" * zeros + text[1:]).encode())
 
 
 HOSTILE = {
-    "deep-and-wide": "a: " + "[" * 9_000 + "1," * 20_000 + "]" * 9_000,
+    "deep-and-wide": "a: " + "[" * 4_000 + "1," * 5_000 + "]" * 4_000,
     "unclosed-flow": "a: " + "[" * 300_000,
     "alias-bomb": bomb(9, 10),
-    "merge-bomb": "a: &a {" + ",".join(f"k{n}: v" for n in range(5_000)) + "}\n" + "".join(f"m{n}: {{<<: *a}}\n" for n in range(3_000)),
+    "merge-bomb": "a: &a {"
+    + ",".join(f"k{n}: v" for n in range(5_000))
+    + "}\n"
+    + "".join(f"m{n}: {{<<: *a}}\n" for n in range(3_000)),
     "alias-chain": "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 3_000)),
     "stray-colons": "a: [" + "a:, " * 100_000 + "]",
     "separators": "---\n" * 300_000,
@@ -735,19 +973,52 @@ def test_hostile_input_takes_no_time(text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def kubectl() -> str:
+def kubectl(exercised: Callable[[str, str], None]) -> str:
     path = shutil.which("kubectl")
     if path is None:
         pytest.skip("kubectl is not in PATH")
     version = subprocess.run([path, "version", "--client", "-o", "json"], capture_output=True, check=False)
     found = re.search(rb'"gitVersion": "v1\.(\d+)', version.stdout)
     if found is None or int(found[1]) < 30:
-        pytest.skip(f"kubectl is older than 1.30: {version.stdout!r}")
+        pytest.skip("kubectl in PATH is older than 1.30, or says no version")
+    exercised("kubectl", f"1.{found[1].decode()}, offline, as a judge of YAML")
     return path
 
 
 HEAD = "apiVersion: x/v1\nkind: Foo\nmetadata: {{name: f{}}}\n"
-GRAMMAR = ["a", "1", "y", "~", "0x1F", "1_0", ".5", "'q'", '"d\\n"', "*b ", "&b ", "!!str ", "!!int ", "[", "]", "{", "}", ", ", ": ", ":", "? ", "\n  - ", "\n  ", "\n", "|\n  x", ">-\n  y", " #c", "<<: ", "-", "\t", "http://x?y"]
+GRAMMAR = [
+    "a",
+    "1",
+    "y",
+    "~",
+    "0x1F",
+    "1_0",
+    ".5",
+    "'q'",
+    '"d\\n"',
+    "*b ",
+    "&b ",
+    "!!str ",
+    "!!int ",
+    "[",
+    "]",
+    "{",
+    "}",
+    ", ",
+    ": ",
+    ":",
+    "? ",
+    "\n  - ",
+    "\n  ",
+    "\n",
+    "|\n  x",
+    ">-\n  y",
+    " #c",
+    "<<: ",
+    "-",
+    "\t",
+    "http://x?y",
+]
 
 
 def random_bodies(seed: int) -> list[str]:
@@ -772,7 +1043,11 @@ def test_kubectl_reads_the_same(kubectl: str, tmp_path: Path) -> None:
     command = [kubectl, "label", "--local", "-f", str(tmp_path), "-o", "json", "read-by=kubectl"]
     output = subprocess.run(command, capture_output=True, check=False, text=True).stdout
     # Several objects are printed one after the other: a JSON stream.
-    theirs = {result.value["metadata"]["name"]: result.value for result in read(output.encode()) if isinstance(result, Document)}
+    theirs = {
+        result.value["metadata"]["name"]: result.value
+        for result in read(output.encode())
+        if isinstance(result, Document)
+    }
     for value in theirs.values():
         value["metadata"].pop("labels")
     ours = {}

@@ -1,0 +1,54 @@
+"""The two profiles (design: one switch), as the table of version differences has them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from plimsoll.errors import InvalidConfig
+from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
+
+# field, as the documents describe 1.27, as 1.36 answers
+ROWS = [
+    ("memory_min_from_requests", True, False),  # 02 §6.2
+    ("memory_high_without_request", True, False),  # 02 §6.1
+    ("memory_oom_group", False, True),  # 02 §5
+    ("sidecar_oom_rule", False, True),  # O-6
+    ("pod_level_oom_share", False, True),  # O-6
+    ("quota_with_exclusive_cpus", True, False),  # 02 §10
+    ("resize_policy_defaulted", True, False),  # D-3
+    ("resize_by_plain_patch", True, False),  # V-30
+    ("resize_may_remove", True, False),  # 01 §12
+    ("qos_change_at_metadata", True, False),  # 01 §12
+    ("too_large_is_infeasible", True, False),
+    ("too_large_refused_by_api", False, True),
+    ("static_cpu_resize", True, False),
+    ("limit_range_on_resize", False, True),  # 01 §12
+    ("container_weight", "linear", "quadratic"),  # 02 §4.2
+    ("driver_from_cri", False, True),  # 02 §2.2
+]
+
+
+@pytest.mark.parametrize(("field", "old", "new"), ROWS, ids=[row[0] for row in ROWS])
+def test_differences(field: str, old: object, new: object) -> None:
+    assert (getattr(PROFILES["1.27"], field), getattr(PROFILES["1.36"], field)) == (old, new)
+
+
+def test_the_default_is_as_documented() -> None:
+    assert DEFAULT_PROFILE.name == "1.27"
+    assert list(PROFILES) == ["1.27", "1.36"]
+    assert all(profile_named(name) is profile for name, profile in PROFILES.items())
+
+
+def test_notes_belong_to_differences() -> None:
+    """A note says where the real 1.27 did otherwise; 1.36 is the real code, so it has none."""
+    fields = {field.name for field in msgspec.structs.fields(Profile)}
+    assert set(PROFILES["1.27"].notes) <= fields
+    assert all("real 1.27" in note for note in PROFILES["1.27"].notes.values())
+    assert PROFILES["1.36"].notes == {}
+
+
+@pytest.mark.parametrize("name", ["", "1.28", "v1.36", "1.27 "])
+def test_unknown_names(name: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"known: 1\.27, 1\.36"):
+        profile_named(name)
