@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("tests.unit")  # what tests share fails in as many words as a test does
+
 _EXERCISED = pytest.StashKey[set[tuple[str, str]]]()
 
 

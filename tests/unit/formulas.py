@@ -96,7 +96,7 @@ class _Parser:
 
     def atom(self) -> Number:
         token = self.take()
-        if token == "−":
+        if token in ("−", "-"):
             return -self.atom()
         if token in _CLOSING:
             value = self.sum()

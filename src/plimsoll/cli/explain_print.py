@@ -14,7 +14,7 @@ INDENT = "    "
 
 def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise: bool = False) -> Iterator[str]:
     node = found.node
-    title = f"node {inert(node.name)}" if node.name else "node"
+    title = f"node {inert(node.name)}".rstrip()
     facts = f"Kubernetes {node.profile} · cgroup v{node.cgroup_version} · {node.driver} · {node.runtime}"
     yield f"{paint(title, 'bold')}  {paint(facts, 'dim')}"
     yield f"{INDENT}capacity     {_listed(node.capacity)}"
@@ -116,7 +116,7 @@ class _TreeWriter:
         for kind, amount in (("kept", effective.memory_min_bytes), ("preferred", effective.memory_low_bytes)):
             if amount:
                 words.append(f"{human_bytes(amount)} {kind} from reclaim")
-        yield self.paint("really: ", "green") + " · ".join(words)
+        yield self.paint("in effect: ", "green") + " · ".join(words)
 
 
 def _by(name: str, cgroup: Cgroup) -> str:

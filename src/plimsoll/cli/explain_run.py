@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from plimsoll.cli.explain_diff import differences, print_differences
 from plimsoll.cli.inputs import Given, Inputs, Problem, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
 from plimsoll.cli.output import Paint, colourful, inert
@@ -48,6 +47,8 @@ def run(
 
 
 def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) -> int:
+    from plimsoll.cli.explain_diff import differences, print_differences
+
     first, second = _diff_words(diff)
     sides = []
     for word in (first, second):
@@ -123,7 +124,7 @@ def _finish(inputs: Inputs, problems: Sequence[Problem], notes: Sequence[str], g
         click.echo(f"note: {inert(note)}", err=True)
     for line in inputs.passed:
         click.echo(f"note: {inert(line)}", err=True)
-    for problem in problems:
+    for problem in sorted(problems, key=lambda each: (each.file, each.document)):
         click.echo(inert(str(problem)), err=True)
     if not good and not problems:
         click.echo("plimsoll: no pod in the input", err=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import msgspec
 
-from plimsoll.codec.lean import from_document
+from plimsoll.codec.lean import read_as_far
 from plimsoll.codec.manifests import FoundPod, Passed, found_pods, path_steps
+from plimsoll.codec.strict import unknown_fields
 from plimsoll.codec.yaml import Document, YamlError, read
-from plimsoll.errors import FieldError, InvalidObject
+from plimsoll.errors import FieldError
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.objects import Pod
 from plimsoll.rules.setting import Setting
@@ -36,6 +37,7 @@ class Given(msgspec.Struct, frozen=True):
 
     found: FoundPod
     pod: Pod
+    unreadable: tuple[FieldError, ...]
     file: str
     document: Document
 
@@ -66,16 +68,23 @@ def _files(names: Sequence[str], problems: list[Problem]) -> Iterator[tuple[str,
         if name == "-":
             yield "<stdin>", sys.stdin.buffer.read()
             continue
-        path = Path(name)
-        try:
-            if path.is_dir():
-                paths = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES and each.is_file())
+        for path in _manifests_below(name) if os.path.isdir(name) else [name]:
+            try:
+                with open(path, "rb") as file:
+                    data = file.read()
+            except OSError as error:
+                problems.append(Problem(path, 1, None, error.strerror or str(error)))
             else:
-                paths = [path]
-            for each in paths:
-                yield str(each), each.read_bytes()
-        except OSError as error:
-            problems.append(Problem(name, 1, None, error.strerror or str(error)))
+                yield path, data
+
+
+def _manifests_below(directory: str) -> list[str]:
+    return sorted(
+        os.path.join(folder, file)
+        for folder, _, files in os.walk(directory)
+        for file in files
+        if file.endswith(SUFFIXES)
+    )
 
 
 def _read_document(file: str, document: Document, inputs: Inputs) -> None:
@@ -86,19 +95,38 @@ def _read_document(file: str, document: Document, inputs: Inputs) -> None:
             else:
                 inputs.passed.append(f"{file}: {found.reason}")
             continue
-        try:
-            pod = from_document(found.document, Pod)
-        except InvalidObject as error:
-            inputs.problems.extend(problems_of(error.errors, found, file, document))
-            continue
-        inputs.pods.append(Given(found, pod, file, document))
+        pod, unreadable = read_as_far(found.document, Pod)
+        for unknown in unknown_fields(found.document):
+            if unknown.is_error:
+                unreadable.append(FieldError("FieldValueForbidden", unknown.field, unknown.message()))
+            else:
+                field = found.written(unknown.field)
+                line = document.line_of(path_steps(field))
+                inputs.passed.append(f"{file}:{line}: {field}: {unknown.message()}")
+        inputs.pods.append(Given(found, pod, tuple(unreadable), file, document))
 
 
 def refused(given: Given, setting: Setting) -> list[Problem]:
-    """What an API server would refuse about the pod."""
+    """What cannot be read of the pod, and what an API server would refuse about the rest.
+
+    What follows from something unreadable is not said again: a container with a broken amount is judged no further.
+    """
     gated = setting.policy.pod_level
-    errors = create_errors(defaulted(given.pod, pod_level=gated), pod_level=gated)
+    errors = list(given.unreadable)
+    broken = {_owner(error.field) for error in errors}
+    for error in create_errors(defaulted(given.pod, pod_level=gated), pod_level=gated):
+        if _owner(error.field) not in broken and not any(_is_below(error.field, each.field) for each in errors):
+            errors.append(error)
     return problems_of(errors, given.found, given.file, given.document)
+
+
+def _is_below(field: str, other: str) -> bool:
+    return field == other or field.startswith((f"{other}.", f"{other}["))
+
+
+def _owner(field: str) -> str:
+    """The block a field's neighbours may have been judged with: its container's, or the pod's, resources."""
+    return field.partition(".resources")[0] if ".resources" in field else field
 
 
 def problems_of(errors: Sequence[FieldError], found: FoundPod, file: str, document: Document) -> list[Problem]:
@@ -108,4 +136,4 @@ def problems_of(errors: Sequence[FieldError], found: FoundPod, file: str, docume
         line = document.line_of(path_steps(field))
         text = f"{field}: {error.message()}" if field else error.message()
         problems.append(Problem(file, document.index, line, text))
-    return problems
+    return sorted(problems, key=lambda problem: problem.line or 0)

@@ -6,7 +6,6 @@ The kubelet's own flags come from the configuration table; a flag beats the file
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -145,7 +144,7 @@ def _machine(node_file: str | None, capacity: str | None) -> tuple[Machine, Reso
     if node_file and capacity:
         raise click.UsageError("--node and --capacity both describe the machine; give one")
     if capacity:
-        return machine_from_capacity(_amounts(capacity), name="node"), None
+        return machine_from_capacity(_amounts(capacity)), None
     if node_file:
         document = _one_document(node_file, "--node")
         try:
@@ -176,7 +175,8 @@ def _amounts(text: str) -> ResourceList:
 
 def _one_document(file: str, option: str) -> Document:
     try:
-        data = Path(file).read_bytes()
+        with open(file, "rb") as stream:
+            data = stream.read()
     except OSError as error:
         raise click.ClickException(f"{option} {file}: {error.strerror}") from None
     documents = list(read(data))

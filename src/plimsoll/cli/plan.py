@@ -59,6 +59,12 @@ def blocks(stream: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
         number += len(lines)
 
 
+def tuned_collector() -> None:
+    """Every result is short-lived and free of cycles; collecting generations of them only costs time."""
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 1000)
+
+
 @click.command("plan")
 @click.argument("file", default="-", metavar="[FILE|-]")
 @node_options
@@ -73,9 +79,7 @@ def plan(file: str, jobs: int, **options: Any) -> None:
     for note in notes:
         click.echo(f"note: {note}", err=True)
     place = placement(setting.pods_root, setting.driver)
-    # Every result is short-lived; collecting generations of them only costs time.
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 1000)
+    tuned_collector()
     output, refused = sys.stdout.buffer, 0
     with _opened(file) as stream:
         for text, count in _results(stream, jobs, setting.policy, place):

@@ -35,13 +35,16 @@ def _quantity_hook(_: type, value: Any) -> Quantity:
     return QUANTITIES[value]
 
 
-_POD_DECODER = msgspec.json.Decoder(Pod, dec_hook=_quantity_hook)
+@cache
+def _pod_decode() -> Callable[[bytes | str], Pod]:
+    """Made on first use: it takes milliseconds, and who explains a YAML file never needs it."""
+    return msgspec.json.Decoder(Pod, dec_hook=_quantity_hook).decode
 
 
 def pod_from_json(data: bytes | str) -> Pod:
     """One Pod from JSON; raises InvalidObject with every problem."""
     try:
-        return _POD_DECODER.decode(data)
+        return _pod_decode()(data)
     except (msgspec.ValidationError, InvalidQuantity):
         return from_document(json_document(data), Pod)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -62,11 +65,17 @@ def _no_constant(name: str) -> Any:
 
 def from_document(document: Any, kind: type[T], path: str = "") -> T:
     """A lean object from a document of JSON types; raises InvalidObject with every problem, paths below `path`."""
-    problems: _Problems = []
-    value = _reader(kind)(document, path, problems)
+    value, problems = read_as_far(document, kind, path)
     if problems:
         raise InvalidObject(problems)
-    return value  # type: ignore[no-any-return]
+    return value
+
+
+def read_as_far(document: Any, kind: type[T], path: str = "") -> tuple[T, list[FieldError]]:
+    """The object as far as it can be read, unreadable parts left out, and every problem on the way."""
+    problems: _Problems = []
+    value = _reader(kind)(document, path, problems)
+    return (kind() if value is None else value), problems
 
 
 def quantity_text(value: Any) -> str | None:
@@ -123,8 +132,10 @@ def _struct_reader(kind: type[msgspec.Struct]) -> _Reader:
         for wire, name, hint in fields:
             inner = value.get(wire)
             if inner is not None:
-                found[name] = _reader(hint)(inner, f"{path}.{wire}" if path else wire, problems)
-        return kind(**found) if not problems else None
+                read_value = _reader(hint)(inner, f"{path}.{wire}" if path else wire, problems)
+                if read_value is not None:
+                    found[name] = read_value
+        return kind(**found)
 
     return read
 
@@ -135,12 +146,13 @@ def _list_reader(item: Any) -> _Reader:
     def read(value: Any, path: str, problems: _Problems) -> Any:
         if not isinstance(value, list):
             return _mistyped(value, path, "a list", problems)
-        # A null element is the zero value of its type, as Go decodes it.
+        # A null element is the zero value of its type, as Go decodes it; an unreadable one too, to keep the count.
         empty: Any = {} if isinstance(item, type) and issubclass(item, msgspec.Struct) else ""
-        return tuple(
-            read_item(empty if inner is None else inner, f"{path}[{index}]", problems)
-            for index, inner in enumerate(value)
-        )
+        elements = []
+        for index, inner in enumerate(value):
+            element = read_item(empty if inner is None else inner, f"{path}[{index}]", problems)
+            elements.append(read_item(empty, path, problems) if element is None else element)
+        return tuple(elements)
 
     return read
 
@@ -151,12 +163,12 @@ def _map_reader(item: Any) -> _Reader:
     def read(value: Any, path: str, problems: _Problems) -> Any:
         if not isinstance(value, dict):
             return _mistyped(value, path, "an object", problems)
-        if item is Quantity:
-            return {key: read_item(inner, f"{path}[{key}]", problems) for key, inner in value.items()}
-        return {
-            key: read_item("" if inner is None and item is str else inner, f"{path}[{key}]", problems)
-            for key, inner in value.items()
-        }
+        found = {}
+        for key, inner in value.items():
+            read_value = read_item("" if inner is None and item is str else inner, f"{path}[{key}]", problems)
+            if read_value is not None or item is object:
+                found[key] = read_value
+        return found
 
     return read
 

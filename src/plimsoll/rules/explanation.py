@@ -11,6 +11,7 @@ from plimsoll.rules.contention import with_effective
 from plimsoll.rules.desired import Cgroup, Workload, desired_tree
 from plimsoll.rules.objects import CPU, MEMORY, QoSClass, ResourceList, is_critical
 from plimsoll.rules.ranking import ranking_request
+from plimsoll.rules.reasons import human_bytes
 from plimsoll.rules.setting import Setting
 
 
@@ -27,7 +28,7 @@ class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.memory_request_bytes == 0:
             over = "any memory it uses is over its request of 0"
         else:
-            over = f"a candidate once it uses more than {self.memory_request_bytes} bytes"
+            over = f"a candidate once it uses more than {human_bytes(self.memory_request_bytes)}"
         return f"{over}; then lower priority first (this one: {self.priority}); then the larger excess"
 
 

@@ -342,9 +342,10 @@ def test_any_valid_pod(document: Json, setting) -> None:
         assert (values.swap_bytes is None) or policy.cgroup_version == 2
         if not policy.memory_qos:
             assert (values.memory_min_bytes, values.memory_low_bytes, values.memory_high_bytes) == (None, None, None)
-        if values.memory_high_bytes is not None and values.memory_bytes is not None:
-            assert values.memory_high_bytes <= values.memory_bytes
-    for own in work.container_values:
+    for container, own in zip(work.containers, work.container_values, strict=True):
+        limit = (container.resources.limits or {}).get("memory")
+        if own.memory_high_bytes is not None and limit:  # an inherited limit plays no part (02 §6.1)
+            assert own.memory_high_bytes <= limit.value
         assert 2 <= own.cpu_shares <= 262144
         assert own.swap_bytes is None or 0 <= own.swap_bytes <= policy.swap_capacity_bytes
     if work.values.memory_min_bytes is not None:

@@ -1,0 +1,93 @@
+"""`./dev bench`: how fast the batch form is, as ratios within one run.
+
+The work: decode each of 10,000 pods, default it, compute QoS class, effective requests and limits, oom_score_adj, pod
+and container cgroup values with Memory QoS on, and encode the line that `plimsoll plan` prints. The baseline:
+`json.loads` of the same lines, measured in turn with it, so that a noisy machine disturbs both alike. One core.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from plimsoll.cli.plan import planned_block, tuned_collector
+from plimsoll.rules.config_reading import reading
+from plimsoll.rules.plan import Placement, placement
+from plimsoll.rules.policy import NodePolicy
+from plimsoll.rules.profile import PROFILE_1_36
+from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.setting import machine_from_capacity, resolved
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+ROUNDS = 15
+
+
+def policy_and_place() -> tuple[NodePolicy, Placement]:
+    document = {"featureGates": {"MemoryQoS": True}, "memoryReservationPolicy": "TieredReservation"}
+    machine = machine_from_capacity({"cpu": QUANTITIES["48"], "memory": QUANTITIES["263192560Ki"]})
+    setting = resolved(machine, reading(document, PROFILE_1_36).config, PROFILE_1_36)
+    return setting.policy, placement(setting.pods_root, setting.driver)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    begin = time.process_time()
+    work()
+    return time.process_time() - begin
+
+
+def main() -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    lines = gzip.decompress((HERE / "bench_pods.jsonl.gz").read_bytes()).splitlines(keepends=True)
+    policy, place = policy_and_place()
+    tuned_collector()
+
+    def load(chosen: list[bytes]) -> None:
+        for line in chosen:
+            json.loads(line)
+
+    print(f"{len(lines)} pods, {sum(map(len, lines)) // len(lines)} bytes each, {ROUNDS} rounds, CPU time on one core")
+    baseline, plan = [], []
+    for _ in range(ROUNDS):
+        baseline.append(seconds(lambda: load(lines)))
+        plan.append(seconds(lambda: planned_block(lines, 1, policy, place)))
+    per_pod = 1e6 / len(lines)
+    ratios = sorted(mine / theirs for mine, theirs in zip(plan, baseline, strict=True))
+    print(
+        f"json.loads   best {min(baseline) * per_pod:6.2f} µs   median {statistics.median(baseline) * per_pod:6.2f} µs"
+    )
+    print(f"plan         best {min(plan) * per_pod:6.2f} µs   median {statistics.median(plan) * per_pod:6.2f} µs")
+    print(f"ratio        best/best {min(plan) / min(baseline):.2f}   per round median {statistics.median(ratios):.2f}")
+    for part in (len(lines) // 4, len(lines) // 2, len(lines)):
+        some = lines[:part]
+        best = min(seconds(lambda some=some: planned_block(some, 1, policy, place)) for _ in range(5))
+        print(f"linear       {part:6d} pods {best / part * 1e6:6.2f} µs each")
+    for words in (["--help"], ["explain", "examples/documents/002-qos-demo.yaml", "--capacity", "cpu=4,memory=8Gi"]):
+        print(f"start        {start_cpu_ms(words):6.0f} ms CPU, best of 7: plimsoll {' '.join(words[:2])}")
+
+
+def start_cpu_ms(words: list[str]) -> float:
+    """CPU time of one command, the least of seven."""
+    command = [str(Path(sys.executable).parent / "plimsoll"), *words]
+    best = float("inf")
+    for _ in range(7):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return best * 1000
+
+
+if __name__ == "__main__":
+    gc.collect()
+    main()
