@@ -25,10 +25,10 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from plimsoll.codec.jsonstream import MAX_DUPLICATES, Path, Problem
@@ -54,8 +54,7 @@ _MERGE: Final = "<<"
 _SHOWN_KEY: Final = 60  # characters
 
 
-@dataclass(slots=True)
-class _Unsupported:
+class _Unsupported(msgspec.Struct):
     """Stands in a built value for something JSON cannot say. Keys are refused at an earlier stage than values."""
 
     message: str
@@ -63,16 +62,14 @@ class _Unsupported:
     stage: int
 
 
-@dataclass(slots=True)
-class _Anchor:
+class _Anchor(msgspec.Struct):
     """What an alias stands for. `weight` is the number of values that decoding it decodes; 0 while it is open."""
 
     value: Any
     weight: int
 
 
-@dataclass(slots=True)
-class _Frame:
+class _Frame(msgspec.Struct):
     """A mapping or sequence that is not closed yet."""
 
     value: dict[str, Any] | list[Any]
@@ -83,7 +80,9 @@ class _Frame:
     key: str | None = None
     key_at: int = 0
     merging: bool = False  # the key is `<<`
-    merged: set[str] = field(default_factory=set)  # keys that only a merge has set: to write one again is no duplicate
+    merged: set[str] = msgspec.field(
+        default_factory=set
+    )  # set by a merge only: writing one again is no duplicate
     refused: _Unsupported | None = None  # why the key cannot be one
 
     def step(self) -> str | int:

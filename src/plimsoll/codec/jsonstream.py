@@ -18,8 +18,9 @@ import json
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+import msgspec
 
 from plimsoll.codec.scalars import json_number, shortened
 
@@ -53,14 +54,13 @@ class Problem(Exception):
         self.end: int | None = None
 
 
-@dataclass(slots=True)
-class JsonValue:
+class JsonValue(msgspec.Struct):
     """One value of a stream. `duplicates` are the keys written twice, each with its path and offset."""
 
     value: Any
     start: int
     end: int
-    duplicates: list[tuple[Path, int]] = field(default_factory=list)
+    duplicates: list[tuple[Path, int]] = msgspec.field(default_factory=list)
 
 
 def stream(text: str, max_depth: int) -> Iterator[JsonValue | Problem]:

@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -122,8 +122,7 @@ def _reader(kind: Any) -> _Reader:
 
 
 def _struct_reader(kind: type[msgspec.Struct]) -> _Reader:
-    hints = get_type_hints(kind)
-    fields = [(f.encode_name, f.name, hints[f.name]) for f in msgspec.structs.fields(kind)]
+    fields = [(f.encode_name, f.name, f.type) for f in msgspec.structs.fields(kind)]
 
     def read(value: Any, path: str, problems: _Problems) -> Any:
         if not isinstance(value, dict):

@@ -27,9 +27,10 @@ import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+
+import msgspec
 
 from plimsoll.codec import jsonstream
 from plimsoll.codec.builder import UNKNOWN_ESCAPE, Builder
@@ -66,18 +67,21 @@ class YamlError(PlimsollError):
         self.line = line
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Document:
+class Document(msgspec.Struct, frozen=True, eq=False):
     """One document: its value in JSON types, and where things stand in the file.
 
     `index` counts from 1 and leaves out empty documents, as kubectl skips them. `duplicates` are the keys written
     twice, of which the last one won: (path, line of the later key).
     """
 
-    value: Any = field(repr=False)  # it may be deeper than repr() can go
+    value: Any
     index: int
     duplicates: list[tuple[Path, int]]
-    _places: _Places = field(repr=False)
+    _places: _Places
+
+    def __repr__(self) -> str:
+        """Without the value, which may be deeper than repr() can go."""
+        return f"Document(index={self.index})"
 
     @property
     def line(self) -> int:
@@ -154,8 +158,7 @@ class _Places:
         return self._source.line(self._base + offset)
 
 
-@dataclass(slots=True)
-class _Parsed:
+class _Parsed(msgspec.Struct):
     value: Any
     duplicates: list[tuple[Path, int]]
     places: _Places

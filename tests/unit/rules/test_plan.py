@@ -50,7 +50,9 @@ def check(document: Json, setting: Setting) -> None:
     inits = len(work.pod.spec.init_containers)
     assert [each.init for each in plan.containers] == [index < inits for index in range(len(plan.containers))]
     for listed, effective in ((plan.requests, work.requests), (plan.limits, work.limits)):
-        assert listed == {name: quantity.milli if name == "cpu" else quantity.value for name, quantity in effective.items()}
+        assert listed == {
+            name: quantity.milli if name == "cpu" else quantity.value for name, quantity in effective.items()
+        }
 
 
 @settings(max_examples=300, deadline=None)
@@ -71,12 +73,17 @@ def plan_of(document: Json, driver: str = "cgroupfs", **policy: object) -> PodPl
 
 
 def pod(block: Json, **metadata: str) -> Json:
-    return {"metadata": {"name": "p", "uid": "u-1", **metadata}, "spec": {"containers": [{"name": "c", "image": "i", "resources": block}]}}
+    return {
+        "metadata": {"name": "p", "uid": "u-1", **metadata},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": block}]},
+    }
 
 
 def test_a_plan_in_full() -> None:
     """The seed's nginx of 02 §4.4, on the wire."""
-    plan = plan_of(pod({"requests": {"cpu": "250m", "memory": "1Gi"}, "limits": {"cpu": "500m", "memory": "2Gi"}}, namespace="web"))
+    plan = plan_of(
+        pod({"requests": {"cpu": "250m", "memory": "1Gi"}, "limits": {"cpu": "500m", "memory": "2Gi"}}, namespace="web")
+    )
     assert json.loads(msgspec.json.encode(plan)) == {
         "namespace": "web",
         "name": "p",
@@ -96,7 +103,10 @@ def test_a_plan_in_full() -> None:
     }
 
 
-DRIVERS = [("cgroupfs", "/kubepods/burstable/podu-1"), ("systemd", "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice")]
+DRIVERS = [
+    ("cgroupfs", "/kubepods/burstable/podu-1"),
+    ("systemd", "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_1.slice"),
+]
 
 
 @pytest.mark.parametrize(("driver", "path"), DRIVERS, ids=[f"02 §2.2 {row[0]}" for row in DRIVERS])
