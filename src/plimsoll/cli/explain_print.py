@@ -107,7 +107,7 @@ class _TreeWriter:
         effective = cgroup.effective
         if effective is None or self.brief or cgroup.level not in ("pod", "container"):
             return
-        words = [f"at least {human_cores(effective.cpu_floor_milli)} when all contend"]
+        words = [f"at least {human_cores(effective.cpu_floor_milli)} when all pods here contend"]
         if effective.cpu_ceiling_milli is not None:
             words.append(f"at most {human_cores(effective.cpu_ceiling_milli)}{_by(effective.cpu_ceiling_from, cgroup)}")
         if effective.memory_limit_bytes is not None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from plimsoll.cli.inputs import Given, Inputs, Problem, read_inputs, refused
+from plimsoll.cli.inputs import Given, Inputs, Problem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
 from plimsoll.cli.output import Paint, colourful, inert
 from plimsoll.rules.desired import Workload, workload
@@ -35,7 +35,7 @@ DIFF_WORDS = {
 def run(
     files: Sequence[str], question: NodeQuestion, *, output: str, diff: str | None, advise: bool, brief: bool
 ) -> int:
-    inputs = read_inputs(files)
+    inputs = on_node(read_inputs(files), question.node)
     if diff is not None:
         return _run_diff(inputs, question, diff, output)
     setting, notes = question.setting()

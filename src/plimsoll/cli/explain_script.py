@@ -27,6 +27,8 @@ def script(found: Explanation, setting: Setting) -> str:
         "set -eu",
         'ROOT="${ROOT:-/sys/fs/cgroup}"',
     ]
+    if setting.policy.cgroup_version == 2:
+        lines += _enabled("")
     if setting.driver == "systemd":
         lines.append("# With systemd as driver the units own these files: a daemon-reload sets them back.")
     for child in found.tree.children:
@@ -46,8 +48,7 @@ def _made(cgroup: Cgroup, pod: str, setting: Setting) -> Iterator[str]:
     elif version == 2:
         yield f"mkdir -p {_quoted(path)}"
         if cgroup.level != "container":
-            for controller in _V2_CONTROLLERS:
-                yield f"echo +{controller} > {_quoted(path + '/cgroup.subtree_control')} 2>/dev/null || true"
+            yield from _enabled(path)
     else:
         for controller in dict.fromkeys(controller_of(file.name) for file in cgroup.files):
             yield f"mkdir -p {_quoted(f'/{controller}{path}')}"
@@ -58,6 +59,12 @@ def _made(cgroup: Cgroup, pod: str, setting: Setting) -> Iterator[str]:
         yield f"# for each process of it: echo {cgroup.oom_score_adj} > /proc/PID/oom_score_adj"
     for child in cgroup.children:
         yield from _made(child, pod, setting)
+
+
+def _enabled(path: str) -> Iterator[str]:
+    """One controller at a time, as a kernel may lack some."""
+    for controller in _V2_CONTROLLERS:
+        yield f"echo +{controller} > {_quoted(path + '/cgroup.subtree_control')} 2>/dev/null || true"
 
 
 def _concrete(cgroup: Cgroup, pod: str, setting: Setting) -> str:

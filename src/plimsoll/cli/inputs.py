@@ -14,8 +14,9 @@ from plimsoll.codec.strict import unknown_fields
 from plimsoll.codec.yaml import Document, YamlError, read
 from plimsoll.errors import FieldError
 from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.objects import Pod
+from plimsoll.rules.objects import Node, Pod
 from plimsoll.rules.setting import Setting
+from plimsoll.rules.sizes import oversized
 from plimsoll.rules.validation import create_errors
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -106,6 +107,28 @@ def _read_document(file: str, document: Document, inputs: Inputs) -> None:
         inputs.pods.append(Given(found, pod, tuple(unreadable), file, document))
 
 
+def on_node(inputs: Inputs, node: Node | None) -> Inputs:
+    """Only what takes room on the node: pods that have ended hold nothing, pods bound elsewhere are elsewhere."""
+    pods, ended, elsewhere = [], 0, 0
+    for given in inputs.pods:
+        bound = given.pod.spec.node_name
+        if given.pod.status.phase in ("Succeeded", "Failed"):
+            ended += 1
+        elif node is not None and bound and bound != node.metadata.name:
+            elsewhere += 1
+        else:
+            pods.append(given)
+    passed = list(inputs.passed)
+    if ended:
+        passed.append(f"{ended} pods have ended and hold nothing")
+    if elsewhere and node is not None:
+        passed.append(f"{elsewhere} pods are bound to other nodes than {node.metadata.name}")
+    nodes = {given.pod.spec.node_name for given in pods} - {""}
+    if node is None and len(nodes) > 1:
+        passed.append(f"pods of {len(nodes)} nodes are explained as if on one; --node FILE keeps those of one node")
+    return Inputs(pods, inputs.problems, passed)
+
+
 def refused(given: Given, setting: Setting) -> list[Problem]:
     """What cannot be read of the pod, and what an API server would refuse about the rest.
 
@@ -114,7 +137,8 @@ def refused(given: Given, setting: Setting) -> list[Problem]:
     gated = setting.policy.pod_level
     errors = list(given.unreadable)
     broken = {_owner(error.field) for error in errors}
-    for error in create_errors(defaulted(given.pod, pod_level=gated), pod_level=gated):
+    pod = defaulted(given.pod, pod_level=gated)
+    for error in [*create_errors(pod, pod_level=gated), *oversized(pod)]:
         if _owner(error.field) not in broken and not any(_is_below(error.field, each.field) for each in errors):
             errors.append(error)
     return problems_of(errors, given.found, given.file, given.document)

@@ -5,6 +5,7 @@ The kubelet's own flags come from the configuration table; a flag beats the file
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -19,6 +20,9 @@ from plimsoll.rules.objects import Node, ResourceList
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.setting import Machine, Setting, machine_from_capacity, resolved
+
+FIRST_MODERN_MINOR = 32  # /resize, sidecar and pod-level rules: from here on a node is nearer to 1.36 than to 1.27
+_VERSION = re.compile(r"v1\.(\d+)")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -87,7 +91,7 @@ class NodeQuestion:
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
         self.config_document = _one_document(options["config_file"], "--config") if options["config_file"] else None
-        self.machine, self.given_allocatable = _machine(options["node_file"], options["capacity"])
+        self.machine, self.node = _machine(options["node_file"], options["capacity"])
         self.flags = {
             name.removeprefix(_FLAG).replace("__", "."): list(texts)
             for name, texts in options.items()
@@ -111,14 +115,7 @@ class NodeQuestion:
         notes = list(found.notes)
         if found.without_effect:
             notes.append(f"settings without effect here: {', '.join(found.without_effect)}")
-        for name in ("cpu", "memory"):
-            have = (self.given_allocatable or {}).get(name)
-            if have is not None and have != setting.allocatable[name]:
-                notes.append(
-                    f"the Node says {name} allocatable {have}, this configuration gives {setting.allocatable[name]}: "
-                    "pass that node's --config"
-                )
-        return setting, notes
+        return setting, notes + (_node_notes(self.node, setting) if self.node is not None else [])
 
     def _reading(self, profile: Profile) -> Reading:
         document = None if self.config_document is None else self.config_document.value
@@ -140,7 +137,29 @@ class NodeQuestion:
         return f"{self.options['config_file']}:{line}: {error}"
 
 
-def _machine(node_file: str | None, capacity: str | None) -> tuple[Machine, ResourceList | None]:
+def _node_notes(node: Node, setting: Setting) -> list[str]:
+    """Where the Node itself says something else than these options."""
+    notes = []
+    for name in ("cpu", "memory"):
+        have = (node.status.allocatable or {}).get(name)
+        if have is not None and have != setting.allocatable[name]:
+            notes.append(
+                f"the Node says {name} allocatable {have}, this configuration gives {setting.allocatable[name]}: "
+                "pass that node's --config"
+            )
+    info = node.status.node_info
+    found = _VERSION.match(info.kubelet_version)
+    if found is not None:
+        nearer = "1.36" if int(found[1]) >= FIRST_MODERN_MINOR else "1.27"
+        if nearer != setting.profile.name:
+            notes.append(f"the Node runs kubelet {info.kubelet_version}: --profile {nearer} is nearer to it")
+    runtime = {"containerd": "containerd", "cri-o": "crio"}.get(info.container_runtime_version.partition(":")[0])
+    if runtime is not None and runtime != setting.runtime:
+        notes.append(f"the Node runs {info.container_runtime_version}: --runtime {runtime} shows its names")
+    return notes
+
+
+def _machine(node_file: str | None, capacity: str | None) -> tuple[Machine, Node | None]:
     if node_file and capacity:
         raise click.UsageError("--node and --capacity both describe the machine; give one")
     if capacity:
@@ -153,8 +172,7 @@ def _machine(node_file: str | None, capacity: str | None) -> tuple[Machine, Reso
             raise click.ClickException(f"{node_file}: {error}") from None
         if not node.status.capacity:
             raise click.ClickException(f"{node_file}: status.capacity is missing; is it a Node?")
-        machine = machine_from_capacity(node.status.capacity, name=node.metadata.name)
-        return machine, node.status.allocatable
+        return machine_from_capacity(node.status.capacity, name=node.metadata.name), node
     from plimsoll.linux.machine import this_machine
 
     return this_machine(), None

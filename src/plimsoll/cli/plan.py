@@ -18,8 +18,11 @@ import msgspec
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.codec.lean import pod_from_json
 from plimsoll.errors import FieldError, InvalidName, InvalidObject
+from plimsoll.rules.defaulting import defaulted
+from plimsoll.rules.objects import Pod
 from plimsoll.rules.plan import Placement, placement, pod_plan
 from plimsoll.rules.policy import NodePolicy
+from plimsoll.rules.validation import create_errors
 
 BLOCK_BYTES = 1 << 18
 
@@ -32,7 +35,9 @@ class Refused(msgspec.Struct, frozen=True):
 _ENCODER = msgspec.json.Encoder()
 
 
-def planned_block(lines: list[bytes], first: int, policy: NodePolicy, place: Placement) -> tuple[bytes, int]:
+def planned_block(
+    lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool = False
+) -> tuple[bytes, int]:
     """Results for a block of lines, joined, and how many were refused. `first` is the number of the first line."""
     encode = _ENCODER.encode
     out, refused = [], 0
@@ -40,7 +45,10 @@ def planned_block(lines: list[bytes], first: int, policy: NodePolicy, place: Pla
         if not line or line.isspace():
             continue
         try:
-            out.append(encode(pod_plan(pod_from_json(line), policy, place)))
+            pod = pod_from_json(line)
+            if check:
+                _checked(pod, policy)
+            out.append(encode(pod_plan(pod, policy, place)))
         except InvalidObject as error:
             refused += 1
             out.append(encode(Refused(number, list(error.errors))))
@@ -49,6 +57,13 @@ def planned_block(lines: list[bytes], first: int, policy: NodePolicy, place: Pla
             out.append(encode(Refused(number, [FieldError("FieldValueInvalid", "metadata.uid", str(error))])))
     out.append(b"")
     return b"\n".join(out), refused
+
+
+def _checked(pod: Pod, policy: NodePolicy) -> None:
+    """Raise what an API server would refuse."""
+    errors = create_errors(defaulted(pod, pod_level=policy.pod_level), pod_level=policy.pod_level)
+    if errors:
+        raise InvalidObject(errors)
 
 
 def blocks(stream: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
@@ -68,8 +83,9 @@ def tuned_collector() -> None:
 @click.command("plan")
 @click.argument("file", default="-", metavar="[FILE|-]")
 @node_options
+@click.option("--check", is_flag=True, help="Also refuse what an API server would; pods of a cluster have passed that.")
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
-def plan(file: str, jobs: int, **options: Any) -> None:
+def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
     """Pods as JSON lines → one JSON result per line: class, requests, limits, scores and cgroup files.
 
     \b
@@ -82,7 +98,7 @@ def plan(file: str, jobs: int, **options: Any) -> None:
     tuned_collector()
     output, refused = sys.stdout.buffer, 0
     with _opened(file) as stream:
-        for text, count in _results(stream, jobs, setting.policy, place):
+        for text, count in _results(stream, jobs, setting.policy, place, check):
             output.write(text)
             refused += count
     output.flush()
@@ -100,10 +116,12 @@ def _opened(file: str) -> BinaryIO:
         raise click.ClickException(f"{file}: {error.strerror}") from None
 
 
-def _results(stream: BinaryIO, jobs: int, policy: NodePolicy, place: Placement) -> Iterator[tuple[bytes, int]]:
+def _results(
+    stream: BinaryIO, jobs: int, policy: NodePolicy, place: Placement, check: bool
+) -> Iterator[tuple[bytes, int]]:
     if jobs == 1:
         for lines, first in blocks(stream):
-            yield planned_block(lines, first, policy, place)
+            yield planned_block(lines, first, policy, place, check)
         return
     from concurrent.futures import Future, ProcessPoolExecutor
 
@@ -111,7 +129,7 @@ def _results(stream: BinaryIO, jobs: int, policy: NodePolicy, place: Placement) 
     waiting: deque[Future[tuple[bytes, int]]] = deque()
     with ProcessPoolExecutor(jobs) as pool:
         for lines, first in blocks(stream):
-            waiting.append(pool.submit(planned_block, lines, first, policy, place))
+            waiting.append(pool.submit(planned_block, lines, first, policy, place, check))
             if len(waiting) >= 2 * jobs:
                 yield waiting.popleft().result()
         while waiting:

@@ -80,9 +80,7 @@ class _Frame(msgspec.Struct):
     key: str | None = None
     key_at: int = 0
     merging: bool = False  # the key is `<<`
-    merged: set[str] = msgspec.field(
-        default_factory=set
-    )  # set by a merge only: writing one again is no duplicate
+    merged: set[str] = msgspec.field(default_factory=set)  # by a merge only: writing one again is no duplicate
     refused: _Unsupported | None = None  # why the key cannot be one
 
     def step(self) -> str | int:

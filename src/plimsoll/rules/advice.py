@@ -97,7 +97,7 @@ def pod_warnings(work: Workload, setting: Setting) -> list[str]:
         if minimum and limit and minimum >= limit:
             found.append(
                 f"{field} ({container.name}): memory.min equals memory.max, so its page cache can never be reclaimed "
-                "and file-heavy work may stall; TieredReservation protects Burstable pods more softly"
+                "and file-heavy work may stall"
             )
         if high and limit and limit - high > 1 << 30:
             found.append(
@@ -137,7 +137,7 @@ def setting_warnings(setting: Setting) -> list[str]:
         found.append("feature gate MemoryQoS has no effect on cgroup v1: there is no memory.min, low or high")
     if policy.memory_qos and policy.reservation == "requests":
         found.append(
-            "memory.min for every request can starve page cache; in production prefer "
+            "memory.min for every request can starve page cache; for production, Kubernetes 1.36 offers "
             "memoryReservationPolicy: TieredReservation"
         )
     if policy.memory_qos and policy.reservation == "tiered":

@@ -153,7 +153,7 @@ ROWS: tuple[Row, ...] = (
     Row("syncFrequency", "duration", "1m", "--sync-frequency",
         "Longest time between two looks at a pod.", "sync_frequency_s", zero_is_unset=True),
     Row("featureGates", "gates", {}, "--feature-gates",
-        "Features switched on or off by name; see below.", "feature_gates"),
+        "Features switched on or off by name: MemoryQoS=true.", "feature_gates"),
 
     # Without effect: NUMA
     Row("topologyManagerPolicy", "text", "none", "--topology-manager-policy", "How strictly NUMA hints are followed."),

@@ -38,11 +38,12 @@ def with_effective(tree: Cgroup, cpu_milli: int, shared_cpus: int | None = None)
 
 
 def _filled(cgroup: Cgroup, above: _Above) -> Cgroup:
-    weights = sum(_weight(child) for child in cgroup.children if _contends(child))
-    minimums = sum(_number(child, "memory.min") for child in cgroup.children)
-    lows = sum(_number(child, "memory.low") for child in cgroup.children)
     children = []
     for child in cgroup.children:
+        beside = [each for each in cgroup.children if each is child or _runs_beside(child, each)]
+        weights = sum(_weight(each) for each in beside if _contends(each))
+        minimums = sum(_number(each, "memory.min") for each in beside)
+        lows = sum(_number(each, "memory.low") for each in beside)
         here = _below(child, above, weights, minimums, lows)
         effective = Effective(
             math.floor(here.minimum or 0),
@@ -82,6 +83,11 @@ def _below(child: Cgroup, above: _Above, weights: int, minimums: int, lows: int)
         ceiling,
         ceiling_from,
     )
+
+
+def _runs_beside(child: Cgroup, other: Cgroup) -> bool:
+    """An init container runs with sidecars only; all the rest run together, without it."""
+    return other.stage == "sidecar" if child.stage == "init" else other.stage != "init"
 
 
 def _contends(child: Cgroup) -> bool:

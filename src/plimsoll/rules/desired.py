@@ -26,7 +26,7 @@ from plimsoll.rules.effective import pod_limits, pod_requests
 from plimsoll.rules.exclusive import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.files import file_map
 from plimsoll.rules.hierarchy import CgroupName, cgroup_path, class_name, container_component, pod_name
-from plimsoll.rules.objects import Container, Pod, QoSClass, ResourceList
+from plimsoll.rules.objects import Container, Pod, QoSClass, ResourceList, is_sidecar
 from plimsoll.rules.oom import oom_scores
 from plimsoll.rules.qos import qos_class
 from plimsoll.rules.reasons import Reason, human_bytes
@@ -66,6 +66,7 @@ class Cgroup(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     oom_score_adj: int | None = None
     oom_steps: str = ""
     exclusive_cpus: int = 0
+    stage: Literal["", "init", "sidecar", "app"] = ""  # of a container: when it runs
     effective: Effective | None = None
     children: tuple[Cgroup, ...] = ()
 
@@ -216,7 +217,14 @@ def _container(work: Workload, index: int, parent: CgroupName, setting: Setting)
         work.scores[index],
         why.score_steps(work.pod, container, work.qos, work.scores[index], setting),
         exclusive_cpus(work.pod, container, work.qos, setting.policy),
+        _stage(container, index < len(work.pod.spec.init_containers)),
     )
+
+
+def _stage(container: Container, is_init: bool) -> Literal["init", "sidecar", "app"]:
+    if not is_init:
+        return "app"
+    return "sidecar" if is_sidecar(container) else "init"
 
 
 def _reserved_cgroups(setting: Setting) -> tuple[Cgroup, ...]:

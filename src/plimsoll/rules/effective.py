@@ -8,58 +8,63 @@ overhead comes on top. Resource lists are values: nothing here changes a list it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from plimsoll.rules.objects import Container, ContainerStatus, Pod, ResourceList, Resources, is_pod_level_resource
-from plimsoll.rules.quantity import ZERO
+from plimsoll.rules.quantity import ZERO, Quantity
 
 _EMPTY: ResourceList = {}
 
 
-def added(total: ResourceList, more: ResourceList) -> ResourceList:
+Amount = TypeVar("Amount", Quantity, int)  # the rules below are the same for exact amounts and for whole figures
+
+
+def added(total: dict[str, Amount], more: dict[str, Amount]) -> dict[str, Amount]:
     """Key-wise sum; a key that only one side has is kept as it is."""
     if not more:
         return total
     if not total:
         return more
     result = dict(total)
-    for name, quantity in more.items():
+    for name, amount in more.items():
         present = result.get(name)
-        result[name] = quantity if present is None else present + quantity
+        result[name] = amount if present is None else present + amount
     return result
 
 
-def larger(left: ResourceList, right: ResourceList) -> ResourceList:
+def larger(left: dict[str, Amount], right: dict[str, Amount]) -> dict[str, Amount]:
     """Key-wise maximum; a key that only one side has is kept."""
     if not right:
         return left
     if not left:
         return right
     result = dict(left)
-    for name, quantity in right.items():
+    for name, amount in right.items():
         present = result.get(name)
-        if present is None or quantity.nanos > present.nanos:
-            result[name] = quantity
+        if present is None or amount > present:
+            result[name] = amount
     return result
 
 
 def aggregate(
-    containers: Iterable[ResourceList | None],
-    init_containers: Sequence[tuple[bool, ResourceList | None]] = (),
-    absent: ResourceList = _EMPTY,
-) -> ResourceList:
+    containers: Iterable[dict[str, Amount] | None],
+    init_containers: Sequence[tuple[bool, dict[str, Amount] | None]] = (),
+    absent: dict[str, Amount] | None = None,
+) -> dict[str, Amount]:
     """The sum and maximum rule over lists; an init entry says first whether it is a sidecar.
 
     `absent` is what every container counts for a name that it leaves out (E-15).
     """
     if absent:
-        containers = [{**absent, **(each or _EMPTY)} for each in containers]
-        init_containers = [(sidecar, {**absent, **(each or _EMPTY)}) for sidecar, each in init_containers]
+        containers = [{**absent, **(each or {})} for each in containers]
+        init_containers = [(sidecar, {**absent, **(each or {})}) for sidecar, each in init_containers]
     total = _total(containers)
     if not init_containers:
         return total
-    sidecars = largest = _EMPTY
-    for sidecar, resources in init_containers:
-        own = resources or _EMPTY
+    sidecars: dict[str, Amount] = {}
+    largest: dict[str, Amount] = {}
+    for sidecar, amounts in init_containers:
+        own: dict[str, Amount] = amounts or {}
         if sidecar:
             total = added(total, own)
             sidecars = moment = added(sidecars, own)
@@ -69,20 +74,21 @@ def aggregate(
     return larger(total, largest)
 
 
-def _total(lists: Iterable[ResourceList | None]) -> ResourceList:
+def _total(lists: Iterable[dict[str, Amount] | None]) -> dict[str, Amount]:
     """Key-wise sum of many lists: `added` over and over, with one copy for all of them."""
-    first, total = _EMPTY, None
-    for resources in lists:
-        if not resources:
+    first: dict[str, Amount] = {}
+    total: dict[str, Amount] | None = None
+    for amounts in lists:
+        if not amounts:
             continue
         if not first:
-            first = resources
+            first = amounts
             continue
         if total is None:
             total = dict(first)
-        for name, quantity in resources.items():
+        for name, amount in amounts.items():
             present = total.get(name)
-            total[name] = quantity if present is None else present + quantity
+            total[name] = amount if present is None else present + amount
     return first if total is None else total
 
 
@@ -148,7 +154,7 @@ def pod_limits(pod: Pod, *, pod_level: bool = True, overhead: bool = True) -> Re
     if spec.resources is not None and pod_level and pod_level_set(spec.resources):
         limits = _overridden(limits, spec.resources.limits or _EMPTY)
     if spec.overhead and overhead:
-        limits = _with_overhead_on_nonzero(limits, spec.overhead)
+        limits = with_overhead(limits, spec.overhead)
     return limits
 
 
@@ -160,12 +166,13 @@ def _overridden(total: ResourceList, pod_level: ResourceList) -> ResourceList:
     return result
 
 
-def _with_overhead_on_nonzero(limits: ResourceList, overhead: ResourceList) -> ResourceList:
+def with_overhead(limits: dict[str, Amount], overhead: dict[str, Amount]) -> dict[str, Amount]:
+    """Limits and overhead: only where there is a limit, and it is not zero (E-1)."""
     result = dict(limits)
-    for name, quantity in overhead.items():
+    for name, amount in overhead.items():
         present = result.get(name)
         if present:
-            result[name] = present + quantity
+            result[name] = present + amount
     return result
 
 
@@ -222,7 +229,7 @@ def counted_limits(pod: Pod, *, pod_level_status: bool = True, overhead: bool = 
             else:
                 counted = _kept_keys(larger(counted, held), counted)
         total = _overridden(total, counted)
-    return _with_overhead_on_nonzero(total, pod.spec.overhead) if pod.spec.overhead and overhead else total
+    return with_overhead(total, pod.spec.overhead) if pod.spec.overhead and overhead else total
 
 
 def counted_requests_1_27(pod: Pod, *, absent: ResourceList = _EMPTY) -> ResourceList:

@@ -26,10 +26,10 @@ class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True):
         if self.exempt:
             return "exempt: static, mirror and system-critical pods are never evicted by the node"
         if self.memory_request_bytes == 0:
-            over = "any memory it uses is over its request of 0"
+            over = "among the first as soon as it uses any: its request is 0"
         else:
-            over = f"a candidate once it uses more than {human_bytes(self.memory_request_bytes)}"
-        return f"{over}; then lower priority first (this one: {self.priority}); then the larger excess"
+            over = f"among the first once it uses more than {human_bytes(self.memory_request_bytes)}"
+        return f"{over}; within that, lower priority first (this one: {self.priority}), then the larger excess"
 
 
 class PodExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -211,9 +211,15 @@ class NodeSpec(Lean, frozen=True, gc=False):
     taints: tuple[Taint, ...] = ()
 
 
+class NodeInfo(Lean, frozen=True, gc=False):
+    kubelet_version: str = ""
+    container_runtime_version: str = ""
+
+
 class NodeStatus(Lean, frozen=True, gc=False):
     capacity: ResourceList | None = None
     allocatable: ResourceList | None = None
+    node_info: NodeInfo = NodeInfo()
 
 
 class Node(Lean, frozen=True, gc=False):

@@ -7,7 +7,7 @@ what their request leaves of 1000, so that one which stays within its request sc
 from __future__ import annotations
 
 from plimsoll.rules.effective import container_requests, pod_level_requests_set
-from plimsoll.rules.objects import MEMORY, Container, Pod, QoSClass, is_node_critical
+from plimsoll.rules.objects import MEMORY, Container, Pod, QoSClass, is_node_critical, is_sidecar
 from plimsoll.rules.qos import BEST_EFFORT, GUARANTEED
 
 KUBELET_SCORE = -999
@@ -41,25 +41,35 @@ def oom_scores(
 ) -> list[int]:
     """One score per init container, then per container. `pod_level` needs the gate and the profile."""
     spec = pod.spec
-    containers = spec.init_containers + spec.containers
-    constant = GUARANTEED_SCORE if spec.priority_class_name and is_node_critical(pod) else constant_score(qos)
+    constant = pod_score(pod, qos)
     if constant is not None:
-        return [constant] * len(containers)
+        return [constant] * (len(spec.init_containers) + len(spec.containers))
     extra = pod_share_bytes(pod) if spec.resources is not None and pod_level else 0
-    least = smallest_request_bytes(pod) if sidecar_rule and spec.init_containers else 0
+    regular = [memory_request_bytes(container) + extra for container in spec.containers]
+    initial = [memory_request_bytes(container) + extra for container in spec.init_containers]
+    sidecars = [sidecar_rule and is_sidecar(container) for container in spec.init_containers]
+    return burstable_scores(initial, sidecars, regular, memory_capacity_bytes)
+
+
+def burstable_scores(
+    initial_bytes: list[int], sidecars: list[bool], regular_bytes: list[int], memory_capacity_bytes: int
+) -> list[int]:
+    """Scores from memory requests, init containers first; a sidecar is as safe as its app (O-3 steps 4 to 6)."""
     scores = []
-    for container in containers:
-        requests = container.resources.requests
-        memory = requests.get(MEMORY) if requests else None
-        score = burstable_score(extra if memory is None else memory.value + extra, memory_capacity_bytes)
-        if container.restart_policy == "Always" and sidecar_rule:
-            score = min(score, burstable_score(least + extra, memory_capacity_bytes))
+    for request, sidecar in zip(initial_bytes, sidecars, strict=True):
+        score = burstable_score(request, memory_capacity_bytes)
+        if sidecar:
+            score = min(score, burstable_score(min(regular_bytes, default=0), memory_capacity_bytes))
         scores.append(clamped(score))
+    for request in regular_bytes:
+        scores.append(clamped(burstable_score(request, memory_capacity_bytes)))
     return scores
 
 
-def constant_score(qos: QoSClass) -> int | None:
-    """The score of every container in a Guaranteed or BestEffort pod; None where the request decides (O-3 step 2)."""
+def pod_score(pod: Pod, qos: QoSClass) -> int | None:
+    """The score that all containers of the pod share; None where requests decide (O-3 steps 1 and 2)."""
+    if pod.spec.priority_class_name and is_node_critical(pod):
+        return GUARANTEED_SCORE
     if qos == GUARANTEED:
         return GUARANTEED_SCORE
     return BEST_EFFORT_SCORE if qos == BEST_EFFORT else None

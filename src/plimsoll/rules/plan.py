@@ -7,15 +7,25 @@ from __future__ import annotations
 
 import msgspec
 
+from plimsoll.errors import InvalidObject
 from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.effective import pod_limits, pod_requests
+from plimsoll.rules.effective import added, aggregate, pod_limits, pod_requests, with_overhead
 from plimsoll.rules.files import Files, files, hugetlb_files
 from plimsoll.rules.hierarchy import CgroupName, Driver, Parent, class_name, parent
-from plimsoll.rules.objects import CPU, MEMORY, Pod, QoSClass, ResourceList, is_node_critical
-from plimsoll.rules.oom import GUARANTEED_SCORE, burstable_score, clamped, constant_score, oom_scores
+from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, QoSClass, is_sidecar
+from plimsoll.rules.oom import burstable_score, burstable_scores, clamped, oom_scores, pod_score
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, class_of, qos_class
-from plimsoll.rules.values import as_kept, container_cgroup, container_values, hugepage_limits, pod_cgroup, pod_values
+from plimsoll.rules.sizes import fits, oversized
+from plimsoll.rules.values import (
+    as_kept,
+    container_cgroup,
+    container_values,
+    declared_limits,
+    hugepage_limits,
+    pod_cgroup,
+    pod_values,
+)
 
 _USUAL = frozenset({CPU, MEMORY})
 
@@ -56,9 +66,11 @@ class PodPlan(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 
 
 def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
-    """The plan of one pod as it came from JSON; defaulting is part of it."""
-    plain = _plain_plan(raw, policy, place)
-    return _general_plan(raw, policy, place) if plain is None else plain
+    """The plan of one pod as it came from JSON; defaulting is part of it. Raises InvalidObject on absurd amounts."""
+    plan = _plain_plan(raw, policy, place) or _general_plan(raw, policy, place)
+    if not (fits(plan.requests) and fits(plan.limits)):
+        raise InvalidObject(oversized(raw))
+    return plan
 
 
 def _general_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
@@ -98,29 +110,90 @@ def _general_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
 
 
 def _plain_plan(pod: Pod, policy: NodePolicy, place: Placement) -> PodPlan | None:
-    """The same in one walk, for the shape most pods have: regular containers alone. None: not that shape.
+    """The same from one walk over the containers, for pods without pod-level resources. None: not that shape.
 
-    No rule lives here: `class_of`, `burstable_score`, `container_cgroup`, `pod_cgroup` and `files` decide, as they do
-    for every pod; only the walk that feeds them is shorter, since sums are all there is to aggregate. Sums are in
-    thousandths, which is exact for amounts that were defaulted (R-2).
+    No rule lives here: `aggregate`, `class_of`, `declared_limits`, `burstable_score`, `container_cgroup`, `pod_cgroup`
+    and `files` decide, as they do for every pod; only the walk that feeds them is shorter. Figures are in thousandths,
+    which is exact for amounts that were defaulted (R-2).
     """
     spec = pod.spec
     if (
-        spec.init_containers
-        or spec.resources is not None
+        spec.resources is not None
         or pod.status.qos_class is not None
         or policy.hugepage_sizes
         or policy.limited_swap
         or place.driver == "systemd"
     ):
         return None
+    init_containers = spec.init_containers
+    walk = _walked(init_containers + spec.containers if init_containers else spec.containers)
+    if walk is None:
+        return None
+    asks, requests, limits, every_cpu, every_memory = walk
+    qos = class_of(
+        every_cpu and every_memory,
+        (requests.get(CPU, 0), requests.get(MEMORY, 0)),
+        (limits.get(CPU, 0), limits.get(MEMORY, 0)),
+    )
+    if init_containers:
+        requests = aggregate(
+            [_requested(each) for each in spec.containers],
+            [(is_sidecar(each), _requested(each)) for each in init_containers],
+        )
+        limits = aggregate(
+            [_limited(each) for each in spec.containers],
+            [(is_sidecar(each), _limited(each)) for each in init_containers],
+        )
+        every_cpu, every_memory = declared_limits(pod)
+    if spec.overhead:
+        overhead = {name: quantity.milli for name, quantity in spec.overhead.items()}
+        requests, limits = added(requests, overhead), with_overhead(limits, overhead)
+    requests = {name: milli if name == CPU else -(-milli // 1000) for name, milli in requests.items()}
+    limits = {name: milli if name == CPU else -(-milli // 1000) for name, milli in limits.items()}
+    limited = qos != BEST_EFFORT
+    values = pod_cgroup(
+        qos,
+        requests.get(CPU, 0),
+        requests.get(MEMORY, 0),
+        limits.get(CPU, 0) if every_cpu and limited else None,
+        limits.get(MEMORY, 0) if every_memory and limited else None,
+        hugepage_limits(requests),
+        policy,
+    )
+    version, metadata = policy.cgroup_version, pod.metadata
+    return PodPlan(
+        metadata.namespace,
+        metadata.name,
+        metadata.uid,
+        qos,
+        requests,
+        limits,
+        place.parents[qos].child("pod" + metadata.uid),
+        files(values, version, "linear"),
+        _containers(pod, asks, qos, policy),
+        len(init_containers),
+        None if values.hugetlb is None else hugetlb_files(values, version),
+    )
+
+
+# name, cpu request (None: none), memory request, cpu limit, memory limit
+_Ask = tuple[str, int | None, int, int, int]
+
+
+def _walked(
+    containers: tuple[Container, ...],
+) -> tuple[list[_Ask], dict[str, int], dict[str, int], bool, bool] | None:
+    """What each container asks for, the sums in thousandths, and whether all have cpu and memory limits.
+
+    None where an amount is negative: no API server takes such a pod, and sums would hide it from `class_of`.
+    """
     cpu_request = memory_request = cpu_limit = memory_limit = 0
-    cpu_requested = memory_requested = cpu_limited = memory_limited = 0  # by how many containers
+    cpu_requests = memory_requests = cpu_limits = memory_limits = 0  # how many containers have one
     every_cpu = every_memory = True
-    other_requests: dict[str, int] = {}
-    other_limits: dict[str, int] = {}
-    asks = []
-    for container in spec.containers:
+    requested: dict[str, int] = {}
+    limited: dict[str, int] = {}
+    asks: list[_Ask] = []
+    for container in containers:
         resources = container.resources
         requests, limits = resources.requests, resources.limits
         cpu = memory = cpu_ask = None
@@ -129,81 +202,69 @@ def _plain_plan(pod: Pod, policy: NodePolicy, place: Placement) -> PodPlan | Non
             if (cpu := limits.get(CPU)) is not None:
                 cpu_cap = cpu.milli
                 cpu_limit += cpu_cap
-                cpu_limited += 1
+                cpu_limits += 1
             if (memory := limits.get(MEMORY)) is not None:
                 memory_cap = memory.value
                 memory_limit += memory.milli
-                memory_limited += 1
+                memory_limits += 1
         if requests:
             cpu, memory = requests.get(CPU, cpu), requests.get(MEMORY, memory)  # D-1
         if cpu is not None:
             cpu_ask = cpu.milli
             cpu_request += cpu_ask
-            cpu_requested += 1
+            cpu_requests += 1
         if memory is not None:
             memory_ask = memory.value
             memory_request += memory.milli
-            memory_requested += 1
-        if (limits and not limits.keys() <= _USUAL) or (requests and not requests.keys() <= _USUAL):
-            _add_others({**(limits or {}), **(requests or {})}, other_requests)
-            _add_others(limits or {}, other_limits)
+            memory_requests += 1
         if not cpu_cap:
             every_cpu = False
         if not memory_cap:
             every_memory = False
         if memory_ask < 0 or cpu_cap < 0 or memory_cap < 0 or (cpu_ask is not None and cpu_ask < 0):
-            return None  # no API server takes such a pod; the general rules know what a node would do with it
+            return None
+        if (limits and not limits.keys() <= _USUAL) or (requests and not requests.keys() <= _USUAL):
+            requested, limited = (
+                added(dict(requested), _requested(container)),
+                added(dict(limited), _limited(container)),
+            )
         asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap))
-    qos = class_of(every_cpu and every_memory, (cpu_request, memory_request), (cpu_limit, memory_limit))
-    constant = GUARANTEED_SCORE if spec.priority_class_name and is_node_critical(pod) else constant_score(qos)
-    version, weight, capacity = policy.cgroup_version, policy.weight, policy.memory_capacity_bytes
-    containers = []
+    if cpu_requests:
+        requested[CPU] = cpu_request
+    if memory_requests:
+        requested[MEMORY] = memory_request
+    if cpu_limits:
+        limited[CPU] = cpu_limit
+    if memory_limits:
+        limited[MEMORY] = memory_limit
+    return asks, requested, limited, every_cpu, every_memory
+
+
+def _requested(container: Container) -> dict[str, int]:
+    """Requests in thousandths, limits standing in for those that are missing (D-1)."""
+    resources = container.resources
+    return {name: each.milli for name, each in {**(resources.limits or {}), **(resources.requests or {})}.items()}
+
+
+def _limited(container: Container) -> dict[str, int]:
+    return {name: each.milli for name, each in (container.resources.limits or {}).items()}
+
+
+def _containers(pod: Pod, asks: list[_Ask], qos: QoSClass, policy: NodePolicy) -> list[ContainerPlan]:
+    spec, version, weight, capacity = pod.spec, policy.cgroup_version, policy.weight, policy.memory_capacity_bytes
+    constant = pod_score(pod, qos)
+    scores: list[int] = []
+    if constant is None and spec.init_containers:
+        count = len(spec.init_containers)
+        memory = [ask[2] for ask in asks]
+        sidecars = [policy.sidecar_oom_rule and is_sidecar(each) for each in spec.init_containers]
+        scores = burstable_scores(memory[:count], sidecars, memory[count:], capacity)
+    plans: list[ContainerPlan] = []
     for name, cpu_ask, memory_ask, cpu_cap, memory_cap in asks:
         own = container_cgroup(qos, cpu_ask, memory_ask, cpu_cap, memory_cap, memory_cap, 0, None, policy)
-        score = clamped(burstable_score(memory_ask, capacity)) if constant is None else constant
-        containers.append(ContainerPlan(name, score, files(own, version, weight)))
-    if cpu_requested:
-        other_requests[CPU] = cpu_request
-    if memory_requested:
-        other_requests[MEMORY] = memory_request
-    if cpu_limited:
-        other_limits[CPU] = cpu_limit
-    if memory_limited:
-        other_limits[MEMORY] = memory_limit
-    if spec.overhead:
-        for name, quantity in spec.overhead.items():
-            other_requests[name] = other_requests.get(name, 0) + quantity.milli
-            if other_limits.get(name):  # E-1
-                other_limits[name] += quantity.milli
-    all_requests = {name: milli if name == CPU else -(-milli // 1000) for name, milli in other_requests.items()}
-    all_limits = {name: milli if name == CPU else -(-milli // 1000) for name, milli in other_limits.items()}
-    values = pod_cgroup(
-        qos,
-        all_requests.get(CPU, 0),
-        all_requests.get(MEMORY, 0),
-        all_limits.get(CPU, 0) if every_cpu and qos != BEST_EFFORT else None,
-        all_limits.get(MEMORY, 0) if every_memory and qos != BEST_EFFORT else None,
-        hugepage_limits(all_requests),
-        policy,
-    )
-    metadata = pod.metadata
-    return PodPlan(
-        metadata.namespace,
-        metadata.name,
-        metadata.uid,
-        qos,
-        all_requests,
-        all_limits,
-        place.parents[qos].child("pod" + metadata.uid),
-        files(values, version, "linear"),
-        containers,
-        0,
-        None if values.hugetlb is None else hugetlb_files(values, version),
-    )
-
-
-def _add_others(resources: ResourceList, total: dict[str, int]) -> None:
-    """Add what is neither cpu nor memory, in thousandths."""
-    for name, quantity in resources.items():
-        if name not in _USUAL:
-            total[name] = total.get(name, 0) + quantity.milli
+        if constant is not None:
+            score = constant
+        else:
+            score = scores[len(plans)] if scores else clamped(burstable_score(memory_ask, capacity))
+        plans.append(ContainerPlan(name, score, files(own, version, weight)))
+    return plans

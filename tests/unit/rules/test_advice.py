@@ -83,7 +83,7 @@ def applied(document: Json, changes: list[Any]) -> Json:
         kind, index, part, name = match.groups()
         holder = result["spec"] if kind is None else result["spec"][kind][int(index)]
         block = holder.setdefault("resources", {})
-        block[part] = {**(block.get(part) or {}), name: change.value or {"cpu": "64", "memory": "64Gi"}[name]}
+        block[part] = {**(block.get(part) or {}), name: change.value or {"cpu": "4000", "memory": "64Ti"}[name]}
     return result
 
 
@@ -108,12 +108,21 @@ def test_advice_on_pod_level_works(document: Json) -> None:
     assert create_errors(after) == []
 
 
-def test_advice_about_a_request_of_zero() -> None:
-    """A zero is set for D-1 and absent for QC-1: a limit alone does not bring the request along."""
-    document = pod({"requests": {"cpu": "0", "memory": "0"}})
+# The smallest pods for which advice is hard.
+HARD = [
+    ("a request of zero is set for D-1 and absent for QC-1", pod({"requests": {"cpu": "0", "memory": "0"}})),
+    ("the same at pod level", pod({}, resources={"requests": {"cpu": "0", "memory": "0"}})),
+    ("D-2b takes the pod's request from the containers", pod({"requests": {"memory": "64Mi"}}, resources={"requests": {"cpu": "5"}})),
+    ("V-26 a container's limit above the pod's request", pod({"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}, resources={"limits": {"memory": "1Gi"}})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", [row[1] for row in HARD], ids=[row[0] for row in HARD])
+def test_hard_advice(document: Json) -> None:
     setting = setting_of()
     after = defaulted(lean(applied(document, guaranteed_changes(workload(lean(document), setting), setting))))
     assert computed_qos_class(after) == "Guaranteed"
+    assert create_errors(after) == []
 
 
 # --- warnings ---
