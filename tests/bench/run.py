@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import io
 import json
 import os
 import resource
@@ -17,9 +18,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from plimsoll.cli.plan import planned_block, tuned_collector
+from plimsoll.cli.plan import blocks, planned_block, tuned_collector
 from plimsoll.rules.config_reading import reading
 from plimsoll.rules.plan import Placement, placement
 from plimsoll.rules.policy import NodePolicy
@@ -52,6 +54,10 @@ def main() -> None:
     policy, place = policy_and_place()
     tuned_collector()
 
+    def planned(chosen: list[bytes]) -> None:
+        for block, first in blocks(io.BytesIO(b"".join(chosen))):
+            planned_block(block, first, policy, place)
+
     def load(chosen: list[bytes]) -> None:
         for line in chosen:
             json.loads(line)
@@ -60,7 +66,7 @@ def main() -> None:
     baseline, plan = [], []
     for _ in range(ROUNDS):
         baseline.append(seconds(lambda: load(lines)))
-        plan.append(seconds(lambda: planned_block(lines, 1, policy, place)))
+        plan.append(seconds(lambda: planned(lines)))
     per_pod = 1e6 / len(lines)
     ratios = sorted(mine / theirs for mine, theirs in zip(plan, baseline, strict=True))
     print(
@@ -70,7 +76,7 @@ def main() -> None:
     print(f"ratio        best/best {min(plan) / min(baseline):.2f}   per round median {statistics.median(ratios):.2f}")
     for part in (len(lines) // 4, len(lines) // 2, len(lines)):
         some = lines[:part]
-        best = min(seconds(lambda some=some: planned_block(some, 1, policy, place)) for _ in range(5))
+        best = min(seconds(partial(planned, some)) for _ in range(5))
         print(f"linear       {part:6d} pods {best / part * 1e6:6.2f} µs each")
     for words in (["--help"], ["explain", "examples/documents/002-qos-demo.yaml", "--capacity", "cpu=4,memory=8Gi"]):
         print(f"start        {start_cpu_ms(words):6.0f} ms CPU, best of 7: plimsoll {' '.join(words[:2])}")

@@ -18,9 +18,9 @@ from plimsoll.rules.setting import Machine, Setting, resolved
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
 
-def cgroup(level: str, name: str, *children: Cgroup, cpus: int = 0, **files: Any) -> Cgroup:
+def cgroup(level: str, name: str, *children: Cgroup, cpus: int = 0, stage: Any = "", **files: Any) -> Cgroup:
     listed = tuple(File(key.replace("__", "."), value) for key, value in files.items())
-    return Cgroup(level, name, f"/{name}", listed, exclusive_cpus=cpus, children=children)
+    return Cgroup(level, name, f"/{name}", listed, exclusive_cpus=cpus, stage=stage, children=children)
 
 
 def effective(tree: Cgroup, cpu_milli: int = 4000, shared: int | None = None) -> dict[str, Effective]:
@@ -72,6 +72,18 @@ def test_an_empty_class_weighs_nothing() -> None:
     )
     found = effective(tree)
     assert (found["g"].cpu_floor_milli, found["Burstable"].cpu_floor_milli) == (4000, 0)
+
+
+def test_init_containers_do_not_run_beside_the_app() -> None:
+    """01 §6: one init container at a time, beside the sidecars; afterwards the app beside the sidecars."""
+    containers = [
+        cgroup("container", "init", stage="init", cpu__weight=30),
+        cgroup("container", "side", stage="sidecar", cpu__weight=10),
+        cgroup("container", "app", stage="app", cpu__weight=70),
+    ]
+    found = effective(node(cgroup("pod", "p", *containers, cpu__weight=1)))
+    # init: 30 of 40; app and sidecar: 70 and 10 of 80
+    assert [found[name].cpu_floor_milli for name in ("init", "side", "app")] == [3000, 500, 3500]
 
 
 def test_v1_weighs_by_shares() -> None:
@@ -188,21 +200,22 @@ def test_more_cpus_owned_than_there_are() -> None:
 
 
 def checked(cgroup: Cgroup, own: Effective | None) -> Iterator[str]:
-    contending = [child for child in cgroup.children if not child.exclusive_cpus and child.level != "reserved"]
-    if own is not None and not cgroup.exclusive_cpus:
-        floors = sum(child.effective.cpu_floor_milli for child in contending)
-        if floors > own.cpu_floor_milli:
+    """What a child has of its parent, moment by moment: each init container for itself, then all the others together."""
+    moments = [[child] for child in cgroup.children if child.stage == "init"]
+    moments.append([child for child in cgroup.children if child.stage != "init"])
+    for moment in moments if own is not None else []:
+        floors = sum(child.effective.cpu_floor_milli for child in moment if not child.exclusive_cpus)
+        if floors > own.cpu_floor_milli and not cgroup.exclusive_cpus:
             yield f"{cgroup.name}: floors of the children {floors}, own {own.cpu_floor_milli}"
-    for kind in ("min", "low"):
-        field = f"memory_{kind}_bytes"
-        for child in cgroup.children:
+        for kind in ("memory_min_bytes", "memory_low_bytes"):
+            total = sum(getattr(child.effective, kind) for child in moment)
+            if total > getattr(own, kind):
+                yield f"{cgroup.name}: {kind} of the children {total}, own {getattr(own, kind)}"
+    for child in cgroup.children:
+        for kind in ("min", "low"):
             claim = child.value(f"memory.{kind}")
-            if getattr(child.effective, field) > (claim if isinstance(claim, int) else 0):
+            if getattr(child.effective, f"memory_{kind}_bytes") > (claim if isinstance(claim, int) else 0):
                 yield f"{child.name}: more {kind} than it asks for"
-        if own is not None:
-            total = sum(getattr(child.effective, field) for child in cgroup.children)
-            if total > getattr(own, field):
-                yield f"{cgroup.name}: {kind} of the children {total}, own {getattr(own, field)}"
     for child in cgroup.children:
         under = child.effective
         if own is not None and own.memory_limit_bytes is not None and under.memory_limit_bytes > own.memory_limit_bytes:

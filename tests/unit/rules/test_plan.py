@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from plimsoll.codec.lean import pod_from_json
 from plimsoll.rules.config_reading import reading
 from plimsoll.rules.desired import Cgroup, desired_tree, workload
-from plimsoll.rules.plan import Placement, PodPlan, pod_plan
+from plimsoll.rules.plan import PodPlan, placement, pod_plan
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.setting import Machine, Setting, resolved
@@ -40,15 +40,14 @@ def planned_files(plan: object) -> Json:
 def check(document: Json, setting: Setting) -> None:
     work = workload(lean(document), setting)
     cgroup = pod_cgroup(desired_tree([work], setting))
-    plan = pod_plan(pod_from_json(json.dumps(document)), setting.policy, Placement(setting.pods_root, setting.driver))
+    plan = pod_plan(pod_from_json(json.dumps(document)), setting.policy, placement(setting.pods_root, setting.driver))
     assert (plan.qos_class, plan.cgroup, plan.uid) == (work.qos, cgroup.path, document["metadata"]["uid"])
     assert planned_files(plan) == written(cgroup)
     assert [each.name for each in plan.containers] == [child.name for child in cgroup.children]
     for each, child in zip(plan.containers, cgroup.children, strict=True):
         assert each.oom_score_adj == child.oom_score_adj
         assert planned_files(each) == written(child)
-    inits = len(work.pod.spec.init_containers)
-    assert [each.init for each in plan.containers] == [index < inits for index in range(len(plan.containers))]
+    assert plan.init_containers == len(work.pod.spec.init_containers)
     for listed, effective in ((plan.requests, work.requests), (plan.limits, work.limits)):
         assert listed == {
             name: quantity.milli if name == "cpu" else quantity.value for name, quantity in effective.items()
@@ -69,7 +68,7 @@ def test_plan_equals_explain_with_exclusive_cpus(document: Json, setting: Settin
 
 
 def plan_of(document: Json, driver: str = "cgroupfs", **policy: object) -> PodPlan:
-    return pod_plan(lean(document), NodePolicy(8 * GI, 8 * GI, **policy), Placement(("kubepods",), driver))
+    return pod_plan(lean(document), NodePolicy(8 * GI, 8 * GI, **policy), placement(("kubepods",), driver))
 
 
 def pod(block: Json, **metadata: str) -> Json:
@@ -119,7 +118,9 @@ def test_exclusive_cpus_by_hand() -> None:
     config = reading({"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}, PROFILES["1.36"]).config
     setting = resolved(Machine(4, 8 * GI, {}), config, PROFILES["1.36"])
     check(pod({"limits": {"cpu": "1", "memory": "1Gi"}}), setting)
-    plan = pod_plan(lean(pod({"limits": {"cpu": "1", "memory": "1Gi"}})), setting.policy, Placement())
+    plan = pod_plan(
+        lean(pod({"limits": {"cpu": "1", "memory": "1Gi"}})), setting.policy, placement(("kubepods",), "cgroupfs")
+    )
     assert (plan.files.cpu_max, plan.containers[0].files.cpu_max) == ("max 100000", "max 100000")
 
 

@@ -135,9 +135,3 @@ CORES = [(0, "0 CPU"), (100, "0.1 CPU"), (1000, "1 CPU"), (1500, "1.5 CPU"), (46
 @pytest.mark.parametrize(("milli", "text"), CORES, ids=[row[1] for row in CORES])
 def test_human_cores(milli: int, text: str) -> None:
     assert human_cores(milli) == text
-
-
-def test_figures_beyond_a_double_have_words_too() -> None:
-    """A quantity may have a thousand digits (01 §1); nobody's screen may break by it."""
-    assert human_bytes(10**400)
-    assert human_cores(10**400)
