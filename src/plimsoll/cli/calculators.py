@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.cli.output import inert
 from plimsoll.errors import InvalidQuantity
 from plimsoll.rules.advice import qos_sentence
 from plimsoll.rules.cpu import quota_us, shares, weight_linear, weight_quadratic
@@ -15,8 +16,8 @@ from plimsoll.rules.memory import memory_high
 from plimsoll.rules.objects import Container, Pod, PodSpec, ResourceList, Resources
 from plimsoll.rules.oom import burstable_score, clamped
 from plimsoll.rules.policy import NodePolicy
-from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, profile_named
-from plimsoll.rules.quantity import QUANTITIES, Quantity
+from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
+from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity
 from plimsoll.rules.reasons import (
     human_bytes,
     human_cores,
@@ -39,6 +40,8 @@ class Amount(click.ParamType[Quantity]):
             self.fail(f"{value!r}: {error.reason}", param, ctx)
         if quantity.nanos < 0:
             self.fail(f"{value!r}: must be greater than or equal to 0", param, ctx)
+        if quantity.milli > MAX_INT64:
+            self.fail(f"{value!r}: no node has that much", param, ctx)
         return quantity
 
 
@@ -90,7 +93,7 @@ def oom(request: Quantity, capacity: Quantity) -> None:
 @click.option("--limit", type=Amount(), default="0", show_default=True, help="0 or absent: none.")
 @click.option("--allocatable", type=Amount(), help="Node allocatable memory without the eviction term, if no limit.")
 @click.option("--factor", type=click.FloatRange(0, 1, min_open=True), default=0.9, show_default=True)
-@click.option("--page-size", type=int, default=4096, show_default=True)
+@click.option("--page-size", type=click.IntRange(1, 1 << 30), default=4096, show_default=True)
 @click.option("--profile", type=click.Choice(list(PROFILES)), default=DEFAULT_PROFILE.name, show_default=True)
 def memory_high_command(
     request: Quantity, limit: Quantity, allocatable: Quantity | None, factor: float, page_size: int, profile: str
@@ -108,7 +111,7 @@ def memory_high_command(
     )
     if high is None:
         click.echo("not set")
-        click.echo(_why_not_high(request, limit, available))
+        click.echo(_why_not_high(request, limit, available, chosen))
         return
     policy = NodePolicy(0, available, throttling_factor=factor, page_size=page_size)
     click.echo(f"{high}  {human_bytes(high)}")
@@ -117,8 +120,9 @@ def memory_high_command(
         click.echo(chosen.notes["memory_high_without_request"])
 
 
-def _why_not_high(request: Quantity, limit: Quantity, allocatable: int | None) -> str:
-    if request.value == limit.value:
+def _why_not_high(request: Quantity, limit: Quantity, allocatable: int | None, profile: Profile) -> str:
+    neither = not request.value and not limit.value
+    if request.value == limit.value and not (neither and profile.memory_high_without_request):
         return "the request equals the limit: such a container is never throttled"
     if not limit.value and not allocatable:
         return "without a limit the node's allocatable memory is needed: --allocatable"
@@ -133,11 +137,11 @@ def allocatable(**options: Any) -> None:
 
     setting, notes = NodeQuestion(options).setting()
     for name in setting.allocatable:
-        click.echo(f"{name:<20} {allocatable_steps(setting, name)}")
+        click.echo(f"{inert(name):<20} {allocatable_steps(setting, name)}")
     absolute = setting.absolute["memory"].value
     click.echo(f"{'kubepods memory':<20} {absolute}  (absolute: no eviction term)  {human_bytes(absolute)}")
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(f"note: {inert(note)}", err=True)
 
 
 @click.command("weight")

@@ -25,14 +25,14 @@ def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise:
     if node.shared_cpus is not None:
         yield f"{INDENT}shared CPUs  {node.shared_cpus} for everybody without exclusive CPUs"
     for warning in node.warnings:
-        yield f"{INDENT}{paint('warning', 'yellow')}: {warning}"
+        yield f"{INDENT}{paint('warning', 'yellow')}: {inert(warning)}"
     writer = _TreeWriter({pod.name: pod for pod in found.pods}, paint, brief=brief, advise=advise)
     for index, child in enumerate(found.tree.children):
         yield from writer.lines(child, "", index == len(found.tree.children) - 1)
 
 
 def _listed(resources: dict[str, str]) -> str:
-    return " · ".join(f"{name} {text}" for name, text in resources.items()) or "none"
+    return " · ".join(f"{inert(name)} {text}" for name, text in resources.items()) or "none"
 
 
 class _TreeWriter:
@@ -59,7 +59,7 @@ class _TreeWriter:
             yield from self.lines(child, inner, index == len(cgroup.children) - 1)
 
     def _title(self, cgroup: Cgroup) -> str:
-        path = self.paint(cgroup.path, "dim")
+        path = self.paint(inert(cgroup.path), "dim")
         name = inert(cgroup.name)
         if cgroup.level == "pod":
             qos = self.pods[cgroup.name].qos_class
@@ -70,7 +70,7 @@ class _TreeWriter:
 
     def _pod_lines(self, pod: PodExplanation) -> Iterator[str]:
         paint = self.paint
-        yield f"{pod.qos_class} because {pod.because}"
+        yield f"{pod.qos_class} because {inert(pod.because)}"
         for change in pod.advice if self.advise else ():
             wanted = f"= {change.value}" if change.value else "(any amount; the request follows)"
             yield f"{paint('advice', 'green')}: set {change.field} {wanted}"
@@ -148,8 +148,8 @@ def _collect(cgroup: Cgroup, pod: str, rows: list[tuple[str, ...]]) -> None:
     name = inert(cgroup.name) if cgroup.level != "pod" else "-"
     where = (cgroup.level, pod or "-", name.replace(" ", "-"))
     if cgroup.oom_score_adj is not None:
-        rows.append((*where, cgroup.path, "oom_score_adj", str(cgroup.oom_score_adj)))
+        rows.append((*where, inert(cgroup.path), "oom_score_adj", str(cgroup.oom_score_adj)))
     for file in cgroup.files:
-        rows.append((*where, cgroup.path, file.name, str(file.value)))
+        rows.append((*where, inert(cgroup.path), file.name, str(file.value)))
     for child in cgroup.children:
         _collect(child, pod, rows)

@@ -14,6 +14,7 @@ from plimsoll.codec.strict import unknown_fields
 from plimsoll.codec.yaml import Document, YamlError, read
 from plimsoll.errors import FieldError
 from plimsoll.rules.defaulting import defaulted
+from plimsoll.rules.hierarchy import uid_errors
 from plimsoll.rules.objects import Node, Pod
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.sizes import oversized
@@ -138,7 +139,8 @@ def refused(given: Given, setting: Setting) -> list[Problem]:
     errors = list(given.unreadable)
     broken = {_owner(error.field) for error in errors}
     pod = defaulted(given.pod, pod_level=gated)
-    for error in [*create_errors(pod, pod_level=gated), *oversized(pod)]:
+    findings = [*uid_errors(pod.metadata.uid), *create_errors(pod, pod_level=gated), *oversized(pod)]
+    for error in findings:
         if _owner(error.field) not in broken and not any(_is_below(error.field, each.field) for each in errors):
             errors.append(error)
     return problems_of(errors, given.found, given.file, given.document)

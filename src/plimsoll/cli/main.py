@@ -9,7 +9,9 @@ gc.set_threshold(100_000, 20, 100)
 
 # ruff: noqa: E402
 import importlib
+import os
 import sys
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -68,22 +70,40 @@ def root() -> None:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run one command; errors that we raise on purpose become one line and exit code 2."""
+    """Run one command. What the user can mend is one line on stderr and exit code 2."""
     try:
         result: Any = root.main(args=args, prog_name="plimsoll", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Abort:
         return 130
+    except click.UsageError as error:
+        if error.ctx is not None:
+            click.echo(error.ctx.get_usage(), err=True)
+        return _refused(error.format_message())
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return _refused(error.format_message())
     except PlimsollError as error:
-        click.echo(f"plimsoll: {error}", err=True)
-        return 2
-    except BrokenPipeError:
-        # The reader (head, less) has seen enough; keep the interpreter from complaining at exit.
-        sys.stderr.close()
+        return _refused(str(error))
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        _abandon_output()
         return 0
+    except OSError as error:
+        _abandon_output()
+        return _refused(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     return result if isinstance(result, int) else 0
+
+
+def _refused(message: str) -> int:
+    from plimsoll.cli.output import inert
+
+    click.echo("plimsoll: " + "\n".join(map(inert, message.splitlines())), err=True)
+    return 2
+
+
+def _abandon_output() -> None:
+    """Nothing more can be written; keep the interpreter from trying again, and complaining, at exit."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -17,9 +17,10 @@ import msgspec
 
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.codec.lean import pod_from_json
-from plimsoll.errors import FieldError, InvalidName, InvalidObject
+from plimsoll.errors import FieldError, InvalidName, InvalidObject, InvalidQuantity
 from plimsoll.rules.batch import block_plans
 from plimsoll.rules.defaulting import defaulted
+from plimsoll.rules.hierarchy import uid_errors
 from plimsoll.rules.objects import Pod
 from plimsoll.rules.plan import Placement, PodPlan, placement, pod_plan
 from plimsoll.rules.policy import NodePolicy
@@ -53,7 +54,7 @@ def planned_block(
     try:
         plans = iter(block_plans([pod for pod in pods if isinstance(pod, Pod)], policy, place))
         results: list[PodPlan | Refused] = [next(plans) if isinstance(pod, Pod) else pod for pod in pods]
-    except (InvalidObject, InvalidName):  # some pod cannot be planned: find out which, one by one
+    except (InvalidObject, InvalidName, InvalidQuantity):  # some pod cannot be planned: find out which, one by one
         results = [
             _planned(line, number, policy, place, check) for number, line in enumerate(lines, first) if line.strip()
         ]
@@ -69,8 +70,8 @@ def _planned(line: bytes, number: int, policy: NodePolicy, place: Placement, che
         return pod_plan(pod, policy, place)
     except InvalidObject as error:
         return Refused(number, list(error.errors))
-    except InvalidName as error:
-        return Refused(number, [FieldError("FieldValueInvalid", "metadata.uid", str(error))])
+    except InvalidName:
+        return Refused(number, uid_errors(pod.metadata.uid))
 
 
 def _checked(pod: Pod, policy: NodePolicy) -> None:

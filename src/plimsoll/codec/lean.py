@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
@@ -109,6 +109,8 @@ def _reader(kind: Any) -> _Reader:
     if kind is Quantity:
         return _read_quantity
     origin = get_origin(kind)
+    if origin is Annotated:
+        return _reader(get_args(kind)[0])
     if origin is tuple:
         return _list_reader(get_args(kind)[0])
     if origin is dict:
@@ -208,7 +210,7 @@ def _scalar_reader(kind: Any) -> _Reader:
         if kind is int and isinstance(value, NumberText):
             value = _whole(value)
         # type(), not isinstance(): True is an int to Python and a NumberText is a str, and neither may pass for one.
-        if type(value) is kind:
+        if type(value) is kind and (kind is not int or -(2**63) <= value < 2**63):
             return value
         wanted = {str: "a string", int: "an integer", bool: "true or false"}[kind]
         return _mistyped(value, path, wanted, problems)
@@ -225,5 +227,8 @@ def _mistyped(value: Any, path: str, wanted: str, problems: _Problems) -> None:
 
 
 def _shown(value: Any) -> str:
-    text = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        text = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    except RecursionError:
+        text = "(too deep to show)"
     return text if len(text) <= 80 else text[:77] + "..."

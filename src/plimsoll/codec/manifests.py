@@ -25,6 +25,7 @@ TEMPLATES: dict[str, Path] = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
     "PodTemplate": ("template",),
 }
+MAX_LISTS = 20  # nobody nests Lists; a limit far below Python's own
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[([^\]]*)\]")
 
 
@@ -53,9 +54,15 @@ class Passed(msgspec.Struct, frozen=True):
 
 
 def found_pods(document: Any, at: Path = ()) -> Iterator[FoundPod | Passed]:
-    if not isinstance(document, dict):
+    if len(at) > 2 * MAX_LISTS:
+        yield Passed(at, f"Lists within Lists, more than {MAX_LISTS} deep", is_error=True)
+    elif not isinstance(document, dict):
         yield Passed(at, "not an object", is_error=True)
-        return
+    else:
+        yield from _found_in(document, at)
+
+
+def _found_in(document: dict[str, Any], at: Path) -> Iterator[FoundPod | Passed]:
     kind = document.get("kind")
     if not isinstance(kind, str) or not kind:
         yield Passed(at, "Object 'Kind' is missing", is_error=True)

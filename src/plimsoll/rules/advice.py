@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
+from plimsoll.rules.cpu import MIN_QUOTA_US
 from plimsoll.rules.desired import Workload
 from plimsoll.rules.objects import CPU, EPHEMERAL_STORAGE, MEMORY, Container, Resources
 from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.setting import Setting
+from plimsoll.rules.values import UNLIMITED
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -65,26 +67,39 @@ def guaranteed_changes(work: Workload, setting: Setting) -> list[Change]:
         return []
     pod = work.pod
     if pod.spec.resources is not None and setting.policy.pod_level:
-        return _changes(f"{work.base}.resources", pod.spec.resources)
-    return [
-        change
-        for field, container in _containers(work)
-        for change in _changes(f"{field}.resources", container.resources)
-    ]
-
-
-def _changes(field: str, resources: Resources) -> list[Change]:
+        return _pod_level_changes(work, pod.spec.resources)
     found = []
+    for field, container in _containers(work):
+        requests, limits = container.resources.requests or {}, container.resources.limits or {}
+        for name in (CPU, MEMORY):
+            request, limit = requests.get(name), limits.get(name)
+            if _positive(limit):
+                if request != limit:
+                    found.append(Change(f"{field}.resources.requests.{name}", str(limit)))
+            elif _positive(request):
+                found.append(Change(f"{field}.resources.limits.{name}", str(request)))
+            else:
+                found.append(Change(f"{field}.resources.limits.{name}", ""))
+                if request is not None:  # a zero is set for D-1, so the limit would not become the request
+                    found.append(Change(f"{field}.resources.requests.{name}", ""))
+    return found
+
+
+def _pod_level_changes(work: Workload, resources: Resources) -> list[Change]:
+    """At pod level an amount must hold every container's limit (V-26); requests are said, or D-2 would fill them."""
+    field, found = f"{work.base}.resources", []
     requests, limits = resources.requests or {}, resources.limits or {}
     for name in (CPU, MEMORY):
         request, limit = requests.get(name), limits.get(name)
-        if _positive(limit):
-            if request != limit:
-                found.append(Change(f"{field}.requests.{name}", str(limit)))
-        elif _positive(request):
-            found.append(Change(f"{field}.limits.{name}", str(request)))
-        else:
-            found.append(Change(f"{field}.limits.{name}", ""))
+        if not _positive(limit) and not _positive(request):
+            found += [Change(f"{field}.limits.{name}", ""), Change(f"{field}.requests.{name}", "")]
+            continue
+        held = [(each.resources.limits or {}).get(name) for each in work.pod.spec.containers]
+        amount = limit if _positive(limit) else max(filter(None, [request, *held]))
+        if limit != amount:
+            found.append(Change(f"{field}.limits.{name}", str(amount)))
+        if request != amount:
+            found.append(Change(f"{field}.requests.{name}", str(amount)))
     return found
 
 
@@ -105,8 +120,13 @@ def pod_warnings(work: Workload, setting: Setting) -> list[str]:
                 "a process that grows past high is throttled and may stand still for minutes before the limit ends it"
             )
         limits, requests = container.resources.limits or {}, container.resources.requests or {}
-        if _below_quota_floor(limits.get(CPU)):
-            found.append(f"{field} ({container.name}): a cpu limit below 10m is enforced as 10m (quota floor 1000 µs)")
+        floor_milli = MIN_QUOTA_US * 1000 // policy.quota_period_us
+        limit_milli = limits[CPU].milli if CPU in limits else 0
+        if policy.cfs_quota and 0 < limit_milli < floor_milli and values.cpu_quota_us != UNLIMITED:
+            found.append(
+                f"{field} ({container.name}): a cpu limit below {floor_milli}m is enforced as {floor_milli}m "
+                "(quota floor 1000 µs)"
+            )
         if MEMORY in requests and 0 < requests[MEMORY].value < 1 << 20:
             found.append(
                 f"{field} ({container.name}): memory request {requests[MEMORY]} is {requests[MEMORY].value} bytes; "
@@ -161,7 +181,3 @@ def _containers(work: Workload) -> list[tuple[str, Container]]:
 
 def _positive(quantity: Quantity | None) -> bool:
     return quantity is not None and quantity.nanos > 0
-
-
-def _below_quota_floor(quantity: Quantity | None) -> bool:
-    return quantity is not None and 0 < quantity.milli < 10

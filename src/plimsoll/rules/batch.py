@@ -30,7 +30,7 @@ _Ask = tuple[str, int | None, int, int, int]
 
 def block_plans(pods: Sequence[Pod], policy: NodePolicy, place: Placement) -> list[PodPlan]:
     """The plan of each pod, in order. Raises what `pod_plan` raises, for the first pod that is at fault."""
-    if policy.hugepage_sizes or policy.limited_swap or place.driver == "systemd":
+    if policy.hugepage_sizes or policy.limited_swap or policy.static_cpus or place.driver == "systemd":
         return [pod_plan(pod, policy, place) for pod in pods]
     walked: list[Pod] = []
     asks: list[_Ask] = []
@@ -134,7 +134,7 @@ def _walked(containers: Iterable[Container], asks: list[_Ask]) -> tuple[_Figures
         asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap))
     if memory_request > MAX_INT64 or memory_limit > MAX_INT64 or cpu_request > MAX_INT64 or cpu_limit > MAX_INT64:
         return None
-    return requested, limited, every_cpu, every_memory
+    return (requested, limited, every_cpu, every_memory) if asks else None
 
 
 def _add_others(figures: _Figures, total: _Figures) -> None:

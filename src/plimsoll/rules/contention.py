@@ -20,13 +20,14 @@ SHARED_CPUS = "shared CPUs"
 class _Above(msgspec.Struct, frozen=True):
     """What the ancestors leave. Protection None: nothing above restricts it (the root has no protection to give)."""
 
-    cpu_milli: float
+    shared_milli: float  # of the CPUs that are contended for
+    pool_milli: float | None = None  # the most anybody without CPUs of its own can have; None: all there are
     minimum: float | None = None
     low: float | None = None
     limit: int | None = None
     limit_from: str = ""
-    ceiling: float | None = None
-    ceiling_from: str = ""
+    quota_milli: float | None = None
+    quota_from: str = ""
 
 
 def with_effective(tree: Cgroup, cpu_milli: int, shared_cpus: int | None = None) -> Cgroup:
@@ -34,53 +35,59 @@ def with_effective(tree: Cgroup, cpu_milli: int, shared_cpus: int | None = None)
     if shared_cpus is None:
         return _filled(tree, _Above(float(cpu_milli)))
     pool = shared_cpus * 1000.0
-    return _filled(tree, _Above(min(float(cpu_milli), pool), ceiling=pool, ceiling_from=SHARED_CPUS))
+    return _filled(tree, _Above(min(float(cpu_milli), pool), pool))
 
 
 def _filled(cgroup: Cgroup, above: _Above) -> Cgroup:
     children = []
     for child in cgroup.children:
         beside = [each for each in cgroup.children if each is child or _runs_beside(child, each)]
-        weights = sum(_weight(each) for each in beside if _contends(each))
-        minimums = sum(_number(each, "memory.min") for each in beside)
-        lows = sum(_number(each, "memory.low") for each in beside)
-        here = _below(child, above, weights, minimums, lows)
-        effective = Effective(
-            math.floor(here.minimum or 0),
-            math.floor(here.low or 0),
-            here.limit,
-            here.limit_from,
-            math.floor(here.cpu_milli),
-            None if here.ceiling is None else math.floor(here.ceiling),
-            here.ceiling_from,
-        )
-        children.append(msgspec.structs.replace(_filled(child, here), effective=effective))
+        here = _below(child, above, beside)
+        children.append(msgspec.structs.replace(_filled(child, here), effective=_effective(child, here)))
     return msgspec.structs.replace(cgroup, children=tuple(children))
 
 
-def _below(child: Cgroup, above: _Above, weights: int, minimums: int, lows: int) -> _Above:
-    ceiling, ceiling_from = above.ceiling, above.ceiling_from
-    if child.exclusive_cpus:
-        share = ceiling = child.exclusive_cpus * 1000.0
-        ceiling_from = child.name
-    elif child.level in ("pods", "reserved"):  # these do not contend here: `cpu_milli` is already what the pods have
-        share = above.cpu_milli
+def _below(child: Cgroup, above: _Above, beside: list[Cgroup]) -> _Above:
+    if child.level in ("pods", "reserved"):  # these do not contend here: what the pods have is known already
+        share = above.shared_milli
     else:
-        share = above.cpu_milli * _weight(child) / weights if weights and _contends(child) else 0.0
-    quota = quota_milli(child)
-    if quota is not None and (ceiling is None or quota < ceiling):
-        ceiling, ceiling_from = quota, child.name
+        weights = sum(_weight(each) for each in beside if _contends(each))
+        share = above.shared_milli * _weight(child) / weights if weights and _contends(child) else 0.0
+    quota, quota_from = above.quota_milli, above.quota_from
+    own_quota = quota_milli(child)
+    if own_quota is not None and (quota is None or own_quota < quota):
+        quota, quota_from = own_quota, child.name
     limit, limit_from = above.limit, above.limit_from
-    own = memory_limit(child)
-    if own is not None and (limit is None or own < limit):
-        limit, limit_from = own, child.name
+    own_limit = memory_limit(child)
+    if own_limit is not None and (limit is None or own_limit < limit):
+        limit, limit_from = own_limit, child.name
     return _Above(
-        share if ceiling is None else min(share, ceiling),
-        _protected(_number(child, "memory.min"), minimums, above.minimum),
-        _protected(_number(child, "memory.low"), lows, above.low),
+        share if quota is None else min(share, quota),
+        above.pool_milli,
+        _protected(child, "memory.min", beside, above.minimum),
+        _protected(child, "memory.low", beside, above.low),
         limit,
         limit_from,
-        ceiling,
+        quota,
+        quota_from,
+    )
+
+
+def _effective(child: Cgroup, here: _Above) -> Effective:
+    owned = child.exclusive_cpus * 1000.0
+    ceiling, ceiling_from = here.quota_milli, here.quota_from
+    # Whoever owns CPUs has them; whoever does not, or not only, has at most the pool besides.
+    most = None if here.pool_milli is None else owned + (here.pool_milli if _contends(child) else 0.0)
+    if most is not None and child.level in ("pod", "container", "class") and (ceiling is None or most < ceiling):
+        ceiling, ceiling_from = most, child.name if owned else SHARED_CPUS
+    floor = owned + here.shared_milli
+    return Effective(
+        math.floor(here.minimum or 0),
+        math.floor(here.low or 0),
+        here.limit,
+        here.limit_from,
+        math.floor(floor if ceiling is None else min(floor, ceiling)),
+        None if ceiling is None else math.floor(ceiling),
         ceiling_from,
     )
 
@@ -91,15 +98,18 @@ def _runs_beside(child: Cgroup, other: Cgroup) -> bool:
 
 
 def _contends(child: Cgroup) -> bool:
-    """Owners of CPUs do not, nor does a class that is empty here: a weight without processes weighs nothing."""
-    return not child.exclusive_cpus and (child.level != "class" or bool(child.children))
+    """Owners of CPUs do not, unless part of them owns none; nor does a class that is empty here."""
+    if child.level == "class":
+        return bool(child.children)  # a weight without processes weighs nothing
+    if not child.exclusive_cpus:
+        return True
+    return any(not each.exclusive_cpus for each in child.children)
 
 
-def _protected(own: int, siblings: int, parent: float | None) -> float:
+def _protected(child: Cgroup, name: str, beside: list[Cgroup], parent: float | None) -> float:
     """Own claim, capped by the parent; divided by claims where the siblings' claims exceed the parent's."""
-    if parent is None or siblings <= parent:
-        return float(own)
-    return own * parent / siblings
+    own, claims = _number(child, name), sum(_number(each, name) for each in beside)
+    return float(own) if parent is None or claims <= parent else own * parent / claims
 
 
 def memory_limit(cgroup: Cgroup) -> int | None:

@@ -178,7 +178,8 @@ def _class(
     percent: int | None,
 ) -> Cgroup:
     values = classes.burstable if qos == "Burstable" else classes.besteffort
-    reasons = why.class_reasons(qos, setting, sums, [(each.title, each.requests) for each in members], percent)
+    counted = [(each.requests, pod_requests(each.pod)) for each in members]
+    reasons = why.class_reasons(qos, setting, sums, counted, percent)
     return Cgroup(
         "class",
         qos,

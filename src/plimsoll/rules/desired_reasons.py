@@ -29,7 +29,7 @@ from plimsoll.rules.oom import (
     pod_share_bytes,
     smallest_request_bytes,
 )
-from plimsoll.rules.quantity import Quantity
+from plimsoll.rules.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Quantity
 from plimsoll.rules.reasons import (
     Reason,
     memory_high_formula,
@@ -63,13 +63,18 @@ def _cpu_quota(cpu_milli: int, lead: str, source: str, setting: Setting) -> Reas
 
 
 def _amount(quantity: Quantity | None, name: str) -> str:
-    """Milli-cores, or bytes; fractions of a byte are shown, so that sums stay true."""
+    """Milli-cores, or bytes, exactly: fractions are shown, so that sums stay true."""
     if quantity is None:
         return "0"
-    if name == CPU:
-        return str(quantity.milli)
-    whole, rest = divmod(quantity.milli, 1000)
-    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+    unit = NANO_PER_MILLI if name == CPU else NANO_PER_UNIT
+    whole, rest = divmod(quantity.nanos, unit)
+    return f"{whole}.{str(unit + rest)[1:].rstrip('0')}" if rest else str(whole)
+
+
+def _stated(expression: str, exact: Quantity, name: str) -> str:
+    """`expression = result`, rounded up where the result is not whole."""
+    shown = str(exact.milli if name == CPU else exact.value)
+    return f"{expression} = {shown}" if _amount(exact, name) == shown else f"⌈{expression}⌉ = {shown}"
 
 
 # --- node ---
@@ -86,9 +91,10 @@ def node_reasons(setting: Setting, values: Values, sums: ClassSums, *, enforced:
         reasons[name] = Reason(lead, source, note or "absolute allocatable: the eviction threshold is not subtracted")
     if values.pids is not None and setting.machine.pid_capacity is not None:
         reserved = [each.get(PID) for each in (setting.reserved.system, setting.reserved.kube) if each]
-        terms = [str(each.value) for each in reserved if each and enforced]
+        terms = [_amount(each, PID) for each in reserved if each and enforced]
+        rest = " − ".join([str(setting.machine.pid_capacity), *terms])
         reasons["pids.max"] = Reason(
-            " − ".join([str(setting.machine.pid_capacity), *terms]) + f" = {values.pids}" if terms else "",
+            f"max(⌈{rest}⌉, 1) = {max(values.pids, 1)}" if terms else "",
             "pid_max and threads-max" + ("" if not terms else ", less reserved pid"),
         )
     policy = setting.policy
@@ -114,8 +120,9 @@ def _subtraction(setting: Setting, name: str, enforced: bool) -> tuple[str, str]
         if resources and name in resources:
             terms.append(_amount(resources[name], name))
             sources.append(f"{field}.{name}")
-    result = _amount(setting.absolute[name], name)
-    return (f"{' − '.join(terms)} = {result}" if len(terms) > 1 else ""), " − ".join(sources)
+    if len(terms) == 1:
+        return "", sources[0]
+    return _stated(" − ".join(terms), setting.absolute[name], name), " − ".join(sources)
 
 
 def reserved_reasons(field: str, resources: ResourceList) -> Reasons:
@@ -137,15 +144,16 @@ def class_reasons(
     qos: QoSClass,
     setting: Setting,
     sums: ClassSums,
-    members: Sequence[tuple[str, ResourceList]],
+    members: Sequence[tuple[ResourceList, ResourceList]],
     percent: int | None,
 ) -> Reasons:
+    """`members`: requests that count for cpu, and for memory, where the gate is forgotten (02 §6.2)."""
     policy = setting.policy
     if qos == "BestEffort":
         least = Reason("", "", "always the least: 2 shares")
         reasons = {"cpu.weight": least, "cpu.shares": least}
     else:
-        milli = [requests[CPU].milli for _, requests in members if CPU in requests]
+        milli = [requests[CPU].milli for requests, _ in members if CPU in requests]
         lead = sum_formula(milli, sums.burstable_cpu_milli) if len(milli) > 1 else ""
         reasons = _cpu_weight(sums.burstable_cpu_milli, lead, "Σ requests.cpu of Burstable pods", setting)
         if policy.reservation == "none":
@@ -252,9 +260,7 @@ def _effective_steps(
         lead, source, plain = f"{lead} + {_amount(overhead, name)}", f"{source} + {base}.overhead.{name}", False
     if plain:
         return "", source
-    shown = str(result.milli if name == CPU else result.value)
-    exact = _amount(result, name)
-    return (f"{lead} = {shown}" if exact == shown else f"⌈{lead}⌉ = {shown}"), source
+    return _stated(lead, result, name), source
 
 
 def _aggregate_expression(pod: Pod, base: str, name: str, kind: str) -> tuple[str, str, bool]:

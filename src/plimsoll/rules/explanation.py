@@ -91,7 +91,7 @@ def _shared_cpus(workloads: Sequence[Workload], setting: Setting) -> int | None:
     """What exclusive CPUs leave for everybody else; None without the static policy."""
     if not setting.policy.static_cpus:
         return None
-    return setting.machine.cores - sum(each.exclusive_cpus for each in workloads)
+    return max(setting.machine.cores - sum(each.exclusive_cpus for each in workloads), 0)
 
 
 def allocatable_steps(setting: Setting, name: str) -> str:
@@ -103,7 +103,10 @@ def allocatable_steps(setting: Setting, name: str) -> str:
             terms.append(str(part[name]))
     if name == MEMORY:
         terms += [str(q) for key, q in setting.capacity.items() if key.startswith("hugepages-") and q]
-    return f"{' − '.join(terms)} = {setting.allocatable[name]}" if len(terms) > 1 else terms[0]
+    if len(terms) == 1:
+        return terms[0]
+    rest = " − ".join(terms)
+    return f"{rest} = {setting.allocatable[name]}" if setting.allocatable[name] else f"max(0, {rest}) = 0"
 
 
 def _pod(work: Workload, setting: Setting, *, advise: bool) -> PodExplanation:
@@ -115,7 +118,11 @@ def _pod(work: Workload, setting: Setting, *, advise: bool) -> PodExplanation:
         qos_sentence(work, setting),
         texts(work.requests),
         texts(work.limits),
-        EvictionKeys(ranking_request(pod, MEMORY).value, pod.spec.priority or 0, is_critical(pod)),
+        EvictionKeys(
+            ranking_request(pod, MEMORY, pod_level=setting.policy.pod_level).value,
+            pod.spec.priority or 0,
+            is_critical(pod),
+        ),
         work.exclusive_cpus,
         tuple(guaranteed_changes(work, setting)) if advise else (),
         tuple(pod_warnings(work, setting)),

@@ -7,11 +7,12 @@ slice in its parent: `a-b.slice` lives in `a.slice`.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidName
+from plimsoll.errors import FieldError, InvalidName
 from plimsoll.rules.objects import QoSClass
 
 CgroupName = tuple[str, ...]
@@ -19,6 +20,7 @@ Driver = Literal["cgroupfs", "systemd"]
 Runtime = Literal["process", "containerd", "crio"]
 
 KUBEPODS = "kubepods"
+_PLAIN_UID = re.compile(r"[A-Za-z0-9.-]*+", re.ASCII)
 _CLASS_COMPONENT: dict[str, CgroupName] = {
     "Guaranteed": (),  # directly under kubepods: there is no cgroup for this class
     "Burstable": ("burstable",),
@@ -48,6 +50,14 @@ def class_name(pods_root: CgroupName, qos: QoSClass) -> CgroupName:
 
 def pod_name(pods_root: CgroupName, qos: QoSClass, uid: str) -> CgroupName:
     return below(class_name(pods_root, qos), f"pod{uid}")
+
+
+def uid_errors(uid: str) -> list[FieldError]:
+    """A uid becomes the name of a directory: what a kubelet would abort on, and whatever is no plain name."""
+    if _PLAIN_UID.fullmatch(uid):
+        return []
+    detail = "becomes the name of a cgroup: letters, digits, '-' and '.' only"
+    return [FieldError("FieldValueInvalid", "metadata.uid", detail, uid)]
 
 
 def parse_cgroupfs(path: str) -> CgroupName:

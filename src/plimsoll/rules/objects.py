@@ -7,13 +7,14 @@ objects are never changed after decoding: a rule that needs another value builds
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from plimsoll.rules.quantity import Quantity
 
 ResourceList = dict[str, Quantity]
+Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # as Go reads it
 QoSClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 
 CPU = "cpu"
@@ -51,8 +52,8 @@ class ResizePolicy(Lean, frozen=True, gc=False):
 
 
 class Port(Lean, frozen=True, gc=False):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int = 0
+    host_port: Int = 0
     host_ip: str = msgspec.field(name="hostIP", default="")
     protocol: str = "TCP"
 
@@ -86,7 +87,7 @@ class Toleration(Lean, frozen=True, gc=False):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int | None = None
 
 
 class SelectorTerm(Lean, frozen=True, gc=False):
@@ -107,7 +108,7 @@ class NodeSelector(Lean, frozen=True, gc=False):
 
 
 class PreferredTerm(Lean, frozen=True, gc=False):
-    weight: int = 0
+    weight: Int = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -133,7 +134,7 @@ class PodSpec(Lean, frozen=True, gc=False):
     resources: Resources | None = None
     overhead: ResourceList | None = None
     node_name: str = ""
-    priority: int | None = None
+    priority: Int | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     restart_policy: str | None = None
@@ -143,20 +144,20 @@ class PodSpec(Lean, frozen=True, gc=False):
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     host_network: bool = False
-    termination_grace_period_seconds: int | None = None
-    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: Int | None = None
+    active_deadline_seconds: Int | None = None
 
 
 class Metadata(Lean, frozen=True, gc=False):
     name: str = ""
     namespace: str = ""
     uid: str = ""
-    generation: int = 0
+    generation: Int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int | None = None
     generate_name: str = ""
 
 

@@ -27,7 +27,7 @@ def pod_share_bytes(pod: Pod) -> int:
         return 0
     aggregated = container_requests(pod).get(MEMORY)
     surplus = requested.value - (aggregated.value if aggregated is not None else 0)
-    count = len(spec.containers) + len(spec.init_containers)
+    count = len(spec.containers) + len(spec.init_containers) or 1  # no containers: nobody to share with
     return surplus // count if surplus >= 0 else -(-surplus // count)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from plimsoll.errors import InvalidObject
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.effective import pod_limits, pod_requests
+from plimsoll.rules.exclusive import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.files import Files, files, hugetlb_files
 from plimsoll.rules.hierarchy import CgroupName, Driver, Parent, class_name, parent
 from plimsoll.rules.objects import CPU, Pod, QoSClass
@@ -67,6 +68,10 @@ def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
     qos = qos_class(pod, pod_level=pod_level)
     requests = pod_requests(pod, pod_level=pod_level)
     limits = pod_limits(pod, pod_level=pod_level)
+    whole_requests = {name: each.milli if name == CPU else each.value for name, each in requests.items()}
+    whole_limits = {name: each.milli if name == CPU else each.value for name, each in limits.items()}
+    if not (fits(whole_requests) and fits(whole_limits)):
+        raise InvalidObject(oversized(raw) or oversized(pod))
     everybody = spec.init_containers + spec.containers
     scores = oom_scores(
         pod,
@@ -77,23 +82,22 @@ def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
     )
     containers = []
     for container, score in zip(everybody, scores, strict=True):
-        own = as_kept(container_values(pod, container, qos, policy), place.driver)
+        owns = exclusive_cpus(pod, container, qos, policy) > 0
+        own = as_kept(container_values(pod, container, qos, policy, exclusive_cpus=owns), place.driver)
         hugetlb = None if own.hugetlb is None else hugetlb_files(own, version)
         containers.append(ContainerPlan(container.name, score, files(own, version, weight), hugetlb))
-    values = as_kept(pod_values(pod, qos, requests, limits, policy), place.driver)
-    plan = PodPlan(
+    owns = pod_exclusive_cpus(pod, qos, policy) > 0
+    values = as_kept(pod_values(pod, qos, requests, limits, policy, exclusive_cpus=owns), place.driver)
+    return PodPlan(
         metadata.namespace,
         metadata.name,
         metadata.uid,
         qos,
-        {name: each.milli if name == CPU else each.value for name, each in requests.items()},
-        {name: each.milli if name == CPU else each.value for name, each in limits.items()},
+        whole_requests,
+        whole_limits,
         place.parents[qos].child("pod" + metadata.uid),
         files(values, version, "linear"),
         containers,
         len(spec.init_containers),
         None if values.hugetlb is None else hugetlb_files(values, version),
     )
-    if not (fits(plan.requests) and fits(plan.limits)):
-        raise InvalidObject(oversized(raw))
-    return plan

@@ -53,7 +53,7 @@ def weight_formula(cpu_milli: int, weight: Weight) -> str:
     elif cpu_shares >= MAX_SHARES:
         step = "the most: 10000"
     else:
-        log = f"{math.log2(cpu_shares):.6f}"
+        log = repr(math.log2(cpu_shares))
         step = f"⌈10^(({log}² + 125 · {log}) / 612 − 7 / 34)⌉ = {weight_quadratic(cpu_shares)}"
     return f"{shares_formula(cpu_milli)}; {step}"
 
@@ -69,7 +69,10 @@ def quota_formula(cpu_milli: int, policy: NodePolicy, *, systemd: bool) -> str:
         text += f"; max({plain}, {MIN_QUOTA_US}) = {quota}"
     if systemd and (rounded := systemd_quota_us(quota, policy.period_us)) != quota:
         period = policy.period_us
-        text += f"; systemd keeps whole percents: ⌈{quota} · 100 / {period}⌉ · {period} / 100 = {rounded}"
+        per_second = quota * 1_000_000 // period
+        kept = -(-per_second // 10_000) * 10_000
+        text += f"; systemd keeps whole percents of a second: ⌊{quota} · 1000000 / {period}⌋ = {per_second}"
+        text += f"; ⌈{per_second} / 10000⌉ · 10000 = {kept}; ⌊{kept} · {period} / 1000000⌋ = {rounded}"
     return text
 
 
@@ -89,14 +92,18 @@ def sum_formula(terms: list[int], total: int) -> str:
 
 
 def human_bytes(amount: int) -> str:
-    """1073741824 → `1.0 GiB`; small and odd amounts stay plain."""
-    size = float(amount)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if size < 1024 or unit == "PiB":
-            return f"{amount} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{amount} B"
+    """1073741824 → `1.0 GiB`, cut off after one digit so that nothing looks larger than it is."""
+    if amount < 1024:
+        return f"{amount} B"
+    power = min((amount.bit_length() - 1) // 10, len(_UNITS) - 1)
+    tenths = amount * 10 >> 10 * power
+    return f"{tenths // 10}.{tenths % 10} {_UNITS[power]}"
 
 
 def human_cores(cpu_milli: int) -> str:
-    return f"{cpu_milli / 1000:g} CPU"
+    """250 → `0.25 CPU`."""
+    whole, rest = divmod(cpu_milli, 1000)
+    return f"{whole}{f'.{rest:03d}'.rstrip('0') if rest else ''} CPU"
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

@@ -21,8 +21,9 @@ from plimsoll.rules.hierarchy import CgroupName, Driver, Runtime, root_name
 from plimsoll.rules.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList
 from plimsoll.rules.policy import CgroupVersion, NodePolicy, Reservation, Weight
 from plimsoll.rules.profile import Profile
+from plimsoll.rules.quantity import MAX_INT64
 from plimsoll.rules.thresholds import Threshold, eviction_reservation, parsed_thresholds
-from plimsoll.rules.values import page_size_bytes
+from plimsoll.rules.values import page_size_bytes, page_size_of
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ def resolved(
     weight: Weight | None = None,
 ) -> Setting:
     """Raises InvalidConfig where a kubelet would not start."""
-    for error in host_errors(config, cgroup_version):
+    for error in [*host_errors(config, cgroup_version), *_path_errors(config)]:
         raise error
     config = on_host(config, cgroup_version)
     capacity = machine_capacity(
@@ -97,6 +98,20 @@ def resolved(
         thresholds=thresholds,
         pods_root=root_name(config.cgroup_root, cgroups_per_qos=config.cgroups_per_qos),
     )
+
+
+def _path_errors(config: KubeletConfig) -> list[InvalidConfig]:
+    """Names of cgroups become directories: no control characters, no way up."""
+    paths = {
+        "cgroupRoot": config.cgroup_root,
+        "systemReservedCgroup": config.system_reserved_cgroup,
+        "kubeReservedCgroup": config.kube_reserved_cgroup,
+    }
+    return [
+        InvalidConfig(field, "must be a plain path of cgroups")
+        for field, path in paths.items()
+        if not path.isprintable() or ".." in path.split("/")
+    ]
 
 
 def _counted_others(machine: Machine, config: KubeletConfig) -> ResourceList:
@@ -158,8 +173,14 @@ def _reservation(config: KubeletConfig, profile: Profile) -> Reservation:
 def machine_from_capacity(capacity: ResourceList, *, name: str = "", swap_bytes: int = 0) -> Machine:
     """A machine as a Node's `status.capacity` or `--capacity` describes it; cpu and memory must be there."""
     for needed in (CPU, MEMORY):
-        if not capacity.get(needed):
+        amount = capacity.get(needed)
+        if amount is None or amount.nanos <= 0:
             raise InvalidConfig(f"capacity[{needed}]", "a node needs it, greater than zero")
+    for resource, amount in capacity.items():
+        if amount.nanos < 0 or amount.milli > MAX_INT64:
+            raise InvalidConfig(f"capacity[{resource}]", f"no node has {amount}")
+        if resource.startswith(HUGEPAGES_PREFIX) and page_size_of(resource) is None:
+            raise InvalidConfig(f"capacity[{resource}]", "the page size cannot be read")
     others = {key: value for key, value in capacity.items() if key not in (CPU, MEMORY, "pods")}
     return Machine(
         cores=capacity[CPU].value, memory_bytes=capacity[MEMORY].value, others=others, name=name, swap_bytes=swap_bytes

@@ -1,6 +1,6 @@
-"""Amounts beyond every node and every kernel file: more than 63 bits (spec 01 Q-14).
+"""Amounts that no value can be computed from: more than 63 bits (spec 01 Q-14), or of a page size nobody can read.
 
-Real Kubernetes accepts them and lets its arithmetic wrap around; the values that come out mean nothing. Whoever
+Real Kubernetes accepts the former and lets its arithmetic wrap around; the values that come out mean nothing. Whoever
 computes values for a pod refuses such a pod instead.
 """
 
@@ -10,20 +10,22 @@ from collections.abc import Iterator, Mapping
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.effective import pod_limits, pod_requests
-from plimsoll.rules.objects import CPU, Pod, ResourceList
+from plimsoll.rules.objects import CPU, HUGEPAGES_PREFIX, Pod, ResourceList
 from plimsoll.rules.quantity import MAX_INT64, Quantity
+from plimsoll.rules.values import page_size_of
 
 _TOO_LARGE = "must fit 63 bits (cpu in thousandths): no node has that much"
 
 
 def oversized(pod: Pod) -> list[FieldError]:
-    """Every amount of the pod that is too large, or the sum that is."""
-    found = [
-        FieldError("FieldValueInvalid", f"{path}[{name}]", _TOO_LARGE, str(quantity))
-        for path, resources in _lists(pod)
-        for name, quantity in resources.items()
-        if _counted(name, quantity) > MAX_INT64
-    ]
+    """Every amount of the pod that is too large or has no readable page size, or the sum that is too large."""
+    found = []
+    for path, resources in _lists(pod):
+        for name, quantity in resources.items():
+            if _counted(name, quantity) > MAX_INT64:
+                found.append(FieldError("FieldValueInvalid", f"{path}[{name}]", _TOO_LARGE, str(quantity)))
+            elif not has_page_size(name):
+                found.append(FieldError("FieldValueInvalid", f"{path}[{name}]", "the page size cannot be read", name))
     if found:
         return found
     for word, total in (("requests", pod_requests(pod)), ("limits", pod_limits(pod))):
@@ -35,7 +37,12 @@ def oversized(pod: Pod) -> list[FieldError]:
 
 def fits(amounts: Mapping[str, int]) -> bool:
     """The same question about whole amounts, for those who already have them."""
-    return not amounts or max(amounts.values()) <= MAX_INT64
+    return not amounts or (max(amounts.values()) <= MAX_INT64 and all(map(has_page_size, amounts)))
+
+
+def has_page_size(name: str) -> bool:
+    """True for every name but `hugepages-` with something after it that is no size."""
+    return not name.startswith(HUGEPAGES_PREFIX) or page_size_of(name) is not None
 
 
 def _counted(name: str, quantity: Quantity) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from plimsoll.errors import InvalidQuantity
 from plimsoll.rules.cpu import MIN_SHARES, quota_us, shares, systemd_quota_us
 from plimsoll.rules.hierarchy import Driver
 from plimsoll.rules.memory import memory_high, swap_limit_bytes
@@ -159,7 +160,16 @@ def hugepage_limits(amounts: Mapping[str, int]) -> dict[int, int] | None:
     return found
 
 
+def page_size_of(resource_name: str) -> int | None:
+    """The page size in a huge page resource's name; None where nobody can read it."""
+    try:
+        return QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value
+    except InvalidQuantity:
+        return None
+
+
 def page_size_bytes(resource_name: str) -> int:
+    """The same for names that were checked."""
     return QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value
 
 

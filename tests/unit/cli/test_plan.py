@@ -74,7 +74,7 @@ REFUSED = [
     ("a class nobody knows", {"status": {"qosClass": "Gold"}}, "FieldValueNotSupported", "status.qosClass"),
     ("a uid that is no cgroup name", pod("p", "a_b"), "FieldValueInvalid", "metadata.uid"),
     ("a uid with a slash", pod("p", "a/b"), "FieldValueInvalid", "metadata.uid"),
-    ("a huge page size nobody can read", pod("p", **{"cpu": "1", "hugepages-x": "1"}), "FieldValueInvalid", "spec.containers[0].resources.limits[hugepages-x]"),
+    ("a huge page size nobody can read", pod("p", **{"cpu": "1", "hugepages-x": "1"}), "FieldValueInvalid", "spec.containers[0].resources"),
     ("deep", '{"metadata": ' + "[" * 5000 + "]" * 5000 + "}", "FieldValueInvalid", ""),
     ("bottomless", "[" * 100_000, "FieldValueInvalid", ""),
     ("NUL", "\0", "FieldValueInvalid", ""),
@@ -92,7 +92,7 @@ def test_a_refused_line_stands_in_its_place(line: Any, kind: str, field: str, jo
     assert refused["line"] == 2
     assert refused["errors"][0]["type"] == kind
     if field:
-        assert refused["errors"][0]["field"].startswith(field.partition("[hugepages")[0])
+        assert refused["errors"][0]["field"].startswith(field)
 
 
 GIANTS = [

@@ -44,24 +44,38 @@ def explained(document: Json, setting: Setting, *, advise: bool = False) -> Expl
     return explanation([workload(lean(document), setting)], setting, advise=advise)
 
 
-def every_form(found: Explanation, setting: Setting) -> None:
-    """All that `explain` can print of it."""
+def tree_form(found: Explanation, setting: Setting) -> None:
     for colour in (False, True):
         for brief in (False, True):
             assert list(tree_lines(found, Paint(colour), brief=brief, advise=True))
+
+
+def table_form(found: Explanation, setting: Setting) -> None:
     assert list(table_lines(found))
+
+
+def json_form(found: Explanation, setting: Setting) -> None:
     assert json.loads(msgspec.json.encode(found))["tree"]["level"] == "node"
+
+
+def yaml_form(found: Explanation, setting: Setting) -> None:
     assert yaml.safe_load(yaml.safe_dump(msgspec.to_builtins(found)))["node"]["profile"] == setting.profile.name
+
+
+def script_form(found: Explanation, setting: Setting) -> None:
     assert script(found, setting).startswith("#!/bin/sh\n")
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.lists(valid_pods(), max_size=3), node_settings(static_cpus=None), st.booleans())
-def test_explain_is_total(documents: list[Json], setting: Setting, advise: bool) -> None:
+FORMS = (tree_form, table_form, json_form, script_form, yaml_form)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(valid_pods(), max_size=3), node_settings(static_cpus=None), st.booleans(), st.sampled_from(FORMS))
+def test_explain_is_total(documents: list[Json], setting: Setting, advise: bool, form: Any) -> None:
     works = [workload(lean(document), setting, title=f"p{index}") for index, document in enumerate(documents)]
     found = explanation(works, setting, advise=advise)
     assert [each.qos_class for each in found.pods] == [work.qos for work in works]
-    every_form(found, setting)
+    form(found, setting)
     assert differences(found, found) == []
 
 
@@ -85,7 +99,8 @@ def test_explain_is_total_on_giants(document: Json, gates: dict[str, bool]) -> N
         return
     config = {"featureGates": gates, "memorySwap": {"swapBehavior": "LimitedSwap"}}
     setting = setting_of(config, Machine(4, 8 * GI, {}, swap_bytes=GI))
-    every_form(explained(document, setting, advise=True), setting)
+    for form in FORMS:
+        form(explained(document, setting, advise=True), setting)
 
 
 # --- allocatable steps ---
