@@ -60,6 +60,8 @@ def _figures(pod: Pod, asks: list[_Ask]) -> tuple[QoSClass, _Figures, _Figures, 
     spec = pod.spec
     if spec.resources is not None or pod.status.qos_class is not None:
         return None
+    if spec.overhead and any(quantity.nanos < 0 for quantity in spec.overhead.values()):
+        return None
     init_containers, before = spec.init_containers, len(asks)
     walk = _walked(init_containers + spec.containers if init_containers else spec.containers, asks)
     if walk is None:
@@ -129,12 +131,12 @@ def _walked(containers: Iterable[Container], asks: list[_Ask]) -> tuple[_Figures
         if (limits and not limits.keys() <= _USUAL) or (requests and not requests.keys() <= _USUAL):
             _add_others(_requested(container), requested)
             _add_others(_limited(container), limited)
-            if not (fits(requested) and fits(limited)):
+            if not (fits(requested) and fits(limited)) or min(*requested.values(), *limited.values(), 0) < 0:
                 return None
         asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap))
     if memory_request > MAX_INT64 or memory_limit > MAX_INT64 or cpu_request > MAX_INT64 or cpu_limit > MAX_INT64:
         return None
-    return (requested, limited, every_cpu, every_memory) if asks else None
+    return requested, limited, every_cpu, every_memory
 
 
 def _add_others(figures: _Figures, total: _Figures) -> None:
@@ -205,6 +207,8 @@ def _made(
 def _container_plans(
     pods: Sequence[Pod], asks: Sequence[_Ask], ends: Sequence[int], classes: Sequence[QoSClass], policy: NodePolicy
 ) -> list[ContainerPlan]:
+    if not asks:
+        return []
     names, cpu_asks, memory_asks, cpu_caps, memory_caps = zip(*asks, strict=True)
     counts = [end - start for start, end in zip([0, *ends], ends, strict=False)]
     values = map(
