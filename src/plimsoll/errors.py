@@ -60,34 +60,46 @@ class InvalidQuantity(PlimsollError):
     """A text that is no Kubernetes quantity; `str()` is Kubernetes' own sentence (spec 01 §1.2)."""
 
     def __init__(self, text: str, reason: str) -> None:
-        super().__init__(reason)
+        super().__init__(text, reason)  # as given, so that the error passes between processes
         self.text = text
         self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class InvalidObject(PlimsollError):
     """An object that Kubernetes would refuse, with every finding."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
-        super().__init__("; ".join(map(str, errors)))
+        super().__init__(errors)
         self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.errors))
 
 
 class InvalidConfig(PlimsollError):
     """A kubelet setting that the kubelet would refuse; `path` is the field, `reason` the kubelet's words."""
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}" if path else reason)
+        super().__init__(path, reason)
         self.path = path
         self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
 class InvalidConfigs(PlimsollError):
     """A kubelet configuration with everything that is wrong in it."""
 
     def __init__(self, errors: Sequence[InvalidConfig]) -> None:
-        super().__init__("; ".join(map(str, errors)))
+        super().__init__(errors)
         self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.errors))
 
 
 class InvalidName(PlimsollError):

@@ -11,9 +11,10 @@ import shlex
 import uuid
 from collections.abc import Iterator
 
-from plimsoll.rules.desired import UNKNOWN_ID, UNKNOWN_UID, Cgroup
+from plimsoll.rules.desired import Cgroup
 from plimsoll.rules.explanation import Explanation
 from plimsoll.rules.files import controller_of
+from plimsoll.rules.hierarchy import UNKNOWN_ID, UNKNOWN_UID
 from plimsoll.rules.setting import Setting
 
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")

@@ -7,7 +7,7 @@ import msgspec
 from plimsoll.rules.cpu import MIN_QUOTA_US
 from plimsoll.rules.desired import Workload
 from plimsoll.rules.objects import CPU, EPHEMERAL_STORAGE, MEMORY, Container, Resources
-from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
+from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, computed_qos_class
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.values import UNLIMITED
@@ -22,9 +22,10 @@ class Change(msgspec.Struct, frozen=True):
 
 def qos_sentence(work: Workload, setting: Setting) -> str:
     """Why the pod has its class; for Burstable, the first container that keeps it from Guaranteed."""
-    pod = work.pod
-    if pod.status.qos_class is not None:
-        return f"the class is stored in the pod's status ({pod.status.qos_class}) and never changes"
+    pod = work.desired
+    computed = computed_qos_class(pod, pod_level=setting.policy.pod_level)
+    if computed != work.qos:
+        return f"that class is stored in the pod's status and never changes; by its spec it would be {computed}"
     if pod.spec.resources is not None and setting.policy.pod_level:
         return _pod_level_sentence(work, pod.spec.resources)
     if work.qos == GUARANTEED:
@@ -107,6 +108,8 @@ def pod_warnings(work: Workload, setting: Setting) -> list[str]:
     """Settings that hurt people in production, one sentence each."""
     found: list[str] = []
     policy = setting.policy
+    if work.pod is not work.desired:
+        found.append("a resize is pending: cgroups, score and eviction follow what is allocated, which is shown here")
     for (field, container), values in zip(_containers(work), work.container_values, strict=True):
         minimum, limit, high = values.memory_min_bytes, values.memory_bytes, values.memory_high_bytes
         if minimum and limit and minimum >= limit:
@@ -132,7 +135,7 @@ def pod_warnings(work: Workload, setting: Setting) -> list[str]:
                 f"{field} ({container.name}): memory request {requests[MEMORY]} is {requests[MEMORY].value} bytes; "
                 "a suffix may be missing (`m` is a thousandth of a byte)"
             )
-    for resource, quantity in work.requests.items():
+    for resource, quantity in work.counted.items():
         available = setting.allocatable.get(resource)
         if available is None and resource == EPHEMERAL_STORAGE:
             continue  # a described node need not name its disk
@@ -165,6 +168,12 @@ def setting_warnings(setting: Setting) -> list[str]:
             "memory.low of Burstable pods is effective only where cgroup2 is mounted with memory_recursiveprot "
             "(systemd's default): kubepods itself has none"
         )
+    if setting.profile.name == "1.27" and config.memory_reservation_policy:
+        found.append("memoryReservationPolicy is new in 1.36; a real 1.27 kubelet refuses it")
+    if setting.profile.name == "1.27" and policy.limited_swap:
+        found.append("LimitedSwap is shown as 1.36 does it; in 1.27 it meant memory and swap together up to the limit")
+    if not config.cgroups_per_qos:
+        found.append("cgroupsPerQOS is false: no kubepods, class or pod cgroups; only the containers' own limits hold")
     if "memory.available" not in config.eviction_hard:
         found.append("evictionHard has no memory.available: the kernel's OOM killer acts before any eviction")
     if setting.driver == "systemd":

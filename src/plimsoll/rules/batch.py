@@ -13,11 +13,13 @@ from itertools import repeat
 
 from plimsoll.rules.effective import added, aggregate, with_overhead
 from plimsoll.rules.files import Files, files_v1, files_v2, hugetlb_files
-from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, QoSClass, is_sidecar
+from plimsoll.rules.held import held_pod
+from plimsoll.rules.hierarchy import UNKNOWN_UID
+from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Container, Pod, QoSClass, is_sidecar
 from plimsoll.rules.oom import burstable_score, burstable_scores, clamped, pod_score
 from plimsoll.rules.plan import ContainerPlan, Placement, PodPlan, pod_plan
 from plimsoll.rules.policy import NodePolicy, Weight
-from plimsoll.rules.qos import BEST_EFFORT, class_of
+from plimsoll.rules.qos import BEST_EFFORT, GUARANTEED, class_of
 from plimsoll.rules.quantity import MAX_INT64
 from plimsoll.rules.sizes import fits
 from plimsoll.rules.values import Values, container_cgroup, declared_limits, hugepage_limits, pod_cgroup
@@ -58,7 +60,7 @@ def _figures(pod: Pod, asks: list[_Ask]) -> tuple[QoSClass, _Figures, _Figures, 
     What each container asks for is appended to `asks`, init containers first.
     """
     spec = pod.spec
-    if spec.resources is not None or pod.status.qos_class is not None:
+    if spec.resources is not None or (pod.status is not NO_STATUS and held_pod(pod) is not pod):
         return None
     if spec.overhead and any(quantity.nanos < 0 for quantity in spec.overhead.values()):
         return None
@@ -68,7 +70,7 @@ def _figures(pod: Pod, asks: list[_Ask]) -> tuple[QoSClass, _Figures, _Figures, 
         del asks[before:]
         return None
     requests, limits, every_cpu, every_memory = walk
-    qos = class_of(
+    qos = pod.status.qos_class or class_of(
         every_cpu and every_memory,
         (requests.get(CPU, 0), requests.get(MEMORY, 0)),
         (limits.get(CPU, 0), limits.get(MEMORY, 0)),
@@ -88,8 +90,8 @@ def _figures(pod: Pod, asks: list[_Ask]) -> tuple[QoSClass, _Figures, _Figures, 
         qos,
         requests,
         limits,
-        limits.get(CPU, 0) if every_cpu else None,
-        limits.get(MEMORY, 0) if every_memory else None,
+        limits.get(CPU, 0) if every_cpu or qos == GUARANTEED else None,
+        limits.get(MEMORY, 0) if every_memory or qos == GUARANTEED else None,
     )
 
 
@@ -196,7 +198,7 @@ def _made(
         classes,
         requests,
         limits,
-        [parents[qos].child("pod" + each.uid) for qos, each in zip(classes, metadata, strict=True)],
+        [parents[qos].child("pod" + (each.uid or UNKNOWN_UID)) for qos, each in zip(classes, metadata, strict=True)],
         _laid_out(values, policy, "linear"),
         [containers[start:end] for start, end in zip([0, *ends], ends, strict=False)],
         [len(pod.spec.init_containers) for pod in pods],

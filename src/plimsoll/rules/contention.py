@@ -38,21 +38,42 @@ def with_effective(tree: Cgroup, cpu_milli: int, shared_cpus: int | None = None)
     return _filled(tree, _Above(min(float(cpu_milli), pool), pool))
 
 
+class _Beside(msgspec.Struct, frozen=True):
+    """What contends with a cgroup, itself included, in sum."""
+
+    weights: int
+    minimums: int
+    lows: int
+
+
 def _filled(cgroup: Cgroup, above: _Above) -> Cgroup:
+    together = [each for each in cgroup.children if each.stage != "init"]
+    sums = _beside(together)
     children = []
+    sidecars: list[Cgroup] = []  # those started before an init container run beside it; nothing else does
     for child in cgroup.children:
-        beside = [each for each in cgroup.children if each is child or _runs_beside(child, each)]
+        beside = _beside([*sidecars, child]) if child.stage == "init" else sums
+        if child.stage == "sidecar":
+            sidecars.append(child)
         here = _below(child, above, beside)
         children.append(msgspec.structs.replace(_filled(child, here), effective=_effective(child, here)))
     return msgspec.structs.replace(cgroup, children=tuple(children))
 
 
-def _below(child: Cgroup, above: _Above, beside: list[Cgroup]) -> _Above:
+def _beside(cgroups: list[Cgroup]) -> _Beside:
+    return _Beside(
+        sum(_weight(each) for each in cgroups if _contends(each)),
+        sum(_number(each, "memory.min") for each in cgroups),
+        sum(_number(each, "memory.low") for each in cgroups),
+    )
+
+
+def _below(child: Cgroup, above: _Above, beside: _Beside) -> _Above:
     if child.level in ("pods", "reserved"):  # these do not contend here: what the pods have is known already
         share = above.shared_milli
     else:
-        weights = sum(_weight(each) for each in beside if _contends(each))
-        share = above.shared_milli * _weight(child) / weights if weights and _contends(child) else 0.0
+        contends = beside.weights and _contends(child)
+        share = above.shared_milli * _weight(child) / beside.weights if contends else 0.0
     quota, quota_from = above.quota_milli, above.quota_from
     own_quota = quota_milli(child)
     if own_quota is not None and (quota is None or own_quota < quota):
@@ -64,8 +85,8 @@ def _below(child: Cgroup, above: _Above, beside: list[Cgroup]) -> _Above:
     return _Above(
         share if quota is None else min(share, quota),
         above.pool_milli,
-        _protected(child, "memory.min", beside, above.minimum),
-        _protected(child, "memory.low", beside, above.low),
+        _protected(_number(child, "memory.min"), beside.minimums, above.minimum),
+        _protected(_number(child, "memory.low"), beside.lows, above.low),
         limit,
         limit_from,
         quota,
@@ -92,11 +113,6 @@ def _effective(child: Cgroup, here: _Above) -> Effective:
     )
 
 
-def _runs_beside(child: Cgroup, other: Cgroup) -> bool:
-    """An init container runs with sidecars only; all the rest run together, without it."""
-    return other.stage == "sidecar" if child.stage == "init" else other.stage != "init"
-
-
 def _contends(child: Cgroup) -> bool:
     """Owners of CPUs do not, unless part of them owns none; nor does a class that is empty here."""
     if child.level == "class":
@@ -106,9 +122,8 @@ def _contends(child: Cgroup) -> bool:
     return any(not each.exclusive_cpus for each in child.children)
 
 
-def _protected(child: Cgroup, name: str, beside: list[Cgroup], parent: float | None) -> float:
+def _protected(own: int, claims: int, parent: float | None) -> float:
     """Own claim, capped by the parent; divided by claims where the siblings' claims exceed the parent's."""
-    own, claims = _number(child, name), sum(_number(each, name) for each in beside)
     return float(own) if parent is None or claims <= parent else own * parent / claims
 
 

@@ -22,21 +22,27 @@ from plimsoll.rules.allocatable import (
     reserved_values,
 )
 from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.effective import pod_limits, pod_requests
+from plimsoll.rules.effective import counted_requests, counted_requests_1_27, pod_limits, pod_requests
 from plimsoll.rules.exclusive import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.files import file_map
-from plimsoll.rules.hierarchy import CgroupName, cgroup_path, class_name, container_component, pod_name
+from plimsoll.rules.held import held_pod
+from plimsoll.rules.hierarchy import (
+    UNKNOWN_ID,
+    UNKNOWN_UID,
+    CgroupName,
+    cgroup_path,
+    class_name,
+    container_component,
+    pod_name,
+)
 from plimsoll.rules.objects import Container, Pod, QoSClass, ResourceList, is_sidecar
 from plimsoll.rules.oom import oom_scores
 from plimsoll.rules.qos import qos_class
 from plimsoll.rules.reasons import Reason, human_bytes
 from plimsoll.rules.setting import Setting
-from plimsoll.rules.values import Values, as_kept, container_values, pod_values
+from plimsoll.rules.values import Values, as_kept, container_values, pod_values, with_host_pages
 
 Level = Literal["node", "pods", "reserved", "class", "pod", "container"]
-
-UNKNOWN_UID = "<uid>"
-UNKNOWN_ID = "<id>"
 
 
 class File(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,8 +83,10 @@ class Cgroup(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 class Workload(msgspec.Struct, frozen=True):
     """One pod, defaulted, with everything the rules say about it. `base` is where its spec stands in the manifest."""
 
-    pod: Pod
+    desired: Pod  # as the spec wants it
+    pod: Pod  # as its cgroups are sized: the same, but for a resize that is pending
     qos: QoSClass
+    counted: ResourceList  # what the scheduler counts
     requests: ResourceList
     limits: ResourceList
     values: Values
@@ -96,16 +104,22 @@ class Workload(msgspec.Struct, frozen=True):
 def workload(raw: Pod, setting: Setting, *, base: str = "spec", title: str = "") -> Workload:
     policy = setting.policy
     gated = policy.pod_level
-    pod = defaulted(raw, pod_level=gated, resize_policy=setting.profile.resize_policy_defaulted)
-    qos = qos_class(pod, pod_level=gated)
+    desired = defaulted(raw, pod_level=gated, resize_policy=setting.profile.resize_policy_defaulted)
+    pod = held_pod(desired)
+    qos = qos_class(desired, pod_level=gated)
     requests, limits = pod_requests(pod, pod_level=gated), pod_limits(pod, pod_level=gated)
     exclusive = pod_exclusive_cpus(pod, qos, policy)
     return Workload(
+        desired,
         pod,
         qos,
+        _counted(desired, setting) if pod is not desired else requests,
         requests,
         limits,
-        as_kept(pod_values(pod, qos, requests, limits, policy, exclusive_cpus=exclusive > 0), setting.driver),
+        as_kept(
+            with_host_pages(pod_values(pod, qos, requests, limits, policy, exclusive_cpus=exclusive > 0), policy),
+            setting.driver,
+        ),
         tuple(
             as_kept(
                 container_values(pod, each, qos, policy, exclusive_cpus=exclusive_cpus(pod, each, qos, policy) > 0),
@@ -128,19 +142,27 @@ def workload(raw: Pod, setting: Setting, *, base: str = "spec", title: str = "")
     )
 
 
+def _counted(pod: Pod, setting: Setting) -> ResourceList:
+    return counted_requests(pod) if setting.profile.scheduler_counts_actual else counted_requests_1_27(pod)
+
+
 def desired_tree(workloads: Sequence[Workload], setting: Setting) -> Cgroup:
-    """The whole node, with every given pod on it."""
-    return Cgroup(
-        "node",
-        setting.machine.name or "node",
-        "/",
-        children=(_kubepods(workloads, setting), *_reserved_cgroups(setting)),
-    )
+    """The whole node, with every given pod on it; without cgroupsPerQOS only containers have cgroups (02 §1)."""
+    name = setting.machine.name or "node"
+    if not setting.config.cgroups_per_qos:
+        return Cgroup("node", name, "/", children=tuple(_loose_pod(each, setting) for each in workloads))
+    return Cgroup("node", name, "/", children=(_kubepods(workloads, setting), *_reserved_cgroups(setting)))
+
+
+def _loose_pod(work: Workload, setting: Setting) -> Cgroup:
+    """A pod that is no cgroup: its containers stand where the runtime puts them."""
+    containers = tuple(_container(work, index, (), setting) for index in range(len(work.containers)))
+    return Cgroup("pod", work.title, "", exclusive_cpus=work.exclusive_cpus, children=containers)
 
 
 def _kubepods(workloads: Sequence[Workload], setting: Setting) -> Cgroup:
     config, policy = setting.config, setting.policy
-    sums = class_sums((each.pod for each in workloads), pod_level=policy.pod_level)
+    sums = class_sums((each.desired for each in workloads), pod_level=policy.pod_level)
     percent = config.qos_reserved_percent.get("memory") if config.gate("QOSReserved") else None
     classes = class_values(sums, policy, percent)
     enforced = "pods" in config.enforce_node_allocatable and config.cgroups_per_qos
@@ -177,8 +199,8 @@ def _class(
     setting: Setting,
     percent: int | None,
 ) -> Cgroup:
-    values = classes.burstable if qos == "Burstable" else classes.besteffort
-    counted = [(each.requests, pod_requests(each.pod)) for each in members]
+    values, gated = classes.burstable if qos == "Burstable" else classes.besteffort, setting.policy.pod_level
+    counted = [(pod_requests(each.desired, pod_level=gated), pod_requests(each.desired)) for each in members]
     reasons = why.class_reasons(qos, setting, sums, counted, percent)
     return Cgroup(
         "class",
@@ -208,12 +230,13 @@ def _pod(work: Workload, setting: Setting) -> Cgroup:
 def _container(work: Workload, index: int, parent: CgroupName, setting: Setting) -> Cgroup:
     container = work.containers[index]
     component = container_component(UNKNOWN_ID, setting.driver, setting.runtime)
+    where = cgroup_path(parent, setting.driver) if parent else "<the runtime's choice>"
     values = work.container_values[index]
     reasons = why.container_reasons(work.pod, work.base, index, work.qos, values, setting)
     return Cgroup(
         "container",
         container.name,
-        f"{cgroup_path(parent, setting.driver)}/{component}",
+        f"{where}/{component}",
         _files(values, setting, reasons, weight=setting.policy.weight),
         work.scores[index],
         why.score_steps(work.pod, container, work.qos, work.scores[index], setting),
@@ -237,7 +260,10 @@ def _reserved_cgroups(setting: Setting) -> tuple[Cgroup, ...]:
     ):
         for suffix in ("", "-compressible"):
             if f"{owner}-reserved{suffix}" in config.enforce_node_allocatable:
-                values = reserved_values(resources, compressible=bool(suffix), memory_qos=setting.policy.memory_qos)
+                values = with_host_pages(
+                    reserved_values(resources, compressible=bool(suffix), memory_qos=setting.policy.memory_qos),
+                    setting.policy,
+                )
                 reasons = why.reserved_reasons(f"{owner}Reserved", resources)
                 found.append(Cgroup("reserved", f"{owner}-reserved", path, _files(values, setting, reasons)))
     return tuple(found)

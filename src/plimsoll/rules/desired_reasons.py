@@ -216,6 +216,8 @@ def pod_reasons(
     for name in ("memory.min", "memory.low"):
         reasons[name] = Reason(lead, source)
     reasons["pids.max"] = Reason("", "podPidsLimit")
+    for name in hugetlb_files(values, policy.cgroup_version) or {}:
+        reasons[name] = Reason("", "", "a page size of the host that the pod does not ask for")
     for resource in requests:
         if resource.startswith(HUGEPAGES_PREFIX):
             file = _hugetlb_name(resource, setting)
@@ -257,7 +259,8 @@ def _effective_steps(
         if container_total is None:
             lead, plain = "0", True
     if overhead is not None and (kind == "requests" or result.nanos != 0) and overhead.nanos:
-        lead, source, plain = f"{lead} + {_amount(overhead, name)}", f"{source} + {base}.overhead.{name}", False
+        source = f"{source} + {base}.overhead.{name}" if source else f"{base}.overhead.{name}"
+        lead, plain = f"{lead} + {_amount(overhead, name)}", False
     if plain:
         return "", source
     return _stated(lead, result, name), source
@@ -359,12 +362,14 @@ def _protection_reasons(request_bytes: int, source: str, setting: Setting) -> Re
 
 def _swap_reason(request_bytes: int, values: Values, setting: Setting) -> Reason:
     policy = setting.policy
-    if not values.swap_bytes:
-        return Reason("", "memorySwap.swapBehavior", "no swap for this container")
-    return Reason(
-        f"⌊{request_bytes} / {policy.memory_capacity_bytes} · {policy.swap_capacity_bytes}⌋ = {values.swap_bytes}",
-        "memorySwap.swapBehavior: LimitedSwap",
-    )
+    if values.swap_bytes:
+        terms = f"{request_bytes} / {policy.memory_capacity_bytes} · {policy.swap_capacity_bytes}"
+        return Reason(f"⌊{terms}⌋ = {values.swap_bytes}", "memorySwap.swapBehavior: LimitedSwap")
+    if policy.limited_swap and not policy.swap_capacity_bytes:
+        return Reason(
+            "", "memorySwap.swapBehavior: LimitedSwap", "no swap is known of this node (--capacity swap=…)"
+        )
+    return Reason("", "memorySwap.swapBehavior", "no swap for this container")
 
 
 def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setting: Setting) -> str:

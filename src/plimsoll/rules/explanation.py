@@ -12,24 +12,28 @@ from plimsoll.rules.desired import Cgroup, Workload, desired_tree
 from plimsoll.rules.objects import CPU, MEMORY, QoSClass, ResourceList, is_critical
 from plimsoll.rules.ranking import ranking_request
 from plimsoll.rules.reasons import human_bytes
-from plimsoll.rules.setting import Setting
+from plimsoll.rules.setting import Setting, reserved_cpus
 
 
-class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True):
+class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What a memory shortage ranks the pod by (spec 04 §5): over its request first, then priority, then excess."""
 
     memory_request_bytes: int
-    priority: int
+    priority: int | None  # None: a class names it that only the cluster knows
     exempt: bool = False
+    cannot_exceed: bool = False  # its memory limit is its request
 
     def sentence(self) -> str:
         if self.exempt:
             return "exempt: static, mirror and system-critical pods are never evicted by the node"
-        if self.memory_request_bytes == 0:
+        if self.cannot_exceed:
+            over = "after all pods that use more than their request, since its limit keeps it from doing so"
+        elif self.memory_request_bytes == 0:
             over = "among the first as soon as it uses any: its request is 0"
         else:
             over = f"among the first once it uses more than {human_bytes(self.memory_request_bytes)}"
-        return f"{over}; within that, lower priority first (this one: {self.priority}), then the larger excess"
+        number = "unknown: its class is the cluster's" if self.priority is None else str(self.priority)
+        return f"{over}; within that, lower priority first (this one: {number}), then the larger excess"
 
 
 class PodExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -83,7 +87,7 @@ def _node(workloads: Sequence[Workload], setting: Setting) -> NodeExplanation:
         texts(setting.allocatable),
         {name: allocatable_steps(setting, name) for name in (CPU, MEMORY)},
         _shared_cpus(workloads, setting),
-        tuple(setting_warnings(setting)),
+        (*setting_warnings(setting), *_cpu_warnings(workloads, setting)),
     )
 
 
@@ -91,7 +95,17 @@ def _shared_cpus(workloads: Sequence[Workload], setting: Setting) -> int | None:
     """What exclusive CPUs leave for everybody else; None without the static policy."""
     if not setting.policy.static_cpus:
         return None
-    return max(setting.machine.cores - sum(each.exclusive_cpus for each in workloads), 0)
+    strict = setting.config.cpu_manager_policy_options.get("strict-cpu-reservation") == "true"
+    kept = reserved_cpus(setting.config) if strict else 0
+    return max(setting.machine.cores - kept - sum(each.exclusive_cpus for each in workloads), 0)
+
+
+def _cpu_warnings(workloads: Sequence[Workload], setting: Setting) -> list[str]:
+    wanted = sum(each.exclusive_cpus for each in workloads)
+    offered = setting.machine.cores - reserved_cpus(setting.config)
+    if not setting.policy.static_cpus or wanted <= offered:
+        return []
+    return [f"{wanted} CPUs are wanted exclusively but only {offered} can be given: the last of these pods are refused"]
 
 
 def allocatable_steps(setting: Setting, name: str) -> str:
@@ -116,12 +130,13 @@ def _pod(work: Workload, setting: Setting, *, advise: bool) -> PodExplanation:
         pod.metadata.namespace or "default",
         work.qos,
         qos_sentence(work, setting),
-        texts(work.requests),
+        texts(work.counted),
         texts(work.limits),
         EvictionKeys(
             ranking_request(pod, MEMORY, pod_level=setting.policy.pod_level).value,
-            pod.spec.priority or 0,
+            None if pod.spec.priority is None and pod.spec.priority_class_name else pod.spec.priority or 0,
             is_critical(pod),
+            work.qos == "Guaranteed",
         ),
         work.exclusive_cpus,
         tuple(guaranteed_changes(work, setting)) if advise else (),

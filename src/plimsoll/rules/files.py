@@ -117,14 +117,3 @@ def cpu_max(quota_us: int | None, period_us: int) -> str:
 def controller_of(file_name: str) -> str:
     """The controller a file belongs to: its first word, which on v1 is also the hierarchy it stands in."""
     return file_name.partition(".")[0]
-
-
-def without_effect_on_v1(values: Values) -> tuple[str, ...]:
-    """What v1 has no file for, so that nothing is silent: Memory QoS keys and the group kill."""
-    named = {
-        "memory.min": values.memory_min_bytes,
-        "memory.low": values.memory_low_bytes,
-        "memory.high": values.memory_high_bytes,
-        "memory.oom.group": values.oom_group,
-    }
-    return tuple(name for name, value in named.items() if value)

@@ -20,6 +20,8 @@ Driver = Literal["cgroupfs", "systemd"]
 Runtime = Literal["process", "containerd", "crio"]
 
 KUBEPODS = "kubepods"
+UNKNOWN_UID = "<uid>"  # stands for what is given out when a pod is created
+UNKNOWN_ID = "<id>"  # … and when a container is
 _PLAIN_UID = re.compile(r"[A-Za-z0-9.-]*+", re.ASCII)
 _CLASS_COMPONENT: dict[str, CgroupName] = {
     "Guaranteed": (),  # directly under kubepods: there is no cgroup for this class

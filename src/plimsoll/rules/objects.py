@@ -212,9 +212,14 @@ class NodeSpec(Lean, frozen=True, gc=False):
     taints: tuple[Taint, ...] = ()
 
 
+class NodeSwap(Lean, frozen=True, gc=False):
+    capacity: Int = 0
+
+
 class NodeInfo(Lean, frozen=True, gc=False):
     kubelet_version: str = ""
     container_runtime_version: str = ""
+    swap: NodeSwap = NodeSwap()
 
 
 class NodeStatus(Lean, frozen=True, gc=False):

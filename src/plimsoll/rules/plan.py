@@ -12,7 +12,8 @@ from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.effective import pod_limits, pod_requests
 from plimsoll.rules.exclusive import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.files import Files, files, hugetlb_files
-from plimsoll.rules.hierarchy import CgroupName, Driver, Parent, class_name, parent
+from plimsoll.rules.held import held_pod
+from plimsoll.rules.hierarchy import UNKNOWN_UID, CgroupName, Driver, Parent, class_name, parent
 from plimsoll.rules.objects import CPU, Pod, QoSClass
 from plimsoll.rules.oom import oom_scores
 from plimsoll.rules.policy import NodePolicy
@@ -22,6 +23,7 @@ from plimsoll.rules.values import (
     as_kept,
     container_values,
     pod_values,
+    with_host_pages,
 )
 
 
@@ -63,7 +65,7 @@ class PodPlan(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
     """The plan of one pod as it came from JSON; defaulting is part of it. Raises InvalidObject on absurd amounts."""
     pod_level, version, weight = policy.pod_level, policy.cgroup_version, policy.weight
-    pod = defaulted(raw, pod_level=pod_level)
+    pod = held_pod(defaulted(raw, pod_level=pod_level))
     metadata, spec = pod.metadata, pod.spec
     qos = qos_class(pod, pod_level=pod_level)
     requests = pod_requests(pod, pod_level=pod_level)
@@ -87,7 +89,8 @@ def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
         hugetlb = None if own.hugetlb is None else hugetlb_files(own, version)
         containers.append(ContainerPlan(container.name, score, files(own, version, weight), hugetlb))
     owns = pod_exclusive_cpus(pod, qos, policy) > 0
-    values = as_kept(pod_values(pod, qos, requests, limits, policy, exclusive_cpus=owns), place.driver)
+    values = pod_values(pod, qos, requests, limits, policy, exclusive_cpus=owns)
+    values = as_kept(with_host_pages(values, policy), place.driver)
     return PodPlan(
         metadata.namespace,
         metadata.name,
@@ -95,7 +98,7 @@ def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
         qos,
         whole_requests,
         whole_limits,
-        place.parents[qos].child("pod" + metadata.uid),
+        place.parents[qos].child("pod" + (metadata.uid or UNKNOWN_UID)),
         files(values, version, "linear"),
         containers,
         len(spec.init_containers),

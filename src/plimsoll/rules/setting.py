@@ -18,12 +18,14 @@ from plimsoll.rules.allocatable import (
 )
 from plimsoll.rules.config import KubeletConfig, host_errors, on_host
 from plimsoll.rules.hierarchy import CgroupName, Driver, Runtime, root_name
-from plimsoll.rules.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList
+from plimsoll.rules.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS, ResourceList
 from plimsoll.rules.policy import CgroupVersion, NodePolicy, Reservation, Weight
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.quantity import MAX_INT64
+from plimsoll.rules.quantity import MAX_INT64, ZERO
 from plimsoll.rules.thresholds import Threshold, eviction_reservation, parsed_thresholds
 from plimsoll.rules.values import page_size_bytes, page_size_of
+
+SWAP = "swap"  # no resource of Kubernetes; how a machine's swap is told beside its capacity
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -37,6 +39,7 @@ class Machine(msgspec.Struct, frozen=True):
     pid_capacity: int | None = None
     page_size: int = 4096
     name: str = ""
+    pods: int | None = None  # where somebody has said how many; else maxPods and podsPerCore do
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -68,8 +71,9 @@ def resolved(
     for error in [*host_errors(config, cgroup_version), *_path_errors(config)]:
         raise error
     config = on_host(config, cgroup_version)
+    max_pods, pods_per_core = (config.max_pods, config.pods_per_core) if machine.pods is None else (machine.pods, 0)
     capacity = machine_capacity(
-        machine.cores, machine.memory_bytes, config.max_pods, config.pods_per_core, _counted_others(machine, config)
+        machine.cores, machine.memory_bytes, max_pods, pods_per_core, _counted_others(machine, config)
     )
     thresholds = parsed_thresholds(
         config.eviction_hard,
@@ -181,7 +185,22 @@ def machine_from_capacity(capacity: ResourceList, *, name: str = "", swap_bytes:
             raise InvalidConfig(f"capacity[{resource}]", f"no node has {amount}")
         if resource.startswith(HUGEPAGES_PREFIX) and page_size_of(resource) is None:
             raise InvalidConfig(f"capacity[{resource}]", "the page size cannot be read")
-    others = {key: value for key, value in capacity.items() if key not in (CPU, MEMORY, "pods")}
+    if capacity[CPU].milli % 1000:
+        raise InvalidConfig(f"capacity[{CPU}]", f"a machine has whole CPUs, not {capacity[CPU]}")
+    swap = capacity.get(SWAP)
     return Machine(
-        cores=capacity[CPU].value, memory_bytes=capacity[MEMORY].value, others=others, name=name, swap_bytes=swap_bytes
+        cores=capacity[CPU].value,
+        memory_bytes=capacity[MEMORY].value,
+        others={key: value for key, value in capacity.items() if key not in (CPU, MEMORY, PODS, SWAP)},
+        name=name,
+        swap_bytes=swap_bytes if swap is None else swap.value,
+        pods=capacity[PODS].value if PODS in capacity else None,
     )
+
+
+def reserved_cpus(config: KubeletConfig) -> int:
+    """How many CPUs the static policy never gives away (02 §10)."""
+    if config.reserved_system_cpus:
+        return len(config.reserved_system_cpus)
+    reserved = config.system_reserved.get(CPU, ZERO) + config.kube_reserved.get(CPU, ZERO)
+    return reserved.value

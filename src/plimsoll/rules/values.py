@@ -163,9 +163,10 @@ def hugepage_limits(amounts: Mapping[str, int]) -> dict[int, int] | None:
 def page_size_of(resource_name: str) -> int | None:
     """The page size in a huge page resource's name; None where nobody can read it."""
     try:
-        return QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value
+        size = QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value
     except InvalidQuantity:
         return None
+    return size if size > 0 else None
 
 
 def page_size_bytes(resource_name: str) -> int:
@@ -285,6 +286,14 @@ def container_swap_bytes(pod: Pod, container: Container, qos: QoSClass, policy: 
         return 0
     request = _value(container.resources.requests or {}, MEMORY)
     return swap_limit_bytes(request, policy.memory_capacity_bytes, policy.swap_capacity_bytes)
+
+
+def with_host_pages(values: Values, policy: NodePolicy) -> Values:
+    """Every page size of the host that is not listed is written as 0 (02 §7)."""
+    if not policy.hugepage_sizes:
+        return values
+    hugetlb = {**dict.fromkeys(policy.hugepage_sizes, 0), **(values.hugetlb or {})}
+    return msgspec.structs.replace(values, hugetlb=hugetlb)
 
 
 def as_kept(values: Values, driver: Driver) -> Values:

@@ -48,7 +48,7 @@ SENTENCES = [
     ("pod level, empty", pod(FULL, resources={}), "spec.resources is set but names no cpu or memory; containers are not looked at"),
     ("pod level, no limit", pod({}, resources={"requests": {"cpu": "1"}}), "spec.resources has no cpu and no memory limit, so the pod is not Guaranteed"),
     ("pod level, differing", pod({}, resources=BURST), "spec.resources: requests differ from limits, so the pod is not Guaranteed"),
-    ("stored", pod({}, status={"qosClass": "Guaranteed"}), "the class is stored in the pod's status (Guaranteed) and never changes"),
+    ("stored", pod({}, status={"qosClass": "Guaranteed"}), "that class is stored in the pod's status and never changes; by its spec it would be BestEffort"),
 ]  # fmt: skip
 
 

@@ -82,8 +82,11 @@ def test_init_containers_do_not_run_beside_the_app() -> None:
         cgroup("container", "app", stage="app", cpu__weight=70),
     ]
     found = effective(node(cgroup("pod", "p", *containers, cpu__weight=1)))
-    # init: 30 of 40; app and sidecar: 70 and 10 of 80
-    assert [found[name].cpu_floor_milli for name in ("init", "side", "app")] == [3000, 500, 3500]
+    # init: all, the sidecar starts after it; app and sidecar: 70 and 10 of 80
+    assert [found[name].cpu_floor_milli for name in ("init", "side", "app")] == [4000, 500, 3500]
+    containers[:2] = [containers[1], containers[0]]
+    found = effective(node(cgroup("pod", "p", *containers, cpu__weight=1)))
+    assert found["init"].cpu_floor_milli == 3000  # 30 of 40: the sidecar is there already
 
 
 def test_v1_weighs_by_shares() -> None:

@@ -184,13 +184,13 @@ def test_reserved_cgroups() -> None:
 
 
 def test_hugetlb_at_every_level() -> None:
-    """02 §7: 2^62 above pods; the pod's requests; containers every host size."""
+    """02 §7: 2^62 above pods; the pod's requests, 0 for host sizes it does not name; containers every host size."""
     machine = Machine(4, 8 << 30, {"hugepages-2Mi": parse("64Mi"), "hugepages-1Gi": parse("1Gi")})
     document = pod("p", {"limits": {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "4Mi"}}, "u")
     found = by_path(tree_of(setting_of(machine=machine), document))
     for path in ("/kubepods", "/kubepods/burstable", "/kubepods/besteffort"):
         assert [found[path].value(f"hugetlb.{size}.max") for size in ("2MB", "1GB")] == [1 << 62, 1 << 62]
-    assert [found["/kubepods/podu"].value(f"hugetlb.{size}.max") for size in ("2MB", "1GB")] == [4 << 20, None]
+    assert [found["/kubepods/podu"].value(f"hugetlb.{size}.max") for size in ("2MB", "1GB")] == [4 << 20, 0]
     assert [found["/kubepods/podu/<id>"].value(f"hugetlb.{size}.max") for size in ("2MB", "1GB")] == [4 << 20, 0]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.rules.cpu import weight_linear, weight_quadratic
-from plimsoll.rules.files import controller_of, cpu_max, file_map, files, hugetlb_files, without_effect_on_v1
+from plimsoll.rules.files import controller_of, cpu_max, file_map, files, hugetlb_files
 from plimsoll.rules.values import Values
 
 MI, GI = 1 << 20, 1 << 30
@@ -76,14 +76,6 @@ CONTROLLERS = [
 @pytest.mark.parametrize(("name", "controller"), CONTROLLERS, ids=[row[0] for row in CONTROLLERS])
 def test_controller(name: str, controller: str) -> None:
     assert controller_of(name) == controller
-
-
-def test_what_v1_has_no_file_for() -> None:
-    assert without_effect_on_v1(Values(memory_min_bytes=1, memory_low_bytes=0, oom_group=1)) == (
-        "memory.min",
-        "memory.oom.group",
-    )
-    assert without_effect_on_v1(Values(cpu_shares=2, memory_bytes=1)) == ()
 
 
 optional = st.none() | st.integers(0, 1 << 40)
