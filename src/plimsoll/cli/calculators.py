@@ -8,7 +8,7 @@ import click
 
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.output import inert
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidObject, InvalidQuantity
 from plimsoll.rules.advice import qos_sentence
 from plimsoll.rules.cpu import quota_us, shares, weight_linear, weight_quadratic
 from plimsoll.rules.desired import workload
@@ -26,6 +26,7 @@ from plimsoll.rules.reasons import (
     shares_formula,
     weight_formula,
 )
+from plimsoll.rules.validation import resource_errors
 
 
 class Amount(click.ParamType[Quantity]):
@@ -43,6 +44,19 @@ class Amount(click.ParamType[Quantity]):
         if quantity.milli > MAX_INT64:
             self.fail(f"{value!r}: no node has that much", param, ctx)
         return quantity
+
+
+class Factor(click.FloatRange):
+    """Above 0, at most 1, and a number: `nan` is within every range."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if number != number:
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
 
 
 class Amounts(click.ParamType[ResourceList]):
@@ -67,8 +81,12 @@ def qos(requests: ResourceList, limits: ResourceList) -> None:
     """The class of a pod with one such container."""
     question = NodeQuestion(_defaults())
     setting, _ = question.setting()
-    pod = Pod(spec=PodSpec(containers=(Container(name="c", resources=Resources(requests or None, limits or None)),)))
+    resources = Resources(requests or None, limits or None)
+    pod = Pod(spec=PodSpec(containers=(Container(name="c", image="i", resources=resources),)))
     work = workload(pod, setting)
+    errors = resource_errors(work.pod.spec.containers[0].resources, "resources")
+    if errors:
+        raise InvalidObject(errors)
     click.echo(work.qos)
     click.echo(qos_sentence(work, setting))
 
@@ -92,7 +110,7 @@ def oom(request: Quantity, capacity: Quantity) -> None:
 @click.option("--request", type=Amount(), default="0", show_default=True)
 @click.option("--limit", type=Amount(), default="0", show_default=True, help="0 or absent: none.")
 @click.option("--allocatable", type=Amount(), help="Node allocatable memory without the eviction term, if no limit.")
-@click.option("--factor", type=click.FloatRange(0, 1, min_open=True), default=0.9, show_default=True)
+@click.option("--factor", type=Factor(), default=0.9, show_default=True)
 @click.option("--page-size", type=click.IntRange(1, 1 << 30), default=4096, show_default=True)
 @click.option("--profile", type=click.Choice(list(PROFILES)), default=DEFAULT_PROFILE.name, show_default=True)
 def memory_high_command(

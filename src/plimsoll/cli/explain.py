@@ -35,11 +35,20 @@ def explain() -> None:
     """What a node will do with a manifest."""
 
 
-@explain.command(MANIFESTS)
+class MainForm(click.Command):
+    """Nobody types the name of the main form, so nobody shall read it."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        return super().make_context("", args, parent, **extra)
+
+
+@explain.command(MANIFESTS, cls=MainForm)
 @click.argument("files", nargs=-1, metavar="FILE|DIR|-...")
 @node_options
 @click.option("-o", "--output", type=click.Choice(["tree", "table", "json", "yaml", "sh"]), default="tree")
-@click.option("--diff", metavar="A,B", help="Only what differs: 1.27,1.36 or cgroupfs,systemd or v1,v2.")
+@click.option("--diff", metavar="A,B", help="Only what differs: 1.27,1.36 or cgroupfs,systemd or v1,v2 …")
 @click.option("--advise", is_flag=True, help="The nearest change that makes each pod Guaranteed.")
 @click.option("--brief", is_flag=True, help="Values without formulas.")
 def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:
@@ -47,6 +56,8 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
 
     Takes Pods, Lists, `kubectl get … -o json` dumps and everything with a pod template (Deployment, StatefulSet,
     DaemonSet, ReplicaSet, Job, CronJob), from files, directories or standard input (-).
+
+    The kubelet's own flags are taken as well (docs/kubelet-config.md lists them); a flag beats the file.
 
     \b
     Calculators for one number:
@@ -58,6 +69,10 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
     """
     from plimsoll.cli import explain_run
 
+    if diff is not None and (output == "sh" or advise or brief):
+        raise click.UsageError(
+            "--diff prints a table, or with -o json its rows; --advise and --brief do not go with it"
+        )
     if not files:
         raise click.UsageError("name a file, a directory, or - for standard input (see --help)")
     question = NodeQuestion(options)

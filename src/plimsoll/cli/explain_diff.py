@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from plimsoll.cli.output import Paint, table
+from plimsoll.cli.output import Paint, inert, table
 from plimsoll.rules.desired import Cgroup
 from plimsoll.rules.explanation import Explanation
 
@@ -78,7 +78,7 @@ def print_differences(rows: Sequence[Difference], first: str, second: str, paint
         return
     lines = table([(row.where, row.what, row.first, row.second) for row in rows], ("WHERE", "WHAT", first, second))
     for index, line in enumerate(lines):
-        click.echo(paint(line, "bold") if index == 0 else line)
+        click.echo(inert(line) if index else paint(inert(line), "bold"), color=paint.colour)
     notes = dict.fromkeys((row.what, row.note) for row in rows if row.note)
     for what, note in notes:
-        click.echo(paint(f"{what}: {note}", "dim"))
+        click.echo(paint(f"{what}: {note}", "dim"), color=paint.colour)

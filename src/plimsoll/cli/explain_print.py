@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plimsoll.cli.output import CLASS_COLOURS, Paint, display_width, inert, table, width
+from plimsoll.cli.output import CLASS_COLOURS, Paint, display_width, inert, on_terminal, table, width
 from plimsoll.rules.desired import Cgroup, File
 from plimsoll.rules.explanation import Explanation, PodExplanation
 from plimsoll.rules.reasons import human_bytes, human_cores
 
 INDENT = "    "
+DOCUMENTED = "documented; real "  # how a note begins that must stand beside its value, however brief
 
 
 def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise: bool = False) -> Iterator[str]:
@@ -39,7 +40,7 @@ class _TreeWriter:
     def __init__(self, pods: dict[str, PodExplanation], paint: Paint, *, brief: bool, advise: bool) -> None:
         self.pods, self.paint = pods, paint
         self.brief, self.advise = brief, advise
-        self.screen = width() if paint.colour else 0
+        self.screen = width() if on_terminal() else 0
 
     def lines(self, cgroup: Cgroup, prefix: str, last: bool) -> Iterator[str]:
         yield prefix + self.paint("└── " if last else "├── ", "dim") + self._title(cgroup)
@@ -94,7 +95,7 @@ class _TreeWriter:
                 yield lead + "      " + self.paint(part, "dim")
         else:
             yield lead + row
-        if reason.note and not self.brief:
+        if reason.note and (not self.brief or reason.note.startswith(DOCUMENTED)):
             yield lead + "      " + self.paint(f"({reason.note})", "dim")
 
     def _row(self, name: str, value: str, human: str, formula: str, source: str) -> str:

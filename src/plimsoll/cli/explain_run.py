@@ -41,7 +41,7 @@ def run(
     setting, notes = question.setting()
     good, problems = _sorted_out(inputs, setting)
     found = explanation(_workloads(good, setting), setting, advise=advise)
-    if good or not problems:
+    if good:
         _print(found, setting, output, brief=brief, advise=advise)
     return _finish(inputs, problems, notes, len(good))
 
@@ -59,6 +59,8 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
     rows = differences(left, right)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+    elif output == "yaml":
+        click.echo(_yaml(rows), nl=False)
     else:
         print_differences(rows, first, second, Paint(colourful()))
     merged = problems + [each for each in other_problems if each not in problems]
@@ -101,9 +103,7 @@ def _print(found: Explanation, setting: Setting, output: str, *, brief: bool, ad
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     elif output == "yaml":
-        import yaml
-
-        click.echo(yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(_yaml(found), nl=False)
     elif output == "sh":
         from plimsoll.cli.explain_script import script
 
@@ -116,7 +116,13 @@ def _print(found: Explanation, setting: Setting, output: str, *, brief: bool, ad
         from plimsoll.cli.explain_print import tree_lines
 
         paint = Paint(colourful())
-        click.echo("\n".join(tree_lines(found, paint, brief=brief, advise=advise)))
+        click.echo("\n".join(tree_lines(found, paint, brief=brief, advise=advise)), color=paint.colour)
+
+
+def _yaml(value: object) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True))
 
 
 def _finish(inputs: Inputs, problems: Sequence[Problem], notes: Sequence[str], good: int) -> int:

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from plimsoll.rules.desired import Cgroup
 from plimsoll.rules.explanation import Explanation
 from plimsoll.rules.files import controller_of
-from plimsoll.rules.hierarchy import UNKNOWN_ID, UNKNOWN_UID
+from plimsoll.rules.hierarchy import UNKNOWN_ID, UNKNOWN_UID, cgroup_path
 from plimsoll.rules.setting import Setting
 
+_OPTIONAL = ("hugetlb.", "memory.swap.", "memory.memsw.")  # the kernel may be built without, or hold them off
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 
@@ -29,7 +30,8 @@ def script(found: Explanation, setting: Setting) -> str:
         'ROOT="${ROOT:-/sys/fs/cgroup}"',
     ]
     if setting.policy.cgroup_version == 2:
-        lines += _enabled("")
+        for ancestor in _ancestors(cgroup_path(setting.pods_root, setting.driver)):
+            lines += [f"mkdir -p {_quoted(ancestor)}", *_enabled(ancestor)]
     if setting.driver == "systemd":
         lines.append("# With systemd as driver the units own these files: a daemon-reload sets them back.")
     for child in found.tree.children:
@@ -41,6 +43,8 @@ def _made(cgroup: Cgroup, pod: str, setting: Setting) -> Iterator[str]:
     if cgroup.level == "pod":
         pod = cgroup.name
     path = _concrete(cgroup, pod, setting)
+    if not path:  # a pod that is no cgroup (cgroupsPerQOS: false): its containers are the runtime's business
+        return
     yield ""
     yield f"# {cgroup.level}: {_comment(cgroup.name)}"
     version = setting.policy.cgroup_version
@@ -55,11 +59,20 @@ def _made(cgroup: Cgroup, pod: str, setting: Setting) -> Iterator[str]:
             yield f"mkdir -p {_quoted(f'/{controller}{path}')}"
     for file in cgroup.files:
         hierarchy = "" if version == 2 else f"/{controller_of(file.name)}"
-        yield f"echo {shlex.quote(str(file.value))} > {_quoted(f'{hierarchy}{path}/{file.name}')}"
+        if file.reason.note.startswith("documented; real "):
+            yield f"# {file.name}: {file.reason.note}"
+        line = f"echo {shlex.quote(str(file.value))} > {_quoted(f'{hierarchy}{path}/{file.name}')}"
+        yield f"{line} || true  # not every kernel has it" if file.name.startswith(_OPTIONAL) else line
     if cgroup.oom_score_adj is not None:
         yield f"# for each process of it: echo {cgroup.oom_score_adj} > /proc/PID/oom_score_adj"
     for child in cgroup.children:
         yield from _made(child, pod, setting)
+
+
+def _ancestors(path: str) -> list[str]:
+    """Every cgroup above kubepods, from the root down."""
+    parts = path.strip("/").split("/")[:-1]
+    return ["/".join(["", *parts[:count]]) for count in range(len(parts) + 1)]
 
 
 def _enabled(path: str) -> Iterator[str]:
@@ -73,7 +86,8 @@ def _concrete(cgroup: Cgroup, pod: str, setting: Setting) -> str:
     if setting.driver == "systemd":
         uid = uid.replace("-", "_")
     container_id = hashlib.sha256(f"{pod}/{cgroup.name}".encode()).hexdigest()
-    return cgroup.path.replace(UNKNOWN_UID, uid).replace(UNKNOWN_ID, container_id)
+    path = cgroup.path.replace(UNKNOWN_UID, uid).replace(UNKNOWN_ID, container_id)
+    return path if not path or path.startswith("/") else f"/{path}"
 
 
 def _quoted(path: str) -> str:

@@ -16,6 +16,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.hierarchy import uid_errors
 from plimsoll.rules.objects import Node, Pod
+from plimsoll.rules.priority import admitted
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.sizes import oversized
 from plimsoll.rules.validation import create_errors
@@ -105,7 +106,7 @@ def _read_document(file: str, document: Document, inputs: Inputs) -> None:
                 field = found.written(unknown.field)
                 line = document.line_of(path_steps(field))
                 inputs.passed.append(f"{file}:{line}: {field}: {unknown.message()}")
-        inputs.pods.append(Given(found, pod, tuple(unreadable), file, document))
+        inputs.pods.append(Given(found, admitted(pod), tuple(unreadable), file, document))
 
 
 def on_node(inputs: Inputs, node: Node | None) -> Inputs:

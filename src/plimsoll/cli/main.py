@@ -84,7 +84,7 @@ def main(args: list[str] | None = None) -> int:
         return _refused(error.format_message())
     except PlimsollError as error:
         return _refused(str(error))
-    except BrokenPipeError:  # the reader (head, less) has seen enough
+    except (BrokenPipeError, SystemExit):  # the reader (head, less) has seen enough; click turns it into an exit
         _abandon_output()
         return 0
     except OSError as error:

@@ -27,11 +27,11 @@ _VERSION = re.compile(r"v1\.(\d+)")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FLAG = "kubelet_flag_"  # click wants identifiers; a row's name follows
-_OWN_WORDS = {"--cgroup-driver"}  # `--driver` is the same question in fewer letters
+_OWN_WORDS = {"--cgroup-driver"}  # the same question as `--driver`
 
 
 def node_options(command: Command) -> Command:
-    for row in reversed([row for row in ROWS if row.flag and row.attribute and row.flag not in _OWN_WORDS]):
+    for row in reversed([row for row in ROWS if row.flag and row.flag not in _OWN_WORDS]):
         command = click.option(
             row.flag,
             _FLAG + row.name.replace(".", "__"),
@@ -57,11 +57,17 @@ _SHOWN = frozenset(
 )
 _OPTIONS = (
     click.option("--node", "node_file", metavar="FILE", help="A Node object: its capacity is the machine."),
-    click.option("--capacity", metavar="LIST", help="cpu=48,memory=263192560Ki,…  [default: this machine]"),
+    click.option("--capacity", metavar="LIST", help="cpu=48,memory=256Gi,pods=110,swap=8Gi,…  [default: this machine]"),
     click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration file, as it is."),
-    click.option("--cgroup", type=click.Choice(["v1", "v2"]), default="v2", show_default=True, help="cgroup version."),
     click.option(
-        "--driver", type=click.Choice(["cgroupfs", "systemd"]), help="Who makes cgroups. [default: --config's]"
+        "--cgroup", type=click.Choice(["v1", "v2"]), help="cgroup version. [default: this machine's; v2 for others]"
+    ),
+    click.option(
+        "--driver",
+        "--cgroup-driver",
+        "driver",
+        type=click.Choice(["cgroupfs", "systemd"]),
+        help="Who makes cgroups. [default: --config's]",
     ),
     click.option(
         "--runtime",
@@ -91,7 +97,7 @@ class NodeQuestion:
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
         self.config_document = _one_document(options["config_file"], "--config") if options["config_file"] else None
-        self.machine, self.node = _machine(options["node_file"], options["capacity"])
+        self.machine, self.node, self.own_version = _machine(options["node_file"], options["capacity"])
         self.flags = {
             name.removeprefix(_FLAG).replace("__", "."): list(texts)
             for name, texts in options.items()
@@ -107,7 +113,7 @@ class NodeQuestion:
             self.machine,
             found.config,
             profile,
-            cgroup_version=1 if words["cgroup"] == "v1" else 2,
+            cgroup_version=1 if (words["cgroup"] or self.own_version) == "v1" else 2,
             driver=words["driver"],
             runtime=words["runtime"],
             weight=words["container_weight"],
@@ -119,6 +125,8 @@ class NodeQuestion:
 
     def _reading(self, profile: Profile) -> Reading:
         document = None if self.config_document is None else self.config_document.value
+        if isinstance(document, dict) and document.keys() == {"kubeletconfig"}:
+            document = document["kubeletconfig"]  # as a node's configz endpoint wraps it
         try:
             return reading(document, profile, self.flags)
         except InvalidConfigs as error:
@@ -159,31 +167,42 @@ def _node_notes(node: Node, setting: Setting) -> list[str]:
     return notes
 
 
-def _machine(node_file: str | None, capacity: str | None) -> tuple[Machine, Node | None]:
-    if node_file and capacity:
+def _machine(node_file: str | None, capacity: str | None) -> tuple[Machine, Node | None, str]:
+    """The machine, the Node that describes it if one does, and the cgroup version to assume."""
+    if node_file and capacity is not None:
         raise click.UsageError("--node and --capacity both describe the machine; give one")
-    if capacity:
-        return machine_from_capacity(_amounts(capacity)), None
+    if capacity is not None:
+        return machine_from_capacity(_amounts(capacity)), None, "v2"
     if node_file:
         document = _one_document(node_file, "--node")
         try:
-            node = from_document(document.value, Node)
+            node = from_document(_only_item(document.value), Node)
         except InvalidObject as error:
             raise click.ClickException(f"{node_file}: {error}") from None
         if not node.status.capacity:
             raise click.ClickException(f"{node_file}: status.capacity is missing; is it a Node?")
-        return machine_from_capacity(node.status.capacity, name=node.metadata.name), node
-    from plimsoll.linux.machine import this_machine
+        swap_bytes = node.status.node_info.swap.capacity
+        machine = machine_from_capacity(node.status.capacity, name=node.metadata.name, swap_bytes=swap_bytes)
+        return machine, node, "v2"
+    from plimsoll.linux.machine import cgroup_version, this_machine
 
-    return this_machine(), None
+    return this_machine(), None, f"v{cgroup_version()}"
+
+
+def _only_item(document: Any) -> Any:
+    """`kubectl get nodes -o yaml` of a cluster with one node is a List with one item."""
+    items = document.get("items") if isinstance(document, dict) else None
+    return items[0] if isinstance(items, list) and len(items) == 1 else document
 
 
 def _amounts(text: str) -> ResourceList:
     found: ResourceList = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, amount = part.partition("=")
-        if not equals:
+        if not equals or not name.strip():
             raise click.BadParameter(f"{part!r} is not name=amount", param_hint="--capacity")
+        if name.strip() in found:
+            raise click.BadParameter(f"{name.strip()!r} is given twice", param_hint="--capacity")
         try:
             found[name.strip()] = QUANTITIES[quantity_text(amount) or ""]
         except InvalidQuantity as error:

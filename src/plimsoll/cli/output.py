@@ -21,8 +21,11 @@ def colourful(stream: object = None) -> bool:
         return False
     if os.environ.get("FORCE_COLOR"):
         return True
-    target = stream or sys.stdout
-    return bool(getattr(target, "isatty", lambda: False)()) and os.environ.get("TERM") != "dumb"
+    return on_terminal(stream) and os.environ.get("TERM") != "dumb"
+
+
+def on_terminal(stream: object = None) -> bool:
+    return bool(getattr(stream or sys.stdout, "isatty", lambda: False)())
 
 
 def width() -> int:

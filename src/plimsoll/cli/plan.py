@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.cli.output import inert
 from plimsoll.codec.lean import pod_from_json
 from plimsoll.errors import FieldError, InvalidName, InvalidObject, InvalidQuantity
 from plimsoll.rules.batch import block_plans
@@ -24,6 +25,7 @@ from plimsoll.rules.hierarchy import uid_errors
 from plimsoll.rules.objects import Pod
 from plimsoll.rules.plan import Placement, PodPlan, placement, pod_plan
 from plimsoll.rules.policy import NodePolicy
+from plimsoll.rules.priority import admitted
 from plimsoll.rules.validation import create_errors
 
 BLOCK_BYTES = 1 << 16  # some hundred pods: few enough to stay in the processor's cache from stage to stage
@@ -45,10 +47,7 @@ def planned_block(
     for number, line in enumerate(lines, first):
         if line and not line.isspace():
             try:
-                pod = pod_from_json(line)
-                if check:
-                    _checked(pod, policy)
-                pods.append(pod)
+                pods.append(_read(line, policy, check))
             except InvalidObject as error:
                 pods.append(Refused(number, list(error.errors)))
     try:
@@ -64,9 +63,10 @@ def planned_block(
 
 def _planned(line: bytes, number: int, policy: NodePolicy, place: Placement, check: bool) -> PodPlan | Refused:
     try:
-        pod = pod_from_json(line)
-        if check:
-            _checked(pod, policy)
+        pod = _read(line, policy, check)
+    except InvalidObject as error:
+        return Refused(number, list(error.errors))
+    try:
         return pod_plan(pod, policy, place)
     except InvalidObject as error:
         return Refused(number, list(error.errors))
@@ -74,11 +74,19 @@ def _planned(line: bytes, number: int, policy: NodePolicy, place: Placement, che
         return Refused(number, uid_errors(pod.metadata.uid))
 
 
-def _checked(pod: Pod, policy: NodePolicy) -> None:
-    """Raise what an API server would refuse."""
-    errors = create_errors(defaulted(pod, pod_level=policy.pod_level), pod_level=policy.pod_level)
-    if errors:
-        raise InvalidObject(errors)
+def _read(line: bytes, policy: NodePolicy, check: bool) -> Pod:
+    """One pod, as admission leaves it; raises InvalidObject for anything else."""
+    pod = pod_from_json(line)
+    if pod.kind not in ("", "Pod"):
+        detail = "one Pod per line: jq -c '.items[]' unpacks a list"
+        raise InvalidObject([FieldError("FieldValueNotSupported", "kind", detail, pod.kind)])
+    if not pod.spec.containers:
+        raise InvalidObject([FieldError("FieldValueRequired", "spec.containers")])
+    if check:
+        errors = create_errors(defaulted(pod, pod_level=policy.pod_level), pod_level=policy.pod_level)
+        if errors:
+            raise InvalidObject(errors)
+    return admitted(pod) if pod.spec.priority_class_name else pod
 
 
 def blocks(stream: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
@@ -108,7 +116,10 @@ def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
     """
     setting, notes = NodeQuestion(options).setting()
     for note in notes:
-        click.echo(f"note: {note}", err=True)
+        click.echo(f"note: {inert(note)}", err=True)
+    if setting.policy.memory_qos and setting.policy.high_without_request:
+        note = setting.profile.notes["memory_high_without_request"]
+        click.echo(f"note: memory.high of containers without memory settings: {note}", err=True)
     place = placement(setting.pods_root, setting.driver)
     tuned_collector()
     output, refused = sys.stdout.buffer, 0

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from plimsoll.rules.objects import EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, ResourceList
+from plimsoll.rules.policy import CgroupVersion
 from plimsoll.rules.quantity import from_units
 from plimsoll.rules.setting import Machine
 
@@ -24,6 +25,11 @@ def this_machine(storage: str = "/var/lib") -> Machine:
         page_size=os.sysconf("SC_PAGE_SIZE"),
         name=os.uname().nodename,
     )
+
+
+def cgroup_version() -> CgroupVersion:
+    """2 where the unified hierarchy is mounted at the usual place; a hybrid host counts as v1 (spec 02 §3)."""
+    return 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1
 
 
 def meminfo_bytes(text: str) -> dict[str, int]:

@@ -366,9 +366,7 @@ def _swap_reason(request_bytes: int, values: Values, setting: Setting) -> Reason
         terms = f"{request_bytes} / {policy.memory_capacity_bytes} · {policy.swap_capacity_bytes}"
         return Reason(f"⌊{terms}⌋ = {values.swap_bytes}", "memorySwap.swapBehavior: LimitedSwap")
     if policy.limited_swap and not policy.swap_capacity_bytes:
-        return Reason(
-            "", "memorySwap.swapBehavior: LimitedSwap", "no swap is known of this node (--capacity swap=…)"
-        )
+        return Reason("", "memorySwap.swapBehavior: LimitedSwap", "no swap is known of this node (--capacity swap=…)")
     return Reason("", "memorySwap.swapBehavior", "no swap for this container")
 
 

@@ -199,6 +199,7 @@ class Pod(Lean, frozen=True, gc=False):
     metadata: Metadata = Metadata()
     spec: PodSpec = PodSpec()
     status: PodStatus = NO_STATUS
+    kind: str = ""
 
 
 class Taint(Lean, frozen=True, gc=False):

@@ -137,7 +137,8 @@ def more_requested_scores_lower() -> None:
 def without_cgroups_per_qos_there_is_no_kubepods() -> None:
     assert all(default_config(profile).cgroups_per_qos for profile in PROFILES.values())
     setting = node(settings={"cgroupsPerQOS": False, "enforceNodeAllocatable": ["none"]})
-    assert at(tree(setting, "002-qos-demo.yaml"), "pod").path == "/burstable/pod<uid>"
+    assert at(tree(setting, "002-qos-demo.yaml"), "pod").path == ""
+    assert setting.pods_root == ()
 
 
 @row("002-51", "002-53", "002-58")
