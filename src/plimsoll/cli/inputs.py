@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from plimsoll.codec.lean import read_as_far
-from plimsoll.codec.manifests import FoundPod, Passed, found_pods, path_steps
+from plimsoll.codec.manifests import FoundPod, Passed, found_pods, path_steps, written_path
 from plimsoll.codec.strict import unknown_fields
 from plimsoll.codec.yaml import Document, YamlError, read
 from plimsoll.errors import FieldError
@@ -60,6 +60,8 @@ def read_inputs(names: Sequence[str]) -> Inputs:
             if isinstance(document, YamlError):
                 inputs.problems.append(Problem(file, document.document or index, document.line, document.message))
             else:
+                for path, line in document.duplicates:
+                    inputs.passed.append(f"{file}:{line}: {written_path(path)} is written twice; the last one counts")
                 _read_document(file, document, inputs)
         if before == len(inputs.pods) + len(inputs.problems) + len(inputs.passed):
             inputs.passed.append(f"{file}: empty")

@@ -110,7 +110,8 @@ def _reader(kind: Any) -> _Reader:
         return _read_quantity
     origin = get_origin(kind)
     if origin is Annotated:
-        return _reader(get_args(kind)[0])
+        base, meta = get_args(kind)
+        return _scalar_reader(base, meta.ge, meta.le)
     if origin is tuple:
         return _list_reader(get_args(kind)[0])
     if origin is dict:
@@ -205,13 +206,15 @@ def _choice_reader(choices: tuple[str, ...]) -> _Reader:
     return read
 
 
-def _scalar_reader(kind: Any) -> _Reader:
+def _scalar_reader(kind: Any, least: int = -(2**63), most: int = 2**63 - 1) -> _Reader:
     def read(value: Any, path: str, problems: _Problems) -> Any:
         if kind is int and isinstance(value, NumberText):
             value = _whole(value)
         # type(), not isinstance(): True is an int to Python and a NumberText is a str, and neither may pass for one.
-        if type(value) is kind and (kind is not int or -(2**63) <= value < 2**63):
+        if type(value) is kind and (kind is not int or least <= value <= most):
             return value
+        if type(value) is kind is int:
+            return _mistyped(value, path, f"between {least} and {most}", problems)
         wanted = {str: "a string", int: "an integer", bool: "true or false"}[kind]
         return _mistyped(value, path, wanted, problems)
 

@@ -219,7 +219,9 @@ def _resolved_gates(
         if name in ("AllAlpha", "AllBeta"):
             notes.append(f"feature gate {name} is not spelled out here: name the gates that are meant")
         elif name not in KNOWN_GATES:
-            notes.append(f"feature gate {name} changes nothing here")
+            nearest = difflib.get_close_matches(name, KNOWN_GATES, 1, 0.8)
+            hint = f"; did you mean {nearest[0]}?" if nearest else ""
+            notes.append(f"feature gate {name} changes nothing here{hint}")
         elif not on and profile.name == "1.36" and KNOWN_GATES[name].locked_1_36:
             problems.append(InvalidConfig(f"featureGates[{name}]", "is locked on in 1.36"))
         else:

@@ -15,6 +15,7 @@ from plimsoll.rules.quantity import Quantity
 
 ResourceList = dict[str, Quantity]
 Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # as Go reads it
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 QoSClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 
 CPU = "cpu"
@@ -134,7 +135,7 @@ class PodSpec(Lean, frozen=True, gc=False):
     resources: Resources | None = None
     overhead: ResourceList | None = None
     node_name: str = ""
-    priority: Int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     restart_policy: str | None = None
