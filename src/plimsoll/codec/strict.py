@@ -7,7 +7,6 @@ release, so there it is a remark.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,5 +66,7 @@ def _items(value: Any) -> list[Any]:
 def _unknown(value: Any, known: frozenset[str], path: str, *, is_error: bool) -> Iterator[UnknownField]:
     for name in value if isinstance(value, dict) else ():
         if name not in known:
+            import difflib  # needed only once something is wrong
+
             nearest = difflib.get_close_matches(name, known, 1)
             yield UnknownField(f"{path}.{name}", nearest[0] if nearest else "", is_error)

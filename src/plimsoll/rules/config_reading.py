@@ -11,7 +11,7 @@ cannot be read counts as not given, so that contradictions between the others ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -142,7 +142,9 @@ def _settings(document: Mapping[Any, Any], tree: _Tree, above: str, problems: Pr
         path = above + (key if isinstance(key, str) else shown(key))
         node = tree.get(key)
         if node is None:
-            problems.append(InvalidConfig(path, f"unknown setting{_suggestion(path)}"))
+            problems.append(
+                InvalidConfig(path, f"unknown setting{_suggestion(path, [row.name for row in ROWS if row.in_file])}")
+            )
         elif value is None:
             continue
         elif isinstance(node, Row):
@@ -153,10 +155,9 @@ def _settings(document: Mapping[Any, Any], tree: _Tree, above: str, problems: Pr
             problems.append(InvalidConfig(path, f"must be an object, not {shown(value)}"))
 
 
-def _suggestion(path: str) -> str:
+def _suggestion(path: str, names: Iterable[str]) -> str:
     import difflib  # needed only once something is wrong
 
-    names = [row.name for row in ROWS if row.in_file]
     close = difflib.get_close_matches(path[:80], names, n=1, cutoff=0.8)
     return f"; did you mean {close[0]}?" if close else ""
 
@@ -219,9 +220,7 @@ def _resolved_gates(
         if name in ("AllAlpha", "AllBeta"):
             notes.append(f"feature gate {name} is not spelled out here: name the gates that are meant")
         elif name not in KNOWN_GATES:
-            nearest = difflib.get_close_matches(name, KNOWN_GATES, 1, 0.8)
-            hint = f"; did you mean {nearest[0]}?" if nearest else ""
-            notes.append(f"feature gate {name} changes nothing here{hint}")
+            notes.append(f"feature gate {name} changes nothing here{_suggestion(name, KNOWN_GATES)}")
         elif not on and profile.name == "1.36" and KNOWN_GATES[name].locked_1_36:
             problems.append(InvalidConfig(f"featureGates[{name}]", "is locked on in 1.36"))
         else:
