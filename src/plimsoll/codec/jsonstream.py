@@ -33,14 +33,15 @@ _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _NEXT_OBJECT: Final = re.compile(r"^\{", re.MULTILINE)
 _STRING: Final = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"')
 _NUMBER: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))((?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
-_BROKEN_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)?(?P<fraction>\.[0-9]*)?(?P<exponent>[eE][-+]?)?")
-_BROKEN_STRING: Final = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*')
-_BROKEN_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
+# Patterns that only a broken or odd text needs: compiled then.
+_BROKEN_NUMBER: Final = r"-?(?:0|[1-9][0-9]*)?(?P<fraction>\.[0-9]*)?(?P<exponent>[eE][-+]?)?"
+_BROKEN_STRING: Final = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*'
+_BROKEN_ESCAPE: Final = r"\\(?:u[0-9a-fA-F]{0,3})?"
 _LITERALS: Final[dict[str, tuple[str, bool | None]]] = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
 
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
-_PAIR_ESCAPE: Final = re.compile(r"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]")
+_SURROGATE: Final = "[\ud800-\udfff]"
+_SURROGATE_ESCAPE: Final = r"\\u[dD][89a-fA-F]"
+_PAIR_ESCAPE: Final = r"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]"
 _LONGEST_INT64: Final = 20  # characters, with the sign
 
 
@@ -113,8 +114,8 @@ def _is_deeper(value: Any, max_depth: int) -> bool:
 
 def _may_hold_lone_surrogate(text: str, start: int, end: int) -> bool:
     """Go writes U+FFFD for half a surrogate pair, Python keeps it. An escaped backslash before counts as suspicious."""
-    halves = sum(1 for _ in _SURROGATE_ESCAPE.finditer(text, start, end))
-    return halves > 0 and halves != 2 * sum(1 for _ in _PAIR_ESCAPE.finditer(text, start, end))
+    halves = sum(1 for _ in re.compile(_SURROGATE_ESCAPE).finditer(text, start, end))
+    return halves > 0 and halves != 2 * sum(1 for _ in re.compile(_PAIR_ESCAPE).finditer(text, start, end))
 
 
 class _FastReader:
@@ -277,14 +278,14 @@ class _Scanner:
         raw = match[0]
         if "\\" not in raw:
             return raw[1:-1]
-        return _SURROGATE.sub("\ufffd", json.loads(raw))
+        return re.sub(_SURROGATE, "\ufffd", json.loads(raw))
 
     def _broken_string(self) -> Problem:
-        good = _BROKEN_STRING.match(self.text, self.at)
+        good = re.compile(_BROKEN_STRING).match(self.text, self.at)
         self.at = good.end() if good else self.at
         if self._peek() != "\\":
             return self._invalid("in string literal")
-        escape = _BROKEN_ESCAPE.match(self.text, self.at)
+        escape = re.compile(_BROKEN_ESCAPE).match(self.text, self.at)
         self.at = escape.end() if escape else self.at
         unicode = escape is not None and len(escape[0]) > 1
         self._peek()
@@ -309,7 +310,7 @@ class _Scanner:
             return 0
 
     def _broken_number(self) -> Problem:
-        good = _BROKEN_NUMBER.match(self.text, self.at)
+        good = re.compile(_BROKEN_NUMBER).match(self.text, self.at)
         self.at = good.end() if good else self.at
         self._peek()
         if good and good["exponent"]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from plimsoll.rules.objects import EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, ResourceList
 from plimsoll.rules.policy import CgroupVersion
 from plimsoll.rules.quantity import from_units
 from plimsoll.rules.setting import Machine
 
-HUGEPAGES = Path("/sys/kernel/mm/hugepages")
+HUGEPAGES = "/sys/kernel/mm/hugepages"
 
 
 def this_machine(storage: str = "/var/lib") -> Machine:
     """Capacity as a kubelet measures it (spec 01 N-1, N-2); `storage` is on the disk that pods write to."""
-    meminfo = meminfo_bytes(Path("/proc/meminfo").read_text())
+    meminfo = meminfo_bytes(_text("/proc/meminfo"))
     return Machine(
         cores=os.cpu_count() or 1,
         memory_bytes=meminfo["MemTotal"],
@@ -29,7 +28,7 @@ def this_machine(storage: str = "/var/lib") -> Machine:
 
 def cgroup_version() -> CgroupVersion:
     """2 where the unified hierarchy is mounted at the usual place; a hybrid host counts as v1 (spec 02 §3)."""
-    return 2 if Path("/sys/fs/cgroup/cgroup.controllers").exists() else 1
+    return 2 if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else 1
 
 
 def meminfo_bytes(text: str) -> dict[str, int]:
@@ -45,10 +44,10 @@ def meminfo_bytes(text: str) -> dict[str, int]:
 
 def _hugepages() -> ResourceList:
     found: ResourceList = {}
-    if HUGEPAGES.is_dir():
-        for directory in sorted(HUGEPAGES.iterdir()):
-            size = int(directory.name.removeprefix("hugepages-").removesuffix("kB")) * 1024
-            count = _number(str(directory / "nr_hugepages"))
+    if os.path.isdir(HUGEPAGES):
+        for directory in sorted(os.listdir(HUGEPAGES)):
+            size = int(directory.removeprefix("hugepages-").removesuffix("kB")) * 1024
+            count = _number(f"{HUGEPAGES}/{directory}/nr_hugepages")
             found[HUGEPAGES_PREFIX + str(from_units(size, "BinarySI"))] = from_units(size * count, "BinarySI")
     return found
 
@@ -62,4 +61,9 @@ def _ephemeral_storage(directory: str) -> ResourceList:
 
 
 def _number(path: str) -> int:
-    return int(Path(path).read_text())
+    return int(_text(path))
+
+
+def _text(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read()

@@ -29,7 +29,7 @@ _UNIT_NANOS = {
 # Digits, fraction, and as the unit everything up to the next number: `1m-5s` has the unknown unit `m-`.
 _DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)", re.ASCII)
 _DIGITS = "[0-9]+(?:_[0-9]+)*"
-_FLOAT = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?", re.ASCII)
+_FLOAT = rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?"
 _INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.ASCII | re.IGNORECASE)
 _ESCAPES = {
     '"': '\\"',
@@ -88,7 +88,7 @@ def parsed_float32(text: str, path: str = "") -> float:
     match = _INFINITY.fullmatch(text)
     if match is not None:
         return -math.inf if match[1] == "-" else math.inf
-    if _FLOAT.fullmatch(text) is None:
+    if re.fullmatch(_FLOAT, text, re.ASCII) is None:
         raise InvalidConfig(path, f"strconv.ParseFloat: parsing {_quoted(text)}: invalid syntax")
     magnitude = abs(float(text))
     if magnitude < 1e-60:  # far below the smallest float32; the exact fraction could have any number of digits
