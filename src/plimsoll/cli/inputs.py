@@ -22,6 +22,7 @@ from plimsoll.rules.sizes import oversized
 from plimsoll.rules.validation import create_errors
 
 SUFFIXES = (".yaml", ".yml", ".json")
+MAX_DEPTH = 1000  # kubectl goes to 10000; no manifest goes to 100, and depth is what costs time
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -56,7 +57,7 @@ def read_inputs(names: Sequence[str]) -> Inputs:
     inputs = Inputs([], [], [])
     for file, data in _files(names, inputs.problems):
         before = len(inputs.pods) + len(inputs.problems) + len(inputs.passed)
-        for index, document in enumerate(read(data), 1):
+        for index, document in enumerate(read(data, MAX_DEPTH), 1):
             if isinstance(document, YamlError):
                 inputs.problems.append(Problem(file, document.document or index, document.line, document.message))
             else:

@@ -47,7 +47,7 @@ def larger(left: dict[str, Amount], right: dict[str, Amount]) -> dict[str, Amoun
 
 
 def aggregate(
-    containers: Iterable[dict[str, Amount] | None],
+    containers: Sequence[dict[str, Amount] | None],
     init_containers: Sequence[tuple[bool, dict[str, Amount] | None]] = (),
     absent: dict[str, Amount] | None = None,
 ) -> dict[str, Amount]:
@@ -61,17 +61,38 @@ def aggregate(
     total = _total(containers)
     if not init_containers:
         return total
-    sidecars: dict[str, Amount] = {}
-    largest: dict[str, Amount] = {}
-    for sidecar, amounts in init_containers:
-        own: dict[str, Amount] = amounts or {}
+    names = dict.fromkeys([*total, *(name for _, each in init_containers for name in each or ())])
+    result: dict[str, Amount] = {}
+    for name in names:
+        most = peak(total.get(name), [(sidecar, (each or {}).get(name)) for sidecar, each in init_containers])
+        if most is not None:
+            result[name] = most
+    return result
+
+
+def peak(regular: Amount | None, init_containers: Iterable[tuple[bool, Amount | None]]) -> Amount | None:
+    """The most that is asked of one resource at any moment; None is "not named", which is not zero.
+
+    Regular containers and sidecars run together; each plain init container runs beside the sidecars before it.
+    """
+    total = regular
+    sidecars: Amount | None = None
+    largest: Amount | None = None
+    for sidecar, own in init_containers:
         if sidecar:
-            total = added(total, own)
-            sidecars = moment = added(sidecars, own)
+            if own is not None:
+                total = own if total is None else total + own
+                sidecars = own if sidecars is None else sidecars + own
+            moment = sidecars
+        elif own is None:
+            moment = sidecars
         else:
-            moment = added(own, sidecars)
-        largest = larger(largest, moment)
-    return larger(total, largest)
+            moment = own if sidecars is None else own + sidecars
+        if moment is not None and (largest is None or moment > largest):
+            largest = moment
+    if largest is None or (total is not None and total >= largest):
+        return total
+    return largest
 
 
 def _total(lists: Iterable[dict[str, Amount] | None]) -> dict[str, Amount]:
