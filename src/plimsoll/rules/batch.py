@@ -2,26 +2,26 @@
 
 A processor is good at doing one small thing many times over. So the block is walked once, pod by pod, for figures; then
 each rule (`container_cgroup`, `files`, `pod_cgroup` …) runs over all containers, then over all pods. No rule lives
-here, only the walk: it handles pods without pod-level resources; the others take `pod_plan` one by one. Figures are in
-thousandths, which is exact for amounts that were defaulted (R-2). A property test holds both ways equal.
+here, only the walk. Its figures are whole: milli-cores, bytes, pieces. Pods with pod-level resources, with fractions of
+a byte, or with a resize pending take `pod_plan` one by one. A property test holds both ways equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 
-from plimsoll.rules.effective import added, aggregate, with_overhead
+from plimsoll.rules.effective import added, peak, with_overhead
 from plimsoll.rules.files import Files, files_v1, files_v2, hugetlb_files
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.hierarchy import UNKNOWN_UID
-from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Container, Pod, QoSClass, is_sidecar
+from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Container, Pod, PodSpec, QoSClass, ResourceList, is_sidecar
 from plimsoll.rules.oom import burstable_score, burstable_scores, clamped, pod_score
 from plimsoll.rules.plan import ContainerPlan, Placement, PodPlan, pod_plan
 from plimsoll.rules.policy import NodePolicy, Weight
 from plimsoll.rules.qos import BEST_EFFORT, GUARANTEED, class_of
 from plimsoll.rules.quantity import MAX_INT64
-from plimsoll.rules.sizes import fits
+from plimsoll.rules.sizes import fits, has_page_size
 from plimsoll.rules.values import Values, container_cgroup, declared_limits, hugepage_limits, pod_cgroup
 
 _USUAL = frozenset({CPU, MEMORY})
@@ -62,28 +62,22 @@ def _figures(pod: Pod, asks: list[_Ask]) -> tuple[QoSClass, _Figures, _Figures, 
     spec = pod.spec
     if spec.resources is not None or (pod.status is not NO_STATUS and held_pod(pod) is not pod):
         return None
-    if spec.overhead and any(quantity.nanos < 0 for quantity in spec.overhead.values()):
-        return None
     init_containers, before = spec.init_containers, len(asks)
     walk = _walked(init_containers + spec.containers if init_containers else spec.containers, asks)
-    if walk is None:
+    if walk is None or (walk[-1] and (init_containers or spec.overhead)):
         del asks[before:]
         return None
-    requests, limits, every_cpu, every_memory = walk
-    qos = pod.status.qos_class or class_of(
-        every_cpu and every_memory,
-        (requests.get(CPU, 0), requests.get(MEMORY, 0)),
-        (limits.get(CPU, 0), limits.get(MEMORY, 0)),
-    )
+    computed, requests, limits, every_cpu, every_memory, _ = walk
+    qos = pod.status.qos_class or computed
     if init_containers:
-        requests = _peak(_requested, pod)
-        limits = _peak(_limited, pod)
+        _take_peaks(spec, asks[before:], requests, limits)
         every_cpu, every_memory = declared_limits(pod)
     if spec.overhead:
-        overhead = {name: quantity.milli for name, quantity in spec.overhead.items()}
+        overhead = _whole(spec.overhead)
+        if overhead is None:
+            del asks[before:]
+            return None
         requests, limits = added(requests, overhead), with_overhead(limits, overhead)
-    requests = {name: milli if name == CPU else -(-milli // 1000) for name, milli in requests.items()}
-    limits = {name: milli if name == CPU else -(-milli // 1000) for name, milli in limits.items()}
     if qos == BEST_EFFORT:
         return qos, requests, limits, None, None
     return (
@@ -95,14 +89,39 @@ def _figures(pod: Pod, asks: list[_Ask]) -> tuple[QoSClass, _Figures, _Figures, 
     )
 
 
-def _walked(containers: Iterable[Container], asks: list[_Ask]) -> tuple[_Figures, _Figures, bool, bool] | None:
-    """Sums of requests and limits, and whether all containers have a cpu, a memory limit.
+def _take_peaks(spec: PodSpec, asks: Sequence[_Ask], requests: _Figures, limits: _Figures) -> None:
+    """Replace sums by what is asked for at the worst moment, name by name."""
+    sidecars = [each.restart_policy == "Always" for each in spec.init_containers]
+    count = len(sidecars)
+    _, cpu_asks, memory_asks, cpu_caps, memory_caps = zip(*asks, strict=True)
+    for total, name, column in (
+        (requests, CPU, [ask or 0 for ask in cpu_asks]),
+        (requests, MEMORY, memory_asks),
+        (limits, CPU, cpu_caps),
+        (limits, MEMORY, memory_caps),
+    ):
+        if name in total:
+            total[name] = peak(sum(column[count:]), zip(sidecars, column[:count], strict=True)) or 0
+    for total, wanted in ((requests, _requested), (limits, _limited)):
+        others = total.keys() - _USUAL
+        if others:
+            lists = [wanted(each) for each in spec.init_containers + spec.containers]
+            for name in others:
+                figures = [each.get(name, 0) for each in lists]
+                total[name] = peak(sum(figures[count:]), zip(sidecars, figures[:count], strict=True)) or 0
 
-    None where an amount is negative or beyond every node: `pod_plan` knows what to say then.
+
+def _walked(
+    containers: tuple[Container, ...], asks: list[_Ask]
+) -> tuple[QoSClass, _Figures, _Figures, bool, bool, bool] | None:
+    """Class, sums of requests and of limits, whether all have a cpu, a memory limit, and whether bytes are broken.
+
+    Memory is summed in thousandths, so that fractions of a byte add up before they are rounded up. None where an amount
+    is negative or beyond every node: `pod_plan` knows what to say then.
     """
     requested: _Figures = {}
     limited: _Figures = {}
-    cpu_request = memory_request = cpu_limit = memory_limit = 0
+    cpu_request = memory_request = cpu_limit = memory_limit = fraction = 0
     every_cpu = every_memory = True
     for container in containers:
         resources = container.resources
@@ -130,39 +149,49 @@ def _walked(containers: Iterable[Container], asks: list[_Ask]) -> tuple[_Figures
             every_memory = False
         if memory_ask < 0 or cpu_cap < 0 or memory_cap < 0 or (cpu_ask is not None and cpu_ask < 0):
             return None
-        if (limits and not limits.keys() <= _USUAL) or (requests and not requests.keys() <= _USUAL):
-            _add_others(_requested(container), requested)
-            _add_others(_limited(container), limited)
-            if not (fits(requested) and fits(limited)) or min(*requested.values(), *limited.values(), 0) < 0:
-                return None
+        unusual = (limits and not limits.keys() <= _USUAL) or (requests and not requests.keys() <= _USUAL)
+        if unusual and not _others_added(limits or {}, requests or {}, requested, limited):
+            return None
         asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap))
     if memory_request > MAX_INT64 or memory_limit > MAX_INT64 or cpu_request > MAX_INT64 or cpu_limit > MAX_INT64:
         return None
-    return requested, limited, every_cpu, every_memory
-
-
-def _add_others(figures: _Figures, total: _Figures) -> None:
-    for name, milli in figures.items():
-        if name not in _USUAL:
-            total[name] = total.get(name, 0) + milli
+    if MEMORY in requested:
+        requested[MEMORY], fraction = -(-memory_request // 1000), memory_request % 1000
+    if MEMORY in limited:
+        limited[MEMORY], fraction = -(-memory_limit // 1000), fraction or memory_limit % 1000
+    qos = class_of(every_cpu and every_memory, (cpu_request, memory_request), (cpu_limit, memory_limit))
+    return qos, requested, limited, every_cpu, every_memory, fraction != 0
 
 
 def _requested(container: Container) -> _Figures:
-    """Requests in thousandths, limits standing in for those that are missing (D-1)."""
+    """Requests in whole units, limits standing in for those that are missing (D-1)."""
     resources = container.resources
-    return {name: each.milli for name, each in {**(resources.limits or {}), **(resources.requests or {})}.items()}
+    return {name: each.value for name, each in {**(resources.limits or {}), **(resources.requests or {})}.items()}
 
 
 def _limited(container: Container) -> _Figures:
-    return {name: each.milli for name, each in (container.resources.limits or {}).items()}
+    return {name: each.value for name, each in (container.resources.limits or {}).items()}
 
 
-def _peak(figures: Callable[[Container], _Figures], pod: Pod) -> _Figures:
-    """The sum and maximum rule over init containers and sidecars, on figures."""
-    return aggregate(
-        [figures(each) for each in pod.spec.containers],
-        [(is_sidecar(each), figures(each)) for each in pod.spec.init_containers],
-    )
+def _whole(resources: ResourceList) -> _Figures | None:
+    """Milli-cores and whole units; None where something is negative, a fraction, or of no readable page size."""
+    figures = {}
+    for name, quantity in resources.items():
+        figures[name] = quantity.milli if name == CPU else quantity.value
+        if quantity.nanos < 0 or (name not in _USUAL and quantity.milli % 1000) or not has_page_size(name):
+            return None
+    return figures if fits(figures) else None
+
+
+def _others_added(limits: ResourceList, requests: ResourceList, requested: _Figures, limited: _Figures) -> bool:
+    """Add what is neither cpu nor memory, limits standing in for requests (D-1); False where `_whole` would refuse."""
+    for total, resources in ((requested, {**limits, **requests}), (limited, limits)):
+        others = _whole({name: quantity for name, quantity in resources.items() if name not in _USUAL})
+        if others is None:
+            return False
+        for name, amount in others.items():
+            total[name] = total.get(name, 0) + amount
+    return fits(requested) and fits(limited)
 
 
 def _made(

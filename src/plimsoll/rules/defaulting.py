@@ -122,17 +122,28 @@ def _with_aggregates(resources: Resources, pod: Pod) -> Resources:
     """D-2: container requests win over pod limits as the source of a missing pod request."""
     limits = dict(resources.limits or {})
     requests = dict(resources.requests or {})
-    for name, quantity in container_limits(pod).items():
-        if name.startswith(HUGEPAGES_PREFIX) and name not in requests and name not in limits:
-            limits[name] = quantity
+    if _has_hugepage_limits(pod.spec):
+        for name, quantity in container_limits(pod).items():
+            if name.startswith(HUGEPAGES_PREFIX) and name not in requests and name not in limits:
+                limits[name] = quantity
     if limits:
-        for name, quantity in container_requests(pod).items():
-            if name in (CPU, MEMORY) and name not in requests:
-                requests[name] = quantity
+        if CPU not in requests or MEMORY not in requests:
+            for name, quantity in container_requests(pod).items():
+                if name in (CPU, MEMORY) and name not in requests:
+                    requests[name] = quantity
         for name, quantity in limits.items():
             if is_pod_level_resource(name) and name not in requests:
                 requests[name] = quantity
     return Resources(requests or resources.requests, limits or resources.limits, resources.claims)
+
+
+def _has_hugepage_limits(spec: PodSpec) -> bool:
+    """Asked first, since hardly any pod has them and aggregating costs time."""
+    return any(
+        name.startswith(HUGEPAGES_PREFIX)
+        for container in spec.containers + spec.init_containers
+        for name in container.resources.limits or ()
+    )
 
 
 def rounded_list(resources: ResourceList | None) -> ResourceList | None:

@@ -58,7 +58,7 @@ def aggregate(
     if absent:
         containers = [{**absent, **(each or {})} for each in containers]
         init_containers = [(sidecar, {**absent, **(each or {})}) for sidecar, each in init_containers]
-    total = _total(containers)
+    total: dict[str, Amount] = _total(containers)
     if not init_containers:
         return total
     names = dict.fromkeys([*total, *(name for _, each in init_containers for name in each or ())])
