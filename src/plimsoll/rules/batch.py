@@ -184,14 +184,20 @@ def _whole(resources: ResourceList) -> _Figures | None:
 
 
 def _others_added(limits: ResourceList, requests: ResourceList, requested: _Figures, limited: _Figures) -> bool:
-    """Add what is neither cpu nor memory, limits standing in for requests (D-1); False where `_whole` would refuse."""
-    for total, resources in ((requested, {**limits, **requests}), (limited, limits)):
-        others = _whole({name: quantity for name, quantity in resources.items() if name not in _USUAL})
-        if others is None:
-            return False
-        for name, amount in others.items():
-            total[name] = total.get(name, 0) + amount
-    return fits(requested) and fits(limited)
+    """Add what is neither cpu nor memory, limits standing in for requests (D-1); False: not for this walk."""
+    for name, quantity in limits.items():
+        if name not in _USUAL:
+            amount = quantity.value
+            limited[name] = total = limited.get(name, 0) + amount
+            if amount < 0 or total > MAX_INT64 or quantity.milli != 1000 * amount or not has_page_size(name):
+                return False
+    for name, quantity in requests.items() if limits.keys() <= requests.keys() else {**limits, **requests}.items():
+        if name not in _USUAL:
+            amount = quantity.value
+            requested[name] = total = requested.get(name, 0) + amount
+            if amount < 0 or total > MAX_INT64 or quantity.milli != 1000 * amount or not has_page_size(name):
+                return False
+    return True
 
 
 def _made(
