@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from plimsoll.cli.output import CLASS_COLOURS, Paint, display_width, inert, on_terminal, table, width
 from plimsoll.rules.desired import Cgroup, File
 from plimsoll.rules.explanation import Explanation, PodExplanation
+from plimsoll.rules.profile import DOCUMENTED
 from plimsoll.rules.reasons import human_bytes, human_cores
 
 INDENT = "    "
-DOCUMENTED = "documented; real "  # how a note begins that must stand beside its value, however brief
 
 
 def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise: bool = False) -> Iterator[str]:

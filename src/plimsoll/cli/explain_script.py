@@ -15,6 +15,7 @@ from plimsoll.rules.desired import Cgroup
 from plimsoll.rules.explanation import Explanation
 from plimsoll.rules.files import controller_of
 from plimsoll.rules.hierarchy import UNKNOWN_ID, UNKNOWN_UID, cgroup_path
+from plimsoll.rules.profile import DOCUMENTED
 from plimsoll.rules.setting import Setting
 
 _OPTIONAL = ("hugetlb.", "memory.swap.", "memory.memsw.")  # the kernel may be built without, or hold them off
@@ -59,7 +60,7 @@ def _made(cgroup: Cgroup, pod: str, setting: Setting) -> Iterator[str]:
             yield f"mkdir -p {_quoted(f'/{controller}{path}')}"
     for file in cgroup.files:
         hierarchy = "" if version == 2 else f"/{controller_of(file.name)}"
-        if file.reason.note.startswith("documented; real "):
+        if file.reason.note.startswith(DOCUMENTED):
             yield f"# {file.name}: {file.reason.note}"
         line = f"echo {shlex.quote(str(file.value))} > {_quoted(f'{hierarchy}{path}/{file.name}')}"
         yield f"{line} || true  # not every kernel has it" if file.name.startswith(_OPTIONAL) else line

@@ -12,6 +12,8 @@ import msgspec
 
 from plimsoll.errors import InvalidConfig
 
+DOCUMENTED = "documented; real "  # how a note begins that must stand beside its value, however brief the output
+
 
 class Profile(msgspec.Struct, frozen=True):
     name: str
