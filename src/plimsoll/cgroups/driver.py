@@ -1,0 +1,75 @@
+"""What every cgroup driver can do: look, make, write, remove, move, freeze and kill.
+
+A driver has no policy. It is given a path as `rules.hierarchy` spells it and one file's text at a time, does just that,
+checks by reading back, and raises `CgroupError` with the operation, the path, the data and the kernel's errno. Looking
+is plain calls on kept directory fds; changing is `async`, because systemd is asked over D-Bus.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from typing import Protocol
+
+from plimsoll.errors import PlimsollError
+from plimsoll.rules.hierarchy import Driver as DriverName
+from plimsoll.rules.policy import CgroupVersion
+from plimsoll.rules.steps import Seen
+
+
+class CgroupError(PlimsollError):
+    """The kernel (or systemd) refused; everything that is needed to see why. `str()` is one line."""
+
+    def __init__(self, op: str, path: str, data: str, number: int, detail: str = "") -> None:
+        super().__init__(op, path, data, number, detail)
+        self.op = op
+        self.path = path
+        self.data = data
+        self.errno = number
+        self.detail = detail
+
+    def __str__(self) -> str:
+        data = f" {self.data!r}" if self.data else ""
+        name = errno.errorcode.get(self.errno, str(self.errno))
+        return f"{self.op} {self.path}{data}: {name} ({self.detail or os.strerror(self.errno)})"
+
+
+class CgroupGone(CgroupError):
+    """The cgroup is not there (any more): for whoever only looks, no fault at all."""
+
+
+class CgroupDriver(Protocol):
+    version: CgroupVersion
+    name: DriverName
+    simulated: bool
+
+    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+        """Those of `files` that exist there, with their text stripped; None where there is no such cgroup."""
+
+    def children(self, path: str) -> list[str]:
+        """Names of the cgroups directly below, sorted; on v1 those in any hierarchy. Empty where there is none."""
+
+    def members(self, path: str, *, deep: bool = False) -> list[int]:
+        """Pids in the cgroup, with `deep` those of everything below it too."""
+
+    def has(self, file: str) -> str | None:
+        """None where cgroups of this kernel have that file, else the reason why not (controller missing, …)."""
+
+    async def make(self, path: str, *, pid: int | None = None) -> None:
+        """A new cgroup in an existing parent; fails with EEXIST where it is there. A systemd scope needs its pid."""
+
+    async def write(self, path: str, file: str, value: str) -> None:
+        """One value into one file, read back and compared (up to the kernel's own rounding)."""
+
+    async def remove(self, path: str) -> None:
+        """An empty cgroup without children; CgroupGone where it is not there."""
+
+    async def move(self, path: str, pid: int) -> None:
+        """The process into the cgroup, in every hierarchy."""
+
+    async def freeze(self, path: str, *, frozen: bool) -> None:
+        """Stop or continue everything below; returns when the kernel says it is so."""
+
+    async def kill(self, path: str) -> None:
+        """SIGKILL for everything below, race-free against forks; returns when nothing lives there any more."""
