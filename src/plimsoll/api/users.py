@@ -1,0 +1,126 @@
+"""Who is asking: a client certificate's subject (user = CN, groups = O) or a bearer token, as Kubernetes reads them.
+
+Tokens are random; only their SHA-256 is kept (`tokens.json`, 0600), so that nobody can take them out of a backup. A
+request that shows a token we don't know is refused everywhere, also where nobody need be known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plimsoll.linux.state_dir import write_private
+
+MASTERS, VIEWERS, NODES, AUTHENTICATED = "system:masters", "plimsoll:viewers", "system:nodes", "system:authenticated"
+SERVER = "plimsoll:api"  # the API server itself, where it calls a node
+NODE_PREFIX = "system:node:"
+TOKEN_PREFIX = "plm_"  # lets a secret scanner find a token that was committed by mistake
+
+
+class User(msgspec.Struct, frozen=True):
+    name: str
+    groups: frozenset[str] = frozenset()
+
+    @property
+    def node(self) -> str:
+        """The node that this user is, else empty."""
+        if NODES in self.groups and self.name.startswith(NODE_PREFIX):
+            return self.name.removeprefix(NODE_PREFIX)
+        return ""
+
+
+ANONYMOUS = User("system:anonymous", frozenset({"system:unauthenticated"}))
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    name: str
+    groups: tuple[str, ...]
+    digest: str
+
+
+class InvalidCredentials(Exception):
+    """401, whatever was asked for."""
+
+
+def certificate_user(peer: dict[str, Any]) -> User | None:
+    """From `SSLObject.getpeercert()`, which has been verified by then; None where there is no common name."""
+    name, groups = "", {AUTHENTICATED}
+    for relative in peer.get("subject", ()):
+        for key, value in relative:
+            if key == "commonName":
+                name = value
+            elif key == "organizationName":
+                groups.add(value)
+    return User(name, frozenset(groups)) if name else None
+
+
+class Tokens:
+    """The file of known tokens; read again when it changes, so that a new token works at once."""
+
+    def __init__(self, state: Path) -> None:
+        self._file = state / "tokens.json"
+        self._stamp: tuple[int, int] | None = None
+        self._kept: list[_Kept] = []
+
+    def create(self, name: str, groups: tuple[str, ...]) -> str:
+        token = TOKEN_PREFIX + secrets.token_urlsafe(32)
+        self._refresh()
+        self._write([*self._kept, _Kept(name, groups, _digest(token))])
+        return token
+
+    def names(self) -> list[str]:
+        self._refresh()
+        return [each.name for each in self._kept]
+
+    def revoke(self, name: str) -> int:
+        """How many tokens of that user there were."""
+        self._refresh()
+        left = [each for each in self._kept if each.name != name]
+        gone = len(self._kept) - len(left)
+        if gone:
+            self._write(left)
+        return gone
+
+    def user(self, token: str) -> User:
+        self._refresh()
+        digest = _digest(token)
+        for each in self._kept:
+            if hmac.compare_digest(each.digest, digest):
+                return User(each.name, frozenset({*each.groups, AUTHENTICATED}))
+        raise InvalidCredentials
+
+    def _write(self, kept: list[_Kept]) -> None:
+        write_private(self._file, msgspec.json.format(msgspec.json.encode(kept)))
+        self._refresh()
+
+    def _refresh(self) -> None:
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            self._kept, self._stamp = [], None
+            return
+        stamp = (found.st_mtime_ns, found.st_ino)
+        if stamp != self._stamp:
+            self._kept = msgspec.json.decode(self._file.read_bytes(), type=list[_Kept])
+            self._stamp = stamp
+
+
+def authenticated(authorization: str, peer: dict[str, Any] | None, tokens: Tokens) -> User:
+    """A certificate counts before a token, as in Kubernetes; neither is anonymous, a wrong one is refused."""
+    if peer and (user := certificate_user(peer)) is not None:
+        return user
+    if not authorization:
+        return ANONYMOUS
+    scheme, _, token = authorization.partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise InvalidCredentials
+    return tokens.user(token.strip())
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

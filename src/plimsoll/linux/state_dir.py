@@ -1,0 +1,59 @@
+"""Where Plimsoll keeps its state: one directory, readable by its owner only (mode 0700), files in it 0600."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from plimsoll.errors import PlimsollError
+
+SYSTEM_HOME = "/var/lib/plimsoll"
+USER_HOME = ".local/state/plimsoll"
+
+
+class UnsafeState(PlimsollError):
+    """The state directory is not safely ours; the message says what to do."""
+
+
+def state_home(environment: dict[str, str], uid: int) -> Path:
+    """$PLIMSOLL_HOME, else the system's place for root and the user's own for anybody else."""
+    if chosen := environment.get("PLIMSOLL_HOME"):
+        return Path(chosen)
+    if uid == 0:
+        return Path(SYSTEM_HOME)
+    home = environment.get("HOME")
+    if not home:
+        raise UnsafeState("neither PLIMSOLL_HOME nor HOME is set: give --state-dir DIR")
+    return Path(home, USER_HOME)
+
+
+def private_directory(path: Path) -> Path:
+    """The directory, made where it is missing. One that others may enter, or that is not ours, is refused."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = os.stat(path)
+    if found.st_uid != os.geteuid():
+        raise UnsafeState(f"{path} belongs to uid {found.st_uid}, not to {os.geteuid()}: give --state-dir DIR")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        raise UnsafeState(f"{path} is open to others: chmod 700 {path}")
+    return path
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace a file as a whole, mode 0600: a reader sees the old or the new text, also after a crash."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
