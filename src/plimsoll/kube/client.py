@@ -1,0 +1,62 @@
+"""The client that agent and scheduler use: one call per request, and an endless list-and-watch."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from plimsoll.kube.reflector import ObjectChange, Reflector
+from plimsoll.kube.request import Answer, ApiError, Request, Unreachable, document
+
+RETRY_FIRST_S, RETRY_MOST_S = 0.2, 10.0
+
+
+class Transport(Protocol):
+    async def send(self, request: Request) -> Answer: ...
+
+    def lines(self, request: Request) -> AsyncGenerator[Answer | bytes, None]: ...
+
+
+class Client:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def ask(self, request: Request) -> dict[str, Any]:
+        """The object answered; ApiError or Unreachable otherwise."""
+        return document(await self._transport.send(request))
+
+    async def follow(
+        self, reflector: Reflector, on_trouble: Callable[[Exception], None]
+    ) -> AsyncIterator[list[ObjectChange]]:
+        """Changes for ever, the first batch being the list. Trouble is told, then tried again with growing pauses."""
+        pause = RETRY_FIRST_S
+        while True:
+            try:
+                async with aclosing(self._round(reflector)) as batches:
+                    async for changes in batches:
+                        pause = RETRY_FIRST_S
+                        yield changes
+            except (ApiError, Unreachable, TimeoutError) as error:
+                on_trouble(error)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, RETRY_MOST_S)
+
+    async def _round(self, reflector: Reflector) -> AsyncGenerator[list[ObjectChange], None]:
+        """One list (all its pages), or one watch until it ends."""
+        if not reflector.synced:
+            changes = None
+            while changes is None:
+                changes = reflector.listed(await self._transport.send(reflector.request()))
+            yield changes
+            return
+        async with aclosing(self._transport.lines(reflector.request())) as stream:
+            async for each in stream:
+                if isinstance(each, Answer):
+                    if each.status >= 400:
+                        reflector.refused(each)
+                        return
+                elif changes := reflector.line(each):
+                    yield changes

@@ -1,0 +1,212 @@
+"""HTTP/1.1 to one API server: a few kept connections, TLS, streamed answers. The only module of `kube` with sockets.
+
+httptools parses; asyncio streams carry. A request that fails on a kept connection before any answer came is sent once
+more on a new one: servers close idle connections whenever they like.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import tempfile
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httptools
+
+from plimsoll import __version__
+from plimsoll.kube.exec_plugin import plugin_credentials
+from plimsoll.kube.kubeconfig import Access
+from plimsoll.kube.request import Answer, Request, Unreachable
+
+CONNECT_S, ANSWER_S = 10.0, 30.0
+MAX_IDLE = 8
+CHUNK = 1 << 16
+
+
+class HttpTransport:
+    """`send` for a whole answer, `lines` for a stream. Close it when done."""
+
+    def __init__(self, access: Access, *, agent: str = f"plimsoll/{__version__}") -> None:
+        self._access = access
+        target = urlsplit(access.server)
+        self._secure = target.scheme == "https"
+        self._host = target.hostname or ""
+        self._port = target.port or (443 if self._secure else 80)
+        self._prefix, self._authority = target.path, target.netloc
+        self._agent = agent
+        self._tls: ssl.SSLContext | None = None
+        self._token = ""
+        self._idle: list[_Connection] = []
+
+    async def send(self, request: Request) -> Answer:
+        async with asyncio.timeout(ANSWER_S):
+            async with self._exchange(request) as (connection, status):
+                body = b"".join([part async for part in connection.parts()])
+                return Answer(status, body)
+
+    async def lines(self, request: Request) -> AsyncGenerator[Answer | bytes, None]:
+        """First an Answer with the status (and the body, where it is an error), then each line as it comes."""
+        async with self._exchange(request) as (connection, status):
+            if status >= 400:
+                yield Answer(status, b"".join([part async for part in connection.parts()]))
+                return
+            yield Answer(status, b"")
+            rest = b""
+            async for part in connection.parts():
+                *whole, rest = (rest + part).split(b"\n")
+                for line in whole:
+                    if line:
+                        yield line
+
+    async def close(self) -> None:
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    @asynccontextmanager
+    async def _exchange(self, request: Request) -> AsyncIterator[tuple[_Connection, int]]:
+        connection, status = await self._begun(request)
+        try:
+            yield connection, status
+        except OSError as error:
+            connection.close()
+            raise Unreachable(f"{self._access.server}: {error}") from error
+        except BaseException:
+            connection.close()
+            raise
+        if connection.reusable and len(self._idle) < MAX_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _begun(self, request: Request) -> tuple[_Connection, int]:
+        while True:
+            kept = self._idle.pop() if self._idle else None
+            connection = kept or await self._connected()
+            try:
+                return connection, await connection.begin(await self._bytes(request))
+            except (OSError, EOFError) as error:
+                connection.close()
+                if kept is None:
+                    raise Unreachable(f"{self._access.server}: {str(error) or 'closed without an answer'}") from error
+            except BaseException:
+                connection.close()
+                raise
+
+    async def _connected(self) -> _Connection:
+        if self._secure and self._tls is None:
+            self._tls = await _tls(self._access)
+        name = (self._access.server_name or self._host) if self._secure else None
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                reader, writer = await asyncio.open_connection(
+                    self._host, self._port, ssl=self._tls, server_hostname=name, limit=1 << 20
+                )
+        except TimeoutError:
+            raise Unreachable(f"{self._access.server}: no connection within {CONNECT_S:g} s") from None
+        except OSError as error:
+            raise Unreachable(f"{self._access.server}: {error.strerror or error}") from error
+        return _Connection(reader, writer)
+
+    async def _bytes(self, request: Request) -> bytes:
+        head = [
+            f"{request.method} {self._prefix}{request.path} HTTP/1.1",
+            f"Host: {self._authority}",
+            f"User-Agent: {self._agent}",
+            f"Accept: {request.accept}",
+        ]
+        if token := await self._bearer():
+            head.append(f"Authorization: Bearer {token}")
+        if request.content_type:
+            head.append(f"Content-Type: {request.content_type}")
+        if request.body or request.method in ("POST", "PUT", "PATCH"):
+            head.append(f"Content-Length: {len(request.body)}")
+        return "\r\n".join([*head, "", ""]).encode("latin-1") + request.body
+
+    async def _bearer(self) -> str:
+        """Never over plain HTTP, as client-go does it; a token file is read anew, since it is rotated."""
+        access = self._access
+        if not self._secure:
+            return ""
+        if access.token_file:
+            return (await asyncio.to_thread(Path(access.token_file).read_text)).strip()
+        if access.plugin is not None and not self._token:
+            self._token = (await plugin_credentials(access.plugin)).token
+        return access.token or self._token
+
+
+class _Connection:
+    """One kept connection; also httptools' callbacks."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self._headers_done = self._message_done = False
+        self.reusable = False
+
+    def on_headers_complete(self) -> None:
+        self._headers_done = True
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        self._message_done = True
+        self.reusable = self._parser.should_keep_alive()
+
+    async def begin(self, data: bytes) -> int:
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers_done = self._message_done = self.reusable = False
+        self._parts = []
+        self._writer.write(data)
+        await self._writer.drain()
+        while not self._headers_done:
+            await self._feed()
+        return int(self._parser.get_status_code())
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        while True:
+            parts, self._parts = self._parts, []
+            for part in parts:
+                yield part
+            if self._message_done:
+                return
+            try:
+                await self._feed()
+            except EOFError:  # an answer without a length ends with the connection; a watch may end at any time
+                self._message_done = True
+
+    async def _feed(self) -> None:
+        data = await self._reader.read(CHUNK)
+        if not data:
+            raise EOFError
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise ConnectionError(f"no HTTP: {error}") from error
+
+    def close(self) -> None:
+        with suppress(OSError, RuntimeError):  # the loop or the peer may be gone before us
+            self._writer.close()
+
+
+async def _tls(access: Access) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=access.ca.decode() if access.ca else None)
+    if not access.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate, key = access.certificate, access.key
+    if access.plugin is not None and certificate is None:
+        found = await plugin_credentials(access.plugin)
+        certificate, key = found.certificate, found.key
+    if certificate is not None and key is not None:
+        # OpenSSL reads keys from files only; this one is 0600 and gone before the first byte is sent.
+        with tempfile.NamedTemporaryFile(prefix="plimsoll-") as file:
+            file.write(certificate + b"\n" + key)
+            file.flush()
+            context.load_cert_chain(file.name)
+    return context

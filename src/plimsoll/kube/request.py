@@ -1,0 +1,179 @@
+"""Requests to the Kubernetes API as values, and answers as values: nothing here opens a connection.
+
+Only the requests that real kubelets and schedulers make are spelled (spec 05 B5, B9), so that our agent and scheduler
+work against any Kubernetes control plane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from plimsoll.errors import PlimsollError
+
+MERGE, STRATEGIC, JSON = (
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/json",
+)
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """Where one kind lives: `/api/v1` or `/apis/<group>/<version>`, and its plural name."""
+
+    base: str
+    plural: str
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        parts = [self.base]
+        if namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        parts += [quote(each, safe="") for each in (name, subresource) if each]
+        return "/".join(parts)
+
+
+PODS, NODES, EVENTS = Resource("/api/v1", "pods"), Resource("/api/v1", "nodes"), Resource("/api/v1", "events")
+NEW_EVENTS = Resource("/apis/events.k8s.io/v1", "events")
+LEASES = Resource("/apis/coordination.k8s.io/v1", "leases")
+
+
+class Request(msgspec.Struct, frozen=True):
+    method: Method
+    path: str  # with its query
+    body: bytes = b""
+    content_type: str = ""
+    accept: str = JSON
+
+    @property
+    def stream(self) -> bool:
+        return "watch=true" in self.path
+
+
+class Answer(msgspec.Struct, frozen=True):
+    status: int
+    body: bytes
+
+
+class ApiError(PlimsollError):
+    """The server said no: its Status, as far as it sent one."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(code, reason, message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code} {self.reason})" if self.reason else f"{self.message} ({self.code})"
+
+    @property
+    def is_conflict(self) -> bool:
+        return self.code == 409 and self.reason == "Conflict"
+
+    @property
+    def is_gone(self) -> bool:
+        return self.code == 404
+
+
+class Unreachable(PlimsollError):
+    """No answer at all: try again later."""
+
+
+def get(resource: Resource, name: str, namespace: str = "") -> Request:
+    return Request("GET", resource.path(namespace, name))
+
+
+def listing(
+    resource: Resource,
+    *,
+    namespace: str = "",
+    fields: str = "",
+    labels: str = "",
+    limit: int = 0,
+    follow: str = "",
+    version: str = "",
+) -> Request:
+    """`follow`: the continue token of the page before."""
+    query = _query(fieldSelector=fields, labelSelector=labels, limit=limit or "", resourceVersion=version)
+    query += [("continue", follow)] if follow else []
+    return Request("GET", _with(resource.path(namespace), query))
+
+
+def watching(
+    resource: Resource, version: str, *, namespace: str = "", fields: str = "", labels: str = "", timeout_s: int = 0
+) -> Request:
+    query = _query(
+        allowWatchBookmarks="true",
+        fieldSelector=fields,
+        labelSelector=labels,
+        resourceVersion=version,
+        timeoutSeconds=timeout_s or "",
+        watch="true",
+    )
+    return Request("GET", _with(resource.path(namespace), query))
+
+
+def create(
+    resource: Resource, document: Mapping[str, Any], namespace: str = "", name: str = "", subresource: str = ""
+) -> Request:
+    path = resource.path(namespace, name, subresource)
+    return Request("POST", path, msgspec.json.encode(document), JSON)
+
+
+def replace(resource: Resource, document: Mapping[str, Any], name: str, namespace: str = "") -> Request:
+    return Request("PUT", resource.path(namespace, name), msgspec.json.encode(document), JSON)
+
+
+def patch(
+    resource: Resource,
+    name: str,
+    change: Mapping[str, Any] | Sequence[Any],
+    namespace: str = "",
+    subresource: str = "",
+    *,
+    content_type: str = STRATEGIC,
+) -> Request:
+    path = resource.path(namespace, name, subresource)
+    return Request("PATCH", path, msgspec.json.encode(change), content_type)
+
+
+def delete(resource: Resource, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = "") -> Request:
+    """With `uid` only that very object goes, never a namesake that was made since."""
+    options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    if grace_s is not None:
+        options["gracePeriodSeconds"] = grace_s
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    return Request("DELETE", resource.path(namespace, name), msgspec.json.encode(options), JSON)
+
+
+def document(answer: Answer) -> dict[str, Any]:
+    """The object that was answered; ApiError for a Status that says Failure."""
+    if answer.status >= 400:
+        raise api_error(answer)
+    found: dict[str, Any] = msgspec.json.decode(answer.body) if answer.body else {}
+    return found
+
+
+def api_error(answer: Answer) -> ApiError:
+    try:
+        found = msgspec.json.decode(answer.body)
+    except msgspec.DecodeError:
+        found = None
+    if isinstance(found, dict) and found.get("kind") == "Status":
+        return ApiError(answer.status, str(found.get("reason", "")), str(found.get("message", "")))
+    text = answer.body[:200].decode("utf-8", "replace").strip()
+    return ApiError(answer.status, "", text or "the server gave no reason")
+
+
+def _query(**terms: Any) -> list[tuple[str, str]]:
+    return [(key, str(value)) for key, value in terms.items() if value != ""]
+
+
+def _with(path: str, query: list[tuple[str, str]]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
