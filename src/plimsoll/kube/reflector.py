@@ -7,7 +7,7 @@ then all the normal case.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -20,26 +20,60 @@ Key = tuple[str, str]  # namespace, name
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """DELETED carries the last state where the server sent one, after a relist only the identity."""
+    """`body` is the object's JSON, to be read into whatever type its user computes with; empty after a relist that no
+    longer has it."""
 
     kind: ChangeKind
     key: Key
-    document: dict[str, Any]
-
-
-class _Known(msgspec.Struct, frozen=True, gc=False):
-    version: str
     uid: str
+    body: bytes
 
-    def gone(self, key: Key) -> ObjectChange:
-        return ObjectChange("DELETED", key, {"metadata": {"namespace": key[0], "name": key[1], "uid": self.uid}})
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def key(self) -> Key:
+        return self.namespace, self.name
+
+
+class _Head(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Metadata
+
+
+class _Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    follow: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, frozen=True):
+    metadata: _ListMetadata
+    items: list[msgspec.Raw] | None = None
+
+
+class _Trouble(msgspec.Struct, frozen=True):
+    code: int = 500
+    reason: str = ""
+    message: str = ""
+
+
+_EVENT, _HEAD = msgspec.json.Decoder(_Event), msgspec.json.Decoder(_Head)
+_PAGE, _TROUBLE = msgspec.json.Decoder(_Page), msgspec.json.Decoder(_Trouble)
 
 
 class Reflector:
     def __init__(self, resource: Resource, *, fields: str = "", namespace: str = "") -> None:
         self._resource, self._fields, self._namespace = resource, fields, namespace
-        self._known: dict[Key, _Known] = {}
-        self._pages: list[dict[str, Any]] = []
+        self._known: dict[Key, _Metadata] = {}
+        self._pages: list[msgspec.Raw] = []
         self._follow = ""
         self._version = ""  # empty: list first
 
@@ -64,28 +98,32 @@ class Reflector:
         if answer.status >= 400:
             self._start_over()
             raise api_error(answer)
-        page = msgspec.json.decode(answer.body)
-        self._pages += page.get("items") or []
-        self._follow = page["metadata"].get("continue", "")
+        page = _PAGE.decode(answer.body)
+        self._pages += page.items or []
+        self._follow = page.metadata.follow
         if self._follow:
             return None
         items, self._pages = self._pages, []
-        self._version = page["metadata"]["resourceVersion"]
-        return self._compared(items)
+        self._version = page.metadata.resource_version
+        return self._compared([(_HEAD.decode(each).metadata, bytes(each)) for each in items])
 
     def line(self, text: bytes) -> list[ObjectChange]:
         """Take one line of a watch. Expired: nothing, and the next request is a list."""
-        event = msgspec.json.decode(text)
-        kind, found = event["type"], event["object"]
-        if kind == "ERROR":
+        event = _EVENT.decode(text)
+        if event.type == "ERROR":
             self._start_over()
-            if found.get("code") == 410:
+            trouble = _TROUBLE.decode(event.object)
+            if trouble.code == 410:
                 return []
-            raise ApiError(found.get("code", 500), found.get("reason", ""), found.get("message", ""))
-        self._version = found["metadata"]["resourceVersion"]
-        if kind == "BOOKMARK":
+            raise ApiError(trouble.code, trouble.reason, trouble.message)
+        found = _HEAD.decode(event.object).metadata
+        self._version = found.resource_version
+        if event.type == "BOOKMARK":
             return []
-        return self._taken(kind, found)
+        if event.type == "DELETED":
+            before = self._known.pop(found.key, None)
+            return [ObjectChange("DELETED", found.key, found.uid, bytes(event.object))] if before else []
+        return self._taken(found, bytes(event.object))
 
     def refused(self, answer: Answer) -> None:
         """A watch that did not begin: list anew where the version is too old, else an error for the caller."""
@@ -97,30 +135,24 @@ class Reflector:
         self._version = self._follow = ""
         self._pages = []
 
-    def _taken(self, kind: str, found: dict[str, Any]) -> list[ObjectChange]:
-        key = _key(found)
-        before = self._known.get(key)
-        if kind == "DELETED":
-            self._known.pop(key, None)
-            return [ObjectChange("DELETED", key, found)] if before else []
-        metadata = found["metadata"]
-        self._known[key] = _Known(metadata["resourceVersion"], metadata.get("uid", ""))
+    def _taken(self, found: _Metadata, body: bytes) -> list[ObjectChange]:
+        before = self._known.get(found.key)
+        self._known[found.key] = found
         if before is None:
-            return [ObjectChange("ADDED", key, found)]
-        if before.uid != metadata.get("uid", ""):  # a namesake: the old one is gone
-            return [before.gone(key), ObjectChange("ADDED", key, found)]
-        if before.version == metadata["resourceVersion"]:
+            return [ObjectChange("ADDED", found.key, found.uid, body)]
+        if before.uid != found.uid:  # a namesake: the old one is gone
+            return [_gone(before), ObjectChange("ADDED", found.key, found.uid, body)]
+        if before.resource_version == found.resource_version:
             return []
-        return [ObjectChange("MODIFIED", key, found)]
+        return [ObjectChange("MODIFIED", found.key, found.uid, body)]
 
-    def _compared(self, items: list[dict[str, Any]]) -> list[ObjectChange]:
-        left = set(self._known) - {_key(each) for each in items}
-        changes = [self._known.pop(key).gone(key) for key in sorted(left)]
-        for each in items:
-            changes += self._taken("ADDED", each)
+    def _compared(self, items: list[tuple[_Metadata, bytes]]) -> list[ObjectChange]:
+        left = set(self._known) - {found.key for found, _ in items}
+        changes = [_gone(self._known.pop(key)) for key in sorted(left)]
+        for found, body in items:
+            changes += self._taken(found, body)
         return changes
 
 
-def _key(found: dict[str, Any]) -> Key:
-    metadata = found["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
+def _gone(found: _Metadata) -> ObjectChange:
+    return ObjectChange("DELETED", found.key, found.uid, b"")
