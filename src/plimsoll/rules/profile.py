@@ -39,6 +39,7 @@ class Profile(msgspec.Struct, frozen=True):
     shares_after_limit_on_shrink: bool  # 02 §9: pod limit before pod shares when shrinking
     preemption_text: str  # 05 A4: what precedes `preemption:` in FailedScheduling
     taint_text_names_taint: bool  # 05 A2
+    scheduler_observed_generation: bool  # 05 A4: the PodScheduled condition tells for which generation
     balanced_by_difference: bool  # 05 A3: BalancedAllocation compares with and without the pod
     memory_pressure_tolerated: bool  # 04 §8: pods that are not BestEffort may go to a node under memory pressure
     driver_from_cri: bool  # 02 §2.2
@@ -68,6 +69,7 @@ PROFILE_1_27 = Profile(
     shares_after_limit_on_shrink=True,
     preemption_text="",
     taint_text_names_taint=True,
+    scheduler_observed_generation=False,
     balanced_by_difference=False,
     memory_pressure_tolerated=True,
     driver_from_cri=False,
@@ -105,6 +107,7 @@ PROFILE_1_36 = Profile(
     shares_after_limit_on_shrink=False,
     preemption_text="no new claims to deallocate, ",
     taint_text_names_taint=False,
+    scheduler_observed_generation=True,
     balanced_by_difference=True,
     memory_pressure_tolerated=False,
     driver_from_cri=True,

@@ -1,0 +1,115 @@
+"""What the scheduler knows of the cluster: nodes with their loads, and pods that are on them, bound or assumed.
+
+A pod that was just given to a node counts there at once (assumed), until the API shows it bound or the binding fails.
+Each change says whether it may help a pod that waits.
+"""
+
+from __future__ import annotations
+
+import bisect
+
+from plimsoll.rules.fit import NodeLoad, PodLoad, is_terminal, node_load, resident_load
+from plimsoll.rules.objects import Node, Pod
+from plimsoll.rules.profile import Profile
+
+
+class Cluster:
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._loads: dict[str, NodeLoad] = {}
+        self._names: list[str] = []  # sorted
+        self._place: dict[str, str] = {}  # pod's uid → node
+        self._homeless: dict[str, dict[str, Pod]] = {}  # pods on nodes that are not known (yet), by node
+        self._assumed: set[str] = set()
+        self.changed: set[str] = set()  # nodes whose load changed; whoever mirrors the loads empties it
+        self.nodes_version = 0  # grows when a node comes, goes or changes by itself
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def loads(self) -> list[NodeLoad]:
+        return [self._loads[name] for name in self._names]
+
+    def load(self, name: str) -> NodeLoad | None:
+        return self._loads.get(name)
+
+    def put_node(self, node: Node) -> bool:
+        """True where the node is new or other than before: an unchanged heartbeat helps nobody."""
+        name = node.metadata.name
+        before = self._loads.get(name)
+        if before is not None:
+            if before.node.spec == node.spec and _same_offer(before.node, node):
+                return False
+            fresh = node_load(node, (), self._profile).with_pods(before.residents.values())
+        else:
+            bisect.insort(self._names, name)
+            fresh = node_load(node, self._homeless.pop(name, {}).values(), self._profile)
+        self._set(name, fresh)
+        self.nodes_version += 1
+        return True
+
+    def drop_node(self, name: str) -> None:
+        gone = self._loads.pop(name, None)
+        if gone is None:
+            return
+        self._names.remove(name)
+        self.changed.discard(name)
+        self.nodes_version += 1
+        if gone.residents:
+            self._homeless[name] = {uid: load.pod for uid, load in gone.residents.items()}
+
+    def put_pod(self, pod: Pod) -> bool:
+        """A pod that has a node. True where it made room: it ended, or holds less than before."""
+        uid, name = pod.metadata.uid, pod.spec.node_name
+        self._assumed.discard(uid)
+        if is_terminal(pod):
+            return self.drop_pod(uid)
+        before = self._place.get(uid)
+        if before is not None and before != name:
+            self.drop_pod(uid)
+        self._place[uid] = name
+        node = self._loads.get(name)
+        if node is None:
+            self._homeless.setdefault(name, {})[uid] = pod
+            return False
+        load, known = resident_load(pod, self._profile), node.residents.get(uid)
+        self._set(name, node.with_pods((load,)))
+        return known is not None and any(load.requests.get(key, 0) < held for key, held in known.requests.items())
+
+    def drop_pod(self, uid: str) -> bool:
+        name = self._place.pop(uid, None)
+        self._assumed.discard(uid)
+        if name is None:
+            return False
+        node = self._loads.get(name)
+        if node is None:
+            self._homeless.get(name, {}).pop(uid, None)
+            return False
+        self._set(name, node.without_pods((uid,)))
+        return True
+
+    def assume(self, load: PodLoad, name: str) -> None:
+        uid = load.pod.metadata.uid
+        self._place[uid] = name
+        self._assumed.add(uid)
+        self._set(name, self._loads[name].with_pods((load,)))
+
+    def forget(self, uid: str) -> None:
+        """The binding failed: it is nowhere. One that the API has shown since stays where it is."""
+        if uid in self._assumed:
+            self.drop_pod(uid)
+
+    def is_placed(self, uid: str) -> bool:
+        return uid in self._place
+
+    def _set(self, name: str, load: NodeLoad) -> None:
+        self._loads[name] = load
+        self.changed.add(name)
+
+
+def _same_offer(one: Node, other: Node) -> bool:
+    return (
+        one.status.allocatable == other.status.allocatable
+        and one.status.capacity == other.status.capacity
+        and one.metadata.labels == other.metadata.labels
+    )
