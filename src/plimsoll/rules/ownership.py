@@ -1,0 +1,44 @@
+"""Who owns whom: what is left over when an owner goes (background, foreground, orphan deletion)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from typing import Any
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+
+
+def controller_of(document: Mapping[str, Any]) -> str:
+    """The uid of the controlling owner; empty where there is none."""
+    for each in document.get("metadata", {}).get("ownerReferences") or ():
+        if each.get("controller"):
+            return str(each.get("uid", ""))
+    return ""
+
+
+def owner_uids(document: Mapping[str, Any]) -> list[str]:
+    return [str(each.get("uid", "")) for each in document.get("metadata", {}).get("ownerReferences") or ()]
+
+
+def is_left_over(document: Mapping[str, Any], living: Set[str]) -> bool:
+    """It had owners, and not one of them is left."""
+    owners = owner_uids(document)
+    return bool(owners) and not any(uid in living for uid in owners)
+
+
+def blocks(document: Mapping[str, Any], owner: str) -> bool:
+    """Must it be gone before an owner that is deleted in the foreground?"""
+    references: Iterable[Mapping[str, Any]] = document.get("metadata", {}).get("ownerReferences") or ()
+    return any(each.get("uid") == owner and each.get("blockOwnerDeletion") for each in references)
+
+
+def reference(owner: Mapping[str, Any], kind: str, api_version: str) -> dict[str, Any]:
+    metadata = owner["metadata"]
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

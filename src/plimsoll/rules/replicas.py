@@ -1,0 +1,90 @@
+"""ReplicaSets: how many pods to make, and whom to take away when there are too many.
+
+A pod counts while it has not ended and is not being deleted; an evicted pod has ended, so it is replaced at once. To go
+first: without a node, pending before unknown before running, not ready, then the youngest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+Document = dict[str, Any]
+MOST_AT_ONCE = 500
+
+_PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+class Scaling(msgspec.Struct, frozen=True):
+    create: int = 0
+    delete: tuple[Document, ...] = ()
+
+
+def is_active(pod: Mapping[str, Any]) -> bool:
+    return pod.get("status", {}).get("phase") not in ("Succeeded", "Failed") and not pod["metadata"].get(
+        "deletionTimestamp"
+    )
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+
+
+def wanted_replicas(document: Mapping[str, Any]) -> int:
+    found = document.get("spec", {}).get("replicas")
+    return 1 if found is None else int(found)
+
+
+def scaling(owner: Mapping[str, Any], pods: Iterable[Document]) -> Scaling:
+    if owner["metadata"].get("deletionTimestamp"):
+        return Scaling()
+    active = [pod for pod in pods if is_active(pod)]
+    difference = wanted_replicas(owner) - len(active)
+    if difference >= 0:
+        return Scaling(create=min(difference, MOST_AT_ONCE))
+    return Scaling(delete=tuple(sorted(active, key=_expendable)[: min(-difference, MOST_AT_ONCE)]))
+
+
+def _expendable(pod: Mapping[str, Any]) -> tuple[bool, int, bool, _Youngest]:
+    status, metadata = pod.get("status", {}), pod["metadata"]
+    return (
+        bool(pod.get("spec", {}).get("nodeName")),
+        _PHASES.get(status.get("phase", ""), 0),
+        is_ready(pod),
+        _Youngest(metadata.get("creationTimestamp", "")),
+    )
+
+
+class _Youngest(str):
+    """Sorts texts backwards: the later time first."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return str.__gt__(self, other)
+
+
+def replica_status(owner: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> Document:
+    active = [pod for pod in pods if is_active(pod)]
+    labels = owner["spec"].get("template", {}).get("metadata", {}).get("labels") or {}
+    full = sum(1 for pod in active if labels.items() <= (pod["metadata"].get("labels") or {}).items())
+    ready = sum(map(is_ready, active))
+    return {
+        "replicas": len(active),
+        "fullyLabeledReplicas": full,
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "observedGeneration": owner["metadata"].get("generation", 0),
+    }
+
+
+def pod_from_template(owner: Mapping[str, Any], reference: Document, name_prefix: str) -> Document:
+    template = owner["spec"].get("template", {})
+    metadata: Document = {"generateName": name_prefix, "ownerReferences": [reference]}
+    for key in ("labels", "annotations"):
+        if template.get("metadata", {}).get(key):
+            metadata[key] = dict(template["metadata"][key])
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec", {})}
