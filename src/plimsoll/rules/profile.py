@@ -39,6 +39,7 @@ class Profile(msgspec.Struct, frozen=True):
     shares_after_limit_on_shrink: bool  # 02 §9: pod limit before pod shares when shrinking
     preemption_text: str  # 05 A4: what precedes `preemption:` in FailedScheduling
     taint_text_names_taint: bool  # 05 A2
+    node_grace_s: int  # 05 B9: how long a node may be silent before its state is unknown
     scheduler_observed_generation: bool  # 05 A4: the PodScheduled condition tells for which generation
     balanced_by_difference: bool  # 05 A3: BalancedAllocation compares with and without the pod
     memory_pressure_tolerated: bool  # 04 §8: pods that are not BestEffort may go to a node under memory pressure
@@ -69,6 +70,7 @@ PROFILE_1_27 = Profile(
     shares_after_limit_on_shrink=True,
     preemption_text="",
     taint_text_names_taint=True,
+    node_grace_s=40,
     scheduler_observed_generation=False,
     balanced_by_difference=False,
     memory_pressure_tolerated=True,
@@ -107,6 +109,7 @@ PROFILE_1_36 = Profile(
     shares_after_limit_on_shrink=False,
     preemption_text="no new claims to deallocate, ",
     taint_text_names_taint=False,
+    node_grace_s=50,
     scheduler_observed_generation=True,
     balanced_by_difference=True,
     memory_pressure_tolerated=False,
