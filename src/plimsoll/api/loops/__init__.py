@@ -1,0 +1,1 @@
+"""The control plane's loops, one module each: they decide by `rules`, read the store, write through the API."""

@@ -1,0 +1,105 @@
+"""The node that this machine is, opened for work: cgroup driver, resolved setting and state, from the options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.linux.state_dir import private_directory, state_home
+
+if TYPE_CHECKING:
+    from plimsoll.cgroups.driver import CgroupDriver
+    from plimsoll.cgroups.node_tree import NodeTree
+    from plimsoll.rules.setting import Setting
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option(
+        "--state-dir",
+        type=click.Path(path_type=Path),
+        help="Where is kept what we made. [default: $PLIMSOLL_HOME, /var/lib/plimsoll as root]",
+    ),
+    click.option("--simulate", is_flag=True, help="On a kernel in memory: nothing on this machine is touched."),
+    click.option(
+        "--shrink",
+        type=click.Choice(["safe", "kubernetes"]),
+        default="safe",
+        show_default=True,
+        help="How a memory limit comes down: reclaim first and never kill, or Kubernetes' plain check.",
+    ),
+)
+
+
+def live_options(command: Command) -> Command:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return node_options(command)
+
+
+class LiveNode:
+    """`tree` does the work; `notes` is what the user should know."""
+
+    def __init__(self, driver: CgroupDriver, setting: Setting, tree: NodeTree, notes: list[str]) -> None:
+        self.driver, self.setting, self.tree, self.notes = driver, setting, tree, notes
+
+
+def opened(options: dict[str, Any]) -> LiveNode:
+    """Raises where cgroups cannot be used, with what to do about it."""
+    from plimsoll.cgroups.node_tree import NodeTree
+
+    question = NodeQuestion({**options, "runtime": "process"})
+    if options["simulate"]:
+        return _simulated(question, options)
+    from plimsoll.cgroups.detect import check_required, default_root, this_host, writable
+    from plimsoll.cgroups.opening import open_cgroupfs
+
+    found = this_host()
+    check_required(found)
+    asked = options["cgroup"]
+    if asked and asked != f"v{found.version}":
+        raise click.UsageError(
+            f"--cgroup {asked}: this machine has cgroup v{found.version}; --simulate shows the other"
+        )
+    if not question.flags.get("cgroupRoot"):
+        root = default_root(found, writable(found))
+        if root != "/":
+            question.flags["cgroupRoot"] = [root]
+    setting, notes = question.setting(cgroup=f"v{found.version}")
+    files = open_cgroupfs(found)
+    driver: CgroupDriver = files
+    if setting.driver == "systemd":
+        from plimsoll.cgroups.systemd import SystemdCgroups
+
+        driver = SystemdCgroups(files)
+    home = private_directory(options["state_dir"] or state_home(dict(os.environ), os.geteuid()))
+    return LiveNode(driver, setting, NodeTree(driver, setting, home / "node", shrink=options["shrink"]), notes)
+
+
+def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:
+    import tempfile
+
+    from plimsoll.cgroups.node_tree import NodeTree
+    from plimsoll.cgroups.simulated import SimulatedKernel
+
+    setting, notes = question.setting()
+    driver = SimulatedKernel(
+        setting.policy.cgroup_version,
+        setting.driver,
+        page_size=setting.machine.page_size,
+        hugepage_sizes=setting.policy.hugepage_sizes,
+        cpus=setting.machine.cores,
+    )
+    state = Path(click.get_current_context().with_resource(tempfile.TemporaryDirectory(prefix="plimsoll-")))
+    boot = state / "proc/sys/kernel/random/boot_id"
+    boot.parent.mkdir(parents=True)
+    boot.write_text("simulated")
+    tree = NodeTree(driver, setting, state / "node", shrink=options["shrink"], proc=state / "proc")
+    return LiveNode(
+        driver, setting, tree, [*notes, "simulated: a kernel in memory, nothing on this machine is touched"]
+    )

@@ -1,0 +1,103 @@
+"""`plimsoll node setup|status|teardown`: the cgroups of a node on this machine, made, shown and taken away again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+import msgspec
+
+from plimsoll.cli.live_node import LiveNode, live_options, opened
+
+_OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print.")
+
+
+@click.group()
+def node() -> None:
+    """The cgroups of a node: kubepods, the QoS classes, node allocatable.
+
+    \b
+    plimsoll node setup --cgroup-root /demo --capacity cpu=8,memory=4Gi
+    plimsoll node status --cgroup-root /demo
+    plimsoll node teardown --cgroup-root /demo
+    """
+
+
+@node.command()
+@live_options
+@_OUTPUT
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+def setup(output: str, dry_run: bool, **options: Any) -> None:
+    """Make kubepods and its classes with their values, and set what is enforced on reserved cgroups.
+
+    All or nothing: what is refused half way is taken back. What is already so is not written again.
+    """
+    from plimsoll.cgroups.node_turn import Applied
+    from plimsoll.cli.steps_print import print_applied
+
+    live = opened(options)
+    if dry_run:
+        plan = live.tree.plan()
+        applied = Applied("node set-up", plan.steps, plan.unmet)
+    else:
+        applied = asyncio.run(live.tree.setup())
+    print_applied(applied, output, dry_run=dry_run, notes=live.notes)
+
+
+@node.command()
+@live_options
+@_OUTPUT
+def status(output: str, **options: Any) -> int:
+    """What is set up, what differs from what it should be, what this machine cannot give. Looks only.
+
+    Exit code 1 where something differs or was left unfinished.
+    """
+    live = opened(options)
+    found = live.tree.status()
+    if output == "json":
+        document = {**msgspec.to_builtins(found), "driver": live.driver.name, "version": live.driver.version}
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+    else:
+        _print_status(live, found)
+    return 1 if found.is_set_up and (found.drift or found.unfinished) else 0
+
+
+@node.command()
+@live_options
+@_OUTPUT
+@click.option("--kill", is_flag=True, help="Kill what still runs in pods' cgroups.")
+def teardown(output: str, kill: bool, **options: Any) -> None:
+    """Remove every cgroup that we made and restore every value that we changed. Nothing of anybody else's."""
+    from plimsoll.cli.steps_print import print_applied
+
+    live = opened(options)
+    print_applied(asyncio.run(live.tree.teardown(kill=kill)), output, notes=live.notes)
+
+
+def _print_status(live: LiveNode, found: Any) -> None:
+    from plimsoll.cgroups.executor import step_text
+    from plimsoll.cli.output import Paint, colourful, inert
+    from plimsoll.cli.steps_print import counted, lines, print_unmet
+
+    paint = Paint(colourful())
+    kernel = "a kernel in memory" if live.driver.simulated else f"cgroup v{live.driver.version}"
+    state = paint("set up", "green") if found.is_set_up else paint("not set up", "yellow")
+    click.echo(f"{found.path or '(no cgroups per QoS class)'}: {state} ({kernel}, {live.driver.name} driver)")
+    if found.refusal:
+        click.echo(paint(f"nothing can be done: {inert(found.refusal)}", "red"))
+    if found.unfinished is not None:
+        click.echo(paint(f"unfinished: {inert(found.unfinished.subject)}", "red"))
+        for step in found.unfinished.steps:
+            click.echo(f"  {inert(step_text(step))}")
+        click.echo("  the next run undoes it: plimsoll node setup")
+    click.echo(f"pods: {len(found.pods)}")
+    for title in found.pods:
+        click.echo(f"  {inert(title)}")
+    if found.is_set_up and found.drift:
+        click.echo(paint(f"differs from what it should be in {counted(found.drift)}:", "red"))
+        for line in lines(found.drift, paint):
+            click.echo(f"  {line}")
+    print_unmet(found.unmet, paint)
+    for note in live.notes:
+        click.echo(paint(f"note: {inert(note)}", "dim"), err=True)
