@@ -1,0 +1,1 @@
+"""Metrics: counters, gauges and histograms, written in Prometheus' text format."""
