@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from plimsoll.api.users import NODE_PREFIX, NODES
 from plimsoll.linux.state_dir import private_directory, write_private
 
 if TYPE_CHECKING:
@@ -59,15 +60,25 @@ class Authority:
         *,
         now: datetime | None = None,
         days: int = LEAF_DAYS,
+        calls_too: bool = False,
     ) -> Issued:
-        """With `names` a server's certificate, without a client's (user = CN, groups = O, as Kubernetes reads it)."""
+        """With `names` a server's certificate, without a client's (user = CN, groups = O, as Kubernetes reads it).
+
+        `calls_too`: both in one, for a node, which calls the API and answers at its own endpoint.
+        """
         from cryptography import x509
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         now = now or datetime.now(UTC)
         key = load_pem_private_key(self._key_file.read_bytes(), None)
         ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
-        return _signed(ca.subject, _elliptic(key), common_name, organizations, names, now, timedelta(days=days))
+        return _signed(
+            ca.subject, _elliptic(key), common_name, organizations, names, now, timedelta(days=days), calls_too
+        )
+
+    def issue_node(self, name: str) -> Issued:
+        """A node's identity: user system:node:NAME, and the name it answers to at its endpoint."""
+        return self.issue(f"{NODE_PREFIX}{name}", [NODES], [name], calls_too=True)
 
     def server_context(self) -> ssl.SSLContext:
         """A client may show a certificate of ours; one of anybody else's, or an ended one, ends the handshake."""
@@ -157,6 +168,7 @@ def _signed(
     names: Sequence[str],
     now: datetime,
     life: timedelta,
+    calls_too: bool,
 ) -> Issued:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
@@ -164,11 +176,13 @@ def _signed(
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     key = ec.generate_private_key(ec.SECP256R1())
-    purpose = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if names else []
+    if calls_too or not names:
+        purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
     builder = (
         _builder(_name(common_name, organizations), issuer, key, now, life)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     if names:

@@ -7,36 +7,15 @@ is plain calls on kept directory fds; changing is `async`, because systemd is as
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterable
 from typing import Protocol
 
-from plimsoll.errors import PlimsollError
+from plimsoll.linux.beneath import CgroupError, CgroupGone
 from plimsoll.rules.hierarchy import Driver as DriverName
 from plimsoll.rules.policy import CgroupVersion
 from plimsoll.rules.steps import Seen
 
-
-class CgroupError(PlimsollError):
-    """The kernel (or systemd) refused; everything that is needed to see why. `str()` is one line."""
-
-    def __init__(self, op: str, path: str, data: str, number: int, detail: str = "") -> None:
-        super().__init__(op, path, data, number, detail)
-        self.op = op
-        self.path = path
-        self.data = data
-        self.errno = number
-        self.detail = detail
-
-    def __str__(self) -> str:
-        data = f" {self.data!r}" if self.data else ""
-        name = errno.errorcode.get(self.errno, str(self.errno))
-        return f"{self.op} {self.path}{data}: {name} ({self.detail or os.strerror(self.errno)})"
-
-
-class CgroupGone(CgroupError):
-    """The cgroup is not there (any more): for whoever only looks, no fault at all."""
+__all__ = ["CgroupDriver", "CgroupError", "CgroupGone"]
 
 
 class CgroupDriver(Protocol):

@@ -23,6 +23,11 @@ from plimsoll.errors import PlimsollError
 VERBS = {
     "explain": ("plimsoll.cli.explain", "explain", "What a node will do with a manifest, each value with its formula."),
     "plan": ("plimsoll.cli.plan", "plan", "The same for fleets: pods as JSON lines in, one result per line out."),
+    "tree": ("plimsoll.cli.tree", "tree", "Live cgroups of this machine: used, protected, limited, throttled."),
+    "whose": ("plimsoll.cli.whose", "whose", "Which pod and container a process belongs to."),
+    "node": ("plimsoll.cli.node", "node", "A node's own cgroups on this machine: setup, status, teardown."),
+    "cgroup": ("plimsoll.cli.cgroup", "cgroup", "Pods' cgroups on this machine, without Kubernetes: apply, run, rm."),
+    "api": ("plimsoll.cli.api", "api", "The control plane: a Kubernetes API that kubectl works with."),
     "up": ("plimsoll.cli.up", "up", "A tour on the bundled examples."),
 }
 

@@ -18,7 +18,7 @@ import msgspec
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.output import inert
 from plimsoll.codec.lean import pod_from_json
-from plimsoll.errors import FieldError, InvalidName, InvalidObject, InvalidQuantity
+from plimsoll.errors import FieldError, InvalidName, InvalidObject
 from plimsoll.rules.batch import block_plans
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.hierarchy import uid_errors
@@ -43,30 +43,31 @@ def planned_block(
     lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool = False
 ) -> tuple[bytes, int]:
     """Results for a block of lines, joined, and how many were refused. `first` is the number of the first line."""
-    pods: list[Pod | Refused] = []
+    pods: list[Pod] = []
+    refused: list[tuple[int, Refused]] = []
     for number, line in enumerate(lines, first):
         if line and not line.isspace():
             try:
                 pods.append(_read(line, policy, check))
             except InvalidObject as error:
-                pods.append(Refused(number, list(error.errors)))
+                refused.append((len(pods) + len(refused), Refused(number, list(error.errors))))
     try:
-        plans = iter(block_plans([pod for pod in pods if isinstance(pod, Pod)], policy, place))
-        results: list[PodPlan | Refused] = [next(plans) if isinstance(pod, Pod) else pod for pod in pods]
-    except (InvalidObject, InvalidName, InvalidQuantity):  # some pod cannot be planned: find out which, one by one
-        results = [
-            _planned(line, number, policy, place, check) for number, line in enumerate(lines, first) if line.strip()
-        ]
-    text = b"\n".join([*map(_ENCODER.encode, results), b""])
-    return text, sum(isinstance(each, Refused) for each in results)
+        results: list[PodPlan | Refused] = [*block_plans(pods, policy, place)]
+    except (InvalidObject, InvalidName):  # some pod cannot be planned: find out which, one by one
+        return _one_by_one(lines, first, policy, place, check)
+    for index, each in refused:
+        results.insert(index, each)
+    return _ENCODER.encode_lines(results), len(refused)
+
+
+def _one_by_one(lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool) -> tuple[bytes, int]:
+    results = [_planned(line, number, policy, place, check) for number, line in enumerate(lines, first) if line.strip()]
+    return _ENCODER.encode_lines(results), sum(isinstance(each, Refused) for each in results)
 
 
 def _planned(line: bytes, number: int, policy: NodePolicy, place: Placement, check: bool) -> PodPlan | Refused:
     try:
         pod = _read(line, policy, check)
-    except InvalidObject as error:
-        return Refused(number, list(error.errors))
-    try:
         return pod_plan(pod, policy, place)
     except InvalidObject as error:
         return Refused(number, list(error.errors))

@@ -7,7 +7,7 @@ shared with the given document; that one is never touched.
 
 from __future__ import annotations
 
-from plimsoll.codec.lean import from_document
+from plimsoll.codec.lean import lean_pod
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.objects import Container, ContainerStatus, Pod, PodStatus, ResourceList, Resources
 from plimsoll.rules.versions import Document, Version
@@ -15,12 +15,12 @@ from plimsoll.rules.versions import Document, Version
 
 def with_defaults(document: Document, *, pod_level: bool = True, resize_policy: bool = False) -> Version:
     """The version that the server would store; raises InvalidObject. The arguments are `defaulted`'s."""
-    given = from_document(document, Pod)
+    given = lean_pod(document)
     pod = defaulted(given, pod_level=pod_level, resize_policy=resize_policy)
-    return Version(_written(document, pod, given), pod)
+    return Version(written(document, pod, given), pod)
 
 
-def _written(document: Document, pod: Pod, given: Pod) -> Document:
+def written(document: Document, pod: Pod, given: Pod) -> Document:
     result = dict(document)
     spec = dict(document.get("spec") or {})
     for key, containers, before in (

@@ -97,12 +97,13 @@ def _decode(text: str, start: int, max_depth: int) -> JsonValue:
         value, end = fast.decoder.raw_decode(text, start)
     except (ValueError, RecursionError):
         return _Scanner(text, start, max_depth).scan()
-    if fast.duplicates or _is_deeper(value, max_depth) or _may_hold_lone_surrogate(text, start, end):
+    if fast.duplicates or is_deeper(value, max_depth) or _may_hold_lone_surrogate(text, start, end):
         return _Scanner(text, start, max_depth).scan()
     return JsonValue(value, start, end)
 
 
-def _is_deeper(value: Any, max_depth: int) -> bool:
+def is_deeper(value: Any, max_depth: int) -> bool:
+    """Whether containers lie in each other more than so many times; asked without recursion."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(max_depth):
         members = (member for part in level for member in (part.values() if type(part) is dict else part))
@@ -110,6 +111,11 @@ def _is_deeper(value: Any, max_depth: int) -> bool:
         if not level:
             return False
     return bool(level)
+
+
+def without_surrogates(text: str) -> str:
+    """Half a surrogate pair cannot be written as UTF-8; Go puts U+FFFD in its place."""
+    return re.sub(_SURROGATE, "\ufffd", text)
 
 
 def _may_hold_lone_surrogate(text: str, start: int, end: int) -> bool:
@@ -278,7 +284,7 @@ class _Scanner:
         raw = match[0]
         if "\\" not in raw:
             return raw[1:-1]
-        return re.sub(_SURROGATE, "\ufffd", json.loads(raw))
+        return without_surrogates(json.loads(raw))
 
     def _broken_string(self) -> Problem:
         good = re.compile(_BROKEN_STRING).match(self.text, self.at)

@@ -31,14 +31,14 @@ class NumberText(str):
     """A JSON number as it was written: `1.10` and `1.1` are the same number but not the same quantity text."""
 
 
-def _quantity_hook(_: type, value: Any) -> Quantity:
+def quantity_hook(_: type, value: Any) -> Quantity:
     return QUANTITIES[value]
 
 
 @cache
 def _pod_decode() -> Callable[[bytes | str], Pod]:
     """Made on first use: it takes milliseconds, and who explains a YAML file never needs it."""
-    return msgspec.json.Decoder(Pod, dec_hook=_quantity_hook).decode
+    return msgspec.json.Decoder(Pod, dec_hook=quantity_hook).decode
 
 
 def pod_from_json(data: bytes | str) -> Pod:
@@ -49,6 +49,14 @@ def pod_from_json(data: bytes | str) -> Pod:
         return from_document(json_document(data), Pod)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidObject([FieldError("FieldValueInvalid", "", f"not JSON: {error}")]) from None
+
+
+def lean_pod(document: dict[str, Any]) -> Pod:
+    """One Pod from a document, by the fast way where it goes; raises InvalidObject with every problem."""
+    try:
+        return msgspec.convert(document, Pod, dec_hook=quantity_hook)
+    except (msgspec.ValidationError, InvalidQuantity, RecursionError):
+        return from_document(document, Pod)
 
 
 def json_document(data: bytes | str) -> Any:

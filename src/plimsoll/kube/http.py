@@ -10,7 +10,7 @@ import asyncio
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -29,7 +29,10 @@ CHUNK = 1 << 16
 class HttpTransport:
     """`send` for a whole answer, `lines` for a stream. Close it when done."""
 
-    def __init__(self, access: Access, *, agent: str = f"plimsoll/{__version__}") -> None:
+    def __init__(
+        self, access: Access, *, agent: str = f"plimsoll/{__version__}", tls: ssl.SSLContext | None = None
+    ) -> None:
+        """`tls`: in place of the certificates in `access`."""
         self._access = access
         target = urlsplit(access.server)
         self._secure = target.scheme == "https"
@@ -37,7 +40,7 @@ class HttpTransport:
         self._port = target.port or (443 if self._secure else 80)
         self._prefix, self._authority = target.path, target.netloc
         self._agent = agent
-        self._tls: ssl.SSLContext | None = None
+        self._tls = tls
         self._token = ""
         self._idle: list[_Connection] = []
 
@@ -49,17 +52,25 @@ class HttpTransport:
 
     async def lines(self, request: Request) -> AsyncGenerator[Answer | bytes, None]:
         """First an Answer with the status (and the body, where it is an error), then each line as it comes."""
+        rest = b""
+        async with aclosing(self.stream(request)) as stream:
+            async for part in stream:
+                if isinstance(part, Answer):
+                    yield part
+                    continue
+                *whole, rest = (rest + part).split(b"\n")
+                for line in filter(None, whole):
+                    yield line
+
+    async def stream(self, request: Request) -> AsyncGenerator[Answer | bytes, None]:
+        """The same in pieces, as they come."""
         async with self._exchange(request) as (connection, status):
             if status >= 400:
                 yield Answer(status, b"".join([part async for part in connection.parts()]))
                 return
             yield Answer(status, b"")
-            rest = b""
             async for part in connection.parts():
-                *whole, rest = (rest + part).split(b"\n")
-                for line in whole:
-                    if line:
-                        yield line
+                yield part
 
     async def close(self) -> None:
         idle, self._idle = self._idle, []

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from plimsoll.errors import InvalidConfig, InvalidQuantity
+from plimsoll.rules.cpu_list import cpu_numbers
 from plimsoll.rules.go_text import duration_nanos
 from plimsoll.rules.objects import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList
 from plimsoll.rules.quantity import QUANTITIES
@@ -21,7 +22,6 @@ from plimsoll.rules.thresholds import flag_map
 Problems = list[InvalidConfig]
 
 RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
-CPU_BOUND = 65_536  # far more than Linux can be built for; a range like 0-999999999 must not fill the memory
 
 # How each kind of value is called in the documentation and in errors.
 Kind = Literal[
@@ -114,14 +114,8 @@ def _cpus(value: Any, path: str, problems: Problems) -> Any:
     """A kernel CPU list: `0-3,8`."""
     if type(value) is not str:
         return _mistyped("cpus", value, path, problems)
-    cpus: set[int] = set()
-    for part in value.split(",") if value else ():
-        match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part, re.ASCII)
-        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
-        if first > last or last >= CPU_BOUND:
-            return _mistyped("cpus", value, path, problems)
-        cpus.update(range(first, last + 1))
-    return tuple(sorted(cpus))
+    cpus = cpu_numbers(value)
+    return _mistyped("cpus", value, path, problems) if cpus is None else cpus
 
 
 def _texts(value: Any, path: str, problems: Problems) -> Any:

@@ -64,11 +64,14 @@ def milli_from_quota(quota: int, period_us: int) -> int:
     return 0 if quota == -1 or period_us == 0 else quota * 1000 // period_us
 
 
+def systemd_quota_per_second_us(quota: int, period_us: int) -> int:
+    """How systemd keeps a quota: µs per second in steps of 10000 (1 %), rounded up (02 §2.3)."""
+    per_second = quota * 1_000_000 // period_us
+    return -(-per_second // 10_000) * 10_000
+
+
 def systemd_quota_us(quota: int, period_us: int) -> int:
-    """systemd keeps µs per second in steps of 10000 (1 %), rounded up, and writes that back as quota (02 §2.3)."""
+    """The quota that systemd makes of that again for the kernel; with an odd period not below what the kernel takes."""
     if quota <= 0:
         return quota
-    per_second = quota * 1_000_000 // period_us
-    if per_second % 10_000:
-        per_second = (per_second // 10_000 + 1) * 10_000
-    return per_second * period_us // 1_000_000
+    return max(systemd_quota_per_second_us(quota, period_us) * period_us // 1_000_000, MIN_QUOTA_US)

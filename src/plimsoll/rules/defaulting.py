@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from plimsoll.rules.effective import container_limits, container_requests
+from plimsoll.rules.effective import Amount, container_limits, container_requests
 from plimsoll.rules.objects import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -119,22 +119,35 @@ def _with_rounded_requests(resources: Resources) -> Resources:
 
 
 def _with_aggregates(resources: Resources, pod: Pod) -> Resources:
-    """D-2: container requests win over pod limits as the source of a missing pod request."""
-    limits = dict(resources.limits or {})
-    requests = dict(resources.requests or {})
-    if _has_hugepage_limits(pod.spec):
-        for name, quantity in container_limits(pod).items():
-            if name.startswith(HUGEPAGES_PREFIX) and name not in requests and name not in limits:
-                limits[name] = quantity
-    if limits:
-        if CPU not in requests or MEMORY not in requests:
-            for name, quantity in container_requests(pod).items():
-                if name in (CPU, MEMORY) and name not in requests:
-                    requests[name] = quantity
-        for name, quantity in limits.items():
-            if is_pod_level_resource(name) and name not in requests:
-                requests[name] = quantity
+    given = resources.requests or {}
+    requests, limits = pod_level_defaults(
+        given,
+        resources.limits or {},
+        container_requests(pod) if CPU not in given or MEMORY not in given else {},
+        container_limits(pod) if _has_hugepage_limits(pod.spec) else {},
+    )
     return Resources(requests or resources.requests, limits or resources.limits, resources.claims)
+
+
+def pod_level_defaults(
+    requests: dict[str, Amount],
+    limits: dict[str, Amount],
+    container_requests: dict[str, Amount],
+    container_limits: dict[str, Amount],
+) -> tuple[dict[str, Amount], dict[str, Amount]]:
+    """D-2: container requests win over pod limits as the source of a missing pod request."""
+    requests, limits = dict(requests), dict(limits)
+    for name, amount in container_limits.items():
+        if name.startswith(HUGEPAGES_PREFIX) and name not in requests and name not in limits:
+            limits[name] = amount
+    if limits:
+        for name, amount in container_requests.items():
+            if name in (CPU, MEMORY) and name not in requests:
+                requests[name] = amount
+        for name, amount in limits.items():
+            if name not in requests and is_pod_level_resource(name):
+                requests[name] = amount
+    return requests, limits
 
 
 def _has_hugepage_limits(spec: PodSpec) -> bool:

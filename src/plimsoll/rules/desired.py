@@ -7,7 +7,7 @@ computed for it, so that whoever prints, ranks or compares asks nothing twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -146,21 +146,34 @@ def _counted(pod: Pod, setting: Setting) -> ResourceList:
     return counted_requests(pod) if setting.profile.scheduler_counts_actual else counted_requests_1_27(pod)
 
 
-def desired_tree(workloads: Sequence[Workload], setting: Setting) -> Cgroup:
+class Shown(msgspec.Struct, frozen=True):
+    """Which of the pods on the node are laid out (all of them count in the sums), and their containers' ids.
+
+    A container whose id is None has no cgroup: it has not been started, or has ended.
+    """
+
+    pod: Callable[[str], bool] = lambda _uid: True
+    container_id: Callable[[str, str], str | None] = lambda _uid, _container: UNKNOWN_ID
+
+
+EVERYTHING = Shown()
+
+
+def desired_tree(workloads: Sequence[Workload], setting: Setting, shown: Shown = EVERYTHING) -> Cgroup:
     """The whole node, with every given pod on it; without cgroupsPerQOS only containers have cgroups (02 §1)."""
     name = setting.machine.name or "node"
     if not setting.config.cgroups_per_qos:
-        return Cgroup("node", name, "/", children=tuple(_loose_pod(each, setting) for each in workloads))
-    return Cgroup("node", name, "/", children=(_kubepods(workloads, setting), *_reserved_cgroups(setting)))
+        return Cgroup("node", name, "/", children=tuple(_loose_pod(each, setting, shown) for each in workloads))
+    return Cgroup("node", name, "/", children=(_kubepods(workloads, setting, shown), *_reserved_cgroups(setting)))
 
 
-def _loose_pod(work: Workload, setting: Setting) -> Cgroup:
+def _loose_pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
     """A pod that is no cgroup: its containers stand where the runtime puts them."""
-    containers = tuple(_container(work, index, (), setting) for index in range(len(work.containers)))
+    containers = _containers(work, (), setting, shown)
     return Cgroup("pod", work.title, "", exclusive_cpus=work.exclusive_cpus, children=containers)
 
 
-def _kubepods(workloads: Sequence[Workload], setting: Setting) -> Cgroup:
+def _kubepods(workloads: Sequence[Workload], setting: Setting, shown: Shown) -> Cgroup:
     config, policy = setting.config, setting.policy
     sums = class_sums((each.desired for each in workloads), pod_level=policy.pod_level)
     percent = config.qos_reserved_percent.get("memory") if config.gate("QOSReserved") else None
@@ -184,9 +197,9 @@ def _kubepods(workloads: Sequence[Workload], setting: Setting) -> Cgroup:
         cgroup_path(setting.pods_root, setting.driver),
         _files(values, setting, reasons),
         children=(
-            *(_pod(each, setting) for each in by_class["Guaranteed"]),
-            _class("Burstable", classes, sums, by_class["Burstable"], setting, percent),
-            _class("BestEffort", classes, sums, by_class["BestEffort"], setting, percent),
+            *_pods(by_class["Guaranteed"], setting, shown),
+            _class("Burstable", classes, sums, by_class["Burstable"], setting, percent, shown),
+            _class("BestEffort", classes, sums, by_class["BestEffort"], setting, percent, shown),
         ),
     )
 
@@ -198,6 +211,7 @@ def _class(
     members: Sequence[Workload],
     setting: Setting,
     percent: int | None,
+    shown: Shown,
 ) -> Cgroup:
     values, gated = classes.burstable if qos == "Burstable" else classes.besteffort, setting.policy.pod_level
     counted = [(pod_requests(each.desired, pod_level=gated), pod_requests(each.desired)) for each in members]
@@ -207,11 +221,15 @@ def _class(
         qos,
         cgroup_path(class_name(setting.pods_root, qos), setting.driver),
         _files(values, setting, reasons),
-        children=tuple(_pod(each, setting) for each in members),
+        children=_pods(members, setting, shown),
     )
 
 
-def _pod(work: Workload, setting: Setting) -> Cgroup:
+def _pods(members: Sequence[Workload], setting: Setting, shown: Shown) -> tuple[Cgroup, ...]:
+    return tuple(_pod(each, setting, shown) for each in members if shown.pod(each.pod.metadata.uid))
+
+
+def _pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
     name = pod_name(setting.pods_root, work.qos, work.pod.metadata.uid or UNKNOWN_UID)
     return Cgroup(
         "pod",
@@ -223,13 +241,22 @@ def _pod(work: Workload, setting: Setting) -> Cgroup:
             why.pod_reasons(work.pod, work.base, work.requests, work.limits, work.qos, work.values, setting),
         ),
         exclusive_cpus=work.exclusive_cpus,
-        children=tuple(_container(work, index, name, setting) for index in range(len(work.containers))),
+        children=_containers(work, name, setting, shown),
     )
 
 
-def _container(work: Workload, index: int, parent: CgroupName, setting: Setting) -> Cgroup:
+def _containers(work: Workload, parent: CgroupName, setting: Setting, shown: Shown) -> tuple[Cgroup, ...]:
+    ids = (shown.container_id(work.pod.metadata.uid, each.name) for each in work.containers)
+    return tuple(
+        _container(work, index, parent, container_id, setting)
+        for index, container_id in enumerate(ids)
+        if container_id is not None
+    )
+
+
+def _container(work: Workload, index: int, parent: CgroupName, container_id: str, setting: Setting) -> Cgroup:
     container = work.containers[index]
-    component = container_component(UNKNOWN_ID, setting.driver, setting.runtime)
+    component = container_component(container_id, setting.driver, setting.runtime)
     where = cgroup_path(parent, setting.driver) if parent else "<the runtime's choice>"
     values = work.container_values[index]
     reasons = why.container_reasons(work.pod, work.base, index, work.qos, values, setting)

@@ -127,8 +127,8 @@ def pod_level_set(resources: Resources | None) -> bool:
     return resources is not None and (_has_supported(resources.requests) or _has_supported(resources.limits))
 
 
-def _has_supported(resources: ResourceList | None) -> bool:
-    return bool(resources) and any(map(is_pod_level_resource, resources or ()))
+def _has_supported(names: Iterable[str] | None) -> bool:
+    return names is not None and any(map(is_pod_level_resource, names))
 
 
 def container_requests(pod: Pod, *, absent: ResourceList = _EMPTY) -> ResourceList:
@@ -159,7 +159,7 @@ def pod_requests(
     else:
         requests = container_requests(pod, absent=absent)
     if spec.resources is not None and pod_level and pod_level_requests_set(spec.resources):
-        requests = _overridden(requests, spec.resources.requests or _EMPTY)
+        requests = overridden(requests, spec.resources.requests or _EMPTY)
     if spec.overhead and overhead:
         requests = added(requests, spec.overhead)
     return requests
@@ -173,17 +173,18 @@ def pod_limits(pod: Pod, *, pod_level: bool = True, overhead: bool = True) -> Re
     else:
         limits = container_limits(pod)
     if spec.resources is not None and pod_level and pod_level_set(spec.resources):
-        limits = _overridden(limits, spec.resources.limits or _EMPTY)
+        limits = overridden(limits, spec.resources.limits or _EMPTY)
     if spec.overhead and overhead:
         limits = with_overhead(limits, spec.overhead)
     return limits
 
 
-def _overridden(total: ResourceList, pod_level: ResourceList) -> ResourceList:
+def overridden(total: dict[str, Amount], pod_level: dict[str, Amount]) -> dict[str, Amount]:
+    """Pod-level amounts in the place of sums, for the names that pod level supports."""
     result = dict(total)
-    for name, quantity in pod_level.items():
+    for name, amount in pod_level.items():
         if is_pod_level_resource(name):
-            result[name] = quantity
+            result[name] = amount
     return result
 
 
@@ -226,7 +227,7 @@ def counted_requests(
         if pod_level_status and actual is not None:
             held = larger(actual.requests or _EMPTY, pod.status.allocated_resources or _EMPTY)
             counted = _kept_keys(held if infeasible else larger(counted, held), counted)
-        total = _overridden(total, counted)
+        total = overridden(total, counted)
     return added(total, pod.spec.overhead) if pod.spec.overhead and overhead else total
 
 
@@ -249,7 +250,7 @@ def counted_limits(pod: Pod, *, pod_level_status: bool = True, overhead: bool = 
                 counted = counted if actual.limits is None else _kept_keys(held, counted)
             else:
                 counted = _kept_keys(larger(counted, held), counted)
-        total = _overridden(total, counted)
+        total = overridden(total, counted)
     return with_overhead(total, pod.spec.overhead) if pod.spec.overhead and overhead else total
 
 
@@ -273,7 +274,7 @@ def counted_requests_1_27(pod: Pod, *, absent: ResourceList = _EMPTY) -> Resourc
     )
     resources = pod.spec.resources
     if pod_level_requests_set(resources):
-        total = _overridden(total, _list(resources, "requests"))
+        total = overridden(total, _list(resources, "requests"))
     return added(total, pod.spec.overhead) if pod.spec.overhead else total
 
 

@@ -69,12 +69,10 @@ def files(values: Values, version: CgroupVersion, weight: Weight = "linear") -> 
 
 
 def files_v2(values: Values, weight: Weight) -> FilesV2:
-    cpu_weight, cpu_shares, period, pids = None, values.cpu_shares, values.cpu_period_us, values.pids
-    if cpu_shares is not None:
-        cpu_weight = weight_quadratic(cpu_shares) if weight == "quadratic" else weight_linear(cpu_shares)
+    cpu_shares, pids = values.cpu_shares, values.pids
     return FilesV2(
-        cpu_weight,
-        None if period is None else cpu_max(values.cpu_quota_us, period),
+        None if cpu_shares is None else cpu_weight(cpu_shares, weight),
+        cpu_max(values.cpu_quota_us, values.cpu_period_us),
         values.memory_min_bytes,
         values.memory_low_bytes,
         values.memory_high_bytes,
@@ -98,10 +96,14 @@ def files_v1(values: Values) -> FilesV1:
 
 
 def hugetlb_files(values: Values, version: CgroupVersion) -> dict[str, int] | None:
-    if values.hugetlb is None:
+    return hugepage_files(values.hugetlb, version)
+
+
+def hugepage_files(limits: dict[int, int] | None, version: CgroupVersion) -> dict[str, int] | None:
+    if limits is None:
         return None
     suffix = "max" if version == 2 else "limit_in_bytes"
-    return {f"hugetlb.{page_label(size)}.{suffix}": limit for size, limit in values.hugetlb.items()}
+    return {f"hugetlb.{page_label(size)}.{suffix}": limit for size, limit in limits.items()}
 
 
 def file_map(values: Values, version: CgroupVersion, weight: Weight = "linear") -> dict[str, int | str]:
@@ -109,8 +111,14 @@ def file_map(values: Values, version: CgroupVersion, weight: Weight = "linear") 
     return {**msgspec.to_builtins(files(values, version, weight)), **(hugetlb_files(values, version) or {})}
 
 
-def cpu_max(quota_us: int | None, period_us: int) -> str:
-    """`<quota> <period>`; without a quota the first word is `max` (02 §4.3)."""
+def cpu_weight(cpu_shares: int, weight: Weight) -> int:
+    return weight_quadratic(cpu_shares) if weight == "quadratic" else weight_linear(cpu_shares)
+
+
+def cpu_max(quota_us: int | None, period_us: int | None) -> str | None:
+    """`<quota> <period>`; without a quota the first word is `max` (02 §4.3), without a period there is no file."""
+    if period_us is None:
+        return None
     return f"{quota_us if quota_us and quota_us > 0 else MAX} {period_us or DEFAULT_PERIOD_US}"
 
 

@@ -53,7 +53,7 @@ def duration_nanos(text: str, path: str = "") -> int:
     unsigned = text[1:] if text.startswith(("+", "-")) else text
     if unsigned == "0":
         return 0
-    invalid = InvalidConfig(path, f"time: invalid duration {_byte_quoted(text)}")
+    invalid = InvalidConfig(path, f"time: invalid duration {byte_quoted(text)}")
     if not unsigned:
         raise invalid
     total = position = 0
@@ -63,9 +63,9 @@ def duration_nanos(text: str, path: str = "") -> int:
             raise invalid
         whole, fraction, unit = match[1], match[2] or "", match[3]
         if not unit:
-            raise InvalidConfig(path, f"time: missing unit in duration {_byte_quoted(text)}")
+            raise InvalidConfig(path, f"time: missing unit in duration {byte_quoted(text)}")
         if unit not in _UNIT_NANOS:
-            raise InvalidConfig(path, f"time: unknown unit {_byte_quoted(unit)} in duration {_byte_quoted(text)}")
+            raise InvalidConfig(path, f"time: unknown unit {byte_quoted(unit)} in duration {byte_quoted(text)}")
         total += _part_nanos(whole, fraction, _UNIT_NANOS[unit])
         if total > MAX_INT64:
             raise invalid
@@ -89,13 +89,13 @@ def parsed_float32(text: str, path: str = "") -> float:
     if match is not None:
         return -math.inf if match[1] == "-" else math.inf
     if re.fullmatch(_FLOAT, text, re.ASCII) is None:
-        raise InvalidConfig(path, f"strconv.ParseFloat: parsing {_quoted(text)}: invalid syntax")
+        raise InvalidConfig(path, f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
     magnitude = abs(float(text))
     if magnitude < 1e-60:  # far below the smallest float32; the exact fraction could have any number of digits
         return 0.0
     value = nearest_float32(*Decimal(text).as_integer_ratio()) if magnitude < 1e60 else math.inf
     if abs(value) > LARGEST_FLOAT32:
-        raise InvalidConfig(path, f"strconv.ParseFloat: parsing {_quoted(text)}: value out of range")
+        raise InvalidConfig(path, f"strconv.ParseFloat: parsing {quoted(text)}: value out of range")
     return value
 
 
@@ -121,7 +121,7 @@ def shortest_float32(value: float) -> float:
     return float(f"{value:.9g}")
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """As Go's strconv quotes: what can be printed stays."""
     return '"' + "".join(_ESCAPES.get(letter) or _printable(letter) for letter in text) + '"'
 
@@ -133,7 +133,7 @@ def _printable(letter: str) -> str:
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _byte_quoted(text: str) -> str:
+def byte_quoted(text: str) -> str:
     """As Go's time package quotes: every byte that is not printable ASCII is written as its number."""
     shown: list[str] = []
     for letter in text:

@@ -28,7 +28,7 @@ _CLASS_COMPONENT: dict[str, CgroupName] = {
     "Burstable": ("burstable",),
     "BestEffort": ("besteffort",),
 }
-_SCOPE_PREFIX = {"containerd": "cri-containerd-", "crio": "crio-", "process": "plimsoll-"}
+SCOPE_PREFIX: dict[Runtime, str] = {"containerd": "cri-containerd-", "crio": "crio-", "process": "plimsoll-"}
 _FLAT_PREFIX = {"containerd": "", "crio": "crio-", "process": ""}
 
 
@@ -140,10 +140,10 @@ def cgroup_path(name: CgroupName, driver: Driver) -> str:
 def container_component(container_id: str, driver: Driver, runtime: Runtime) -> str:
     """What a runtime calls a container's cgroup below the pod's (02 §2.2)."""
     if driver == "systemd":
-        return f"{_SCOPE_PREFIX[runtime]}{container_id}.scope"
+        return f"{SCOPE_PREFIX[runtime]}{container_id}.scope"
     return f"{_FLAT_PREFIX[runtime]}{container_id}"
 
 
 def misplaced_container_path(pod: CgroupName, container_id: str, runtime: Runtime) -> str:
     """Where a container lands when the kubelet names for systemd and the runtime does not (02 §2.2): at the root."""
-    return f"/{slice_name(pod)}:{_SCOPE_PREFIX[runtime].removesuffix('-')}:{container_id}"
+    return f"/{slice_name(pod)}:{SCOPE_PREFIX[runtime].removesuffix('-')}:{container_id}"

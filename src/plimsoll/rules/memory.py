@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from math import floor
 
 
 def memory_high(
@@ -24,7 +24,8 @@ def memory_high(
     base = limit_bytes or allocatable_bytes
     if not base:
         return None
-    high = math.floor(float(request_bytes) + (float(base) - float(request_bytes)) * factor) // page_size * page_size
+    request = float(request_bytes)
+    high = floor(request + (base - request) * factor) // page_size * page_size
     return high if high > request_bytes and high != 0 else None
 
 

@@ -17,14 +17,14 @@ from plimsoll.rules.objects import Metadata
 MAX_ANNOTATION_BYTES = 256 * 1024
 
 
-def metadata_errors(metadata: Metadata) -> list[FieldError]:
-    """Of an object whose name is a DNS subdomain, as pods and most other kinds are named."""
+def metadata_errors(metadata: Metadata, *, dots: bool = True) -> list[FieldError]:
+    """Of an object whose name is a DNS subdomain, as most kinds are named; without `dots` a label (namespaces)."""
     errors: list[FieldError] = []
     name, prefix, namespace = metadata.name, metadata.generate_name, metadata.namespace
     if prefix:
         errors += _misnamed("metadata.generateName", prefix, generated_name_problems(prefix))
     if name:
-        if problems := dns_subdomain_problems(name):
+        if problems := dns_subdomain_problems(name) if dots else dns_label_problems(name):
             errors += _misnamed("metadata.name", name, problems)
     elif not prefix:
         errors.append(FieldError("FieldValueRequired", "metadata.name", "name or generateName is required"))

@@ -26,9 +26,14 @@ def pod_share_bytes(pod: Pod) -> int:
     if not requested:
         return 0
     aggregated = container_requests(pod).get(MEMORY)
-    surplus = requested.value - (aggregated.value if aggregated is not None else 0)
-    count = len(spec.containers) + len(spec.init_containers) or 1  # no containers: nobody to share with
-    return surplus // count if surplus >= 0 else -(-surplus // count)
+    count = len(spec.containers) + len(spec.init_containers)
+    return surplus_share(requested.value, aggregated.value if aggregated is not None else 0, count)
+
+
+def surplus_share(pod_bytes: int, container_bytes: int, count: int) -> int:
+    """One container's part of what pod level requests beyond all of them, cut off as Go divides."""
+    surplus, heads = pod_bytes - container_bytes, count or 1  # no containers: nobody to share with
+    return surplus // heads if surplus >= 0 else -(-surplus // heads)
 
 
 def smallest_request_bytes(pod: Pod) -> int:

@@ -45,9 +45,16 @@ def computed_qos_class(pod: Pod, *, pod_level: bool = True) -> QoSClass:
 def _pod_level_class(resources: Resources) -> QoSClass:
     """QC-2: with a pod-level block, even an empty one, the containers are not looked at."""
     requests, limits = resources.requests or {}, resources.limits or {}
-    want = (_positive(requests, CPU), _positive(requests, MEMORY))
-    cap = (_positive(limits, CPU), _positive(limits, MEMORY))
-    return class_of(not limits or all(cap), want, cap)
+    return pod_level_class(
+        (_positive(requests, CPU), _positive(requests, MEMORY)),
+        (_positive(limits, CPU), _positive(limits, MEMORY)),
+        bool(limits),
+    )
+
+
+def pod_level_class(requests: tuple[int, int], limits: tuple[int, int], any_limit: bool) -> QoSClass:
+    """QC-2 on amounts of cpu and memory; `any_limit`: of whatever name."""
+    return class_of(not any_limit or all(limits), requests, limits)
 
 
 def class_of(candidate: bool, requests: tuple[int, int], limits: tuple[int, int]) -> QoSClass:
@@ -55,9 +62,11 @@ def class_of(candidate: bool, requests: tuple[int, int], limits: tuple[int, int]
 
     `candidate`: every container has a positive cpu limit and a positive memory limit.
     """
-    if requests == limits == (0, 0):
+    if requests != limits:
+        return BURSTABLE
+    if requests == (0, 0):
         return BEST_EFFORT
-    return GUARANTEED if candidate and requests == limits else BURSTABLE
+    return GUARANTEED if candidate else BURSTABLE
 
 
 def _positive(resources: ResourceList, name: str) -> int:

@@ -23,6 +23,7 @@ Format = Literal["DecimalSI", "BinarySI", "DecimalExponent", ""]
 NANO_PER_UNIT = 10**9
 NANO_PER_MILLI = 10**6
 MAX_INT64 = 2**63 - 1
+BEYOND_INT64 = 2**80
 
 FORMAT_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 SUFFIX_ERROR = "unable to parse quantity's suffix"
@@ -46,23 +47,25 @@ _MAX_EXPONENT = 1000
 class Quantity:
     """An exact amount. Equality, order and hash are by value; the format matters only when printing (Q-17)."""
 
-    __slots__ = ("_text", "format", "is_fine", "milli", "nanos", "value")
+    __slots__ = ("_text", "format", "is_fine", "milli", "nanos", "tally", "value")
 
     nanos: int
     format: Format
     milli: int
     value: int
     is_fine: bool  # finer than a thousandth: R-2 has something to round
+    tally: int  # `milli`, for sums of many; what is negative is beyond every bound here, so that no sum can hide it
 
     def __init__(self, nanos: int, format: Format = "DecimalSI", text: str | None = None) -> None:
         self.nanos = nanos
         self.format = format
         self._text = text
         if nanos >= 0:
-            self.milli = milli = -(-nanos // 1_000_000)
+            self.milli = self.tally = milli = -(-nanos // 1_000_000)
             self.value = -(-milli // 1000)
         else:
             self.milli = milli = nanos // 1_000_000
+            self.tally = BEYOND_INT64
             self.value = milli // 1000
         self.is_fine = milli * 1_000_000 != nanos
 

@@ -68,15 +68,15 @@ def matches_label(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None and not term.values
         case "Gt" | "Lt":
-            bound = _integer(term.values[0]) if len(term.values) == 1 else None
-            number = None if value is None else _integer(value)
+            bound = go_integer(term.values[0]) if len(term.values) == 1 else None
+            number = None if value is None else go_integer(value)
             if bound is None or number is None:
                 return False
             return number > bound if term.operator == "Gt" else number < bound
     return False
 
 
-def _integer(text: str) -> int | None:
+def go_integer(text: str) -> int | None:
     """A 64-bit integer as Go reads it, or None."""
     if _GO_INTEGER.fullmatch(text) is None or len(text) > 40:
         return None

@@ -115,15 +115,10 @@ def pod_cgroup(
     exclusive_cpus: bool = False,
 ) -> Values:
     """A pod's figures → its values (02 §4.4). A limit is None unless every container declares one."""
-    cpu_quota = cpu_period = minimum = low = None
-    if cpu_limit_milli is not None:
-        cpu_period = policy.period_us
-        if not policy.cfs_quota or (exclusive_cpus and not policy.quota_with_exclusive_cpus):
-            cpu_quota = UNLIMITED
-        else:
-            cpu_quota = quota_us(cpu_limit_milli, policy.quota_period_us)
+    minimum = low = None
+    cpu_quota, cpu_period = pod_quota(cpu_limit_milli, policy, exclusive_cpus)
     if policy.memory_qos:
-        minimum, low = _pod_protection(memory_request_bytes, qos, policy.reservation)
+        minimum, low = pod_protection(memory_request_bytes, qos, policy.reservation)
     return Values(
         MIN_SHARES if qos == BEST_EFFORT else shares(cpu_request_milli),
         cpu_quota,
@@ -140,7 +135,18 @@ def pod_cgroup(
     )
 
 
-def _pod_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) -> tuple[int | None, int | None]:
+def pod_quota(
+    cpu_limit_milli: int | None, policy: NodePolicy, exclusive_cpus: bool = False
+) -> tuple[int | None, int | None]:
+    """Quota and period of a pod (02 §4.3); the period is the configured one even where the gate is off."""
+    if cpu_limit_milli is None:
+        return None, None
+    if not policy.cfs_quota or (exclusive_cpus and not policy.quota_with_exclusive_cpus):
+        return UNLIMITED, policy.period_us
+    return quota_us(cpu_limit_milli, policy.quota_period_us), policy.period_us
+
+
+def pod_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) -> tuple[int | None, int | None]:
     """memory.min and memory.low of a pod (02 §6.2); nothing is written where there is nothing to protect."""
     if request_bytes <= 0 or reservation == "none":
         return None, None
@@ -212,20 +218,15 @@ def container_cgroup(
     exclusive_cpus: bool = False,
 ) -> Values:
     """A container's figures → its values (02 §4.5). No cpu request (None) is not one of 0: the limit stands in."""
-    cpu_quota = cpu_period = memory_and_swap = swap = minimum = low = high = None
-    if policy.cfs_quota:
-        cpu_period = policy.quota_period_us
-        if exclusive_cpus and not policy.quota_with_exclusive_cpus:
-            cpu_quota = UNLIMITED
-        elif cpu_limit_milli:
-            cpu_quota = quota_us(cpu_limit_milli, cpu_period)
+    memory_and_swap = swap = minimum = low = high = None
+    cpu_quota, cpu_period = container_quota(cpu_limit_milli, policy, exclusive_cpus)
     if policy.swap_controller:
         if policy.cgroup_version == 2:
             swap = swap_bytes
         else:
             memory_and_swap = memory_limit_bytes or None
     if policy.memory_qos:
-        minimum, low = _container_protection(memory_request_bytes, qos, policy.reservation)
+        minimum, low = container_protection(memory_request_bytes, qos, policy.reservation)
         high = memory_high(
             memory_request_bytes,
             own_memory_limit_bytes,
@@ -250,7 +251,19 @@ def container_cgroup(
     )
 
 
-def _container_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) -> tuple[int | None, int | None]:
+def container_quota(
+    cpu_limit_milli: int, policy: NodePolicy, exclusive_cpus: bool = False
+) -> tuple[int | None, int | None]:
+    """Quota and period of a container (02 §4.3); a limit of 0 is none."""
+    if not policy.cfs_quota:
+        return None, None
+    period = policy.quota_period_us
+    if exclusive_cpus and not policy.quota_with_exclusive_cpus:
+        return UNLIMITED, period
+    return (quota_us(cpu_limit_milli, period) if cpu_limit_milli else None), period
+
+
+def container_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) -> tuple[int | None, int | None]:
     """memory.min and memory.low (02 §6.2): exactly one under tiered with a request, both as 0 otherwise."""
     if reservation == "requests":
         return (request_bytes or None), None

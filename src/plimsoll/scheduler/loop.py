@@ -41,12 +41,12 @@ MOST_IN_FLIGHT = 64
 log = logging.getLogger(__name__)
 
 
-class _Spec(msgspec.Struct, rename="camel"):
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     scheduler_name: str = words.SCHEDULER
     scheduling_gates: list[Any] | None = None
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
@@ -54,7 +54,7 @@ class _Extra(msgspec.Struct):
     """What the scheduler asks of a pod beyond the lean one."""
 
     metadata: _Metadata = _Metadata()
-    spec: _Spec = msgspec.field(default_factory=_Spec)
+    spec: _Spec = _Spec()
 
 
 class Scheduler:

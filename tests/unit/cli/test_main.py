@@ -38,7 +38,7 @@ def test_version() -> None:
 
 WRONG = [
     ("no verb", [], "Usage"),
-    ("an unknown verb", ["explian"], "explain, plan, up"),
+    ("an unknown verb", ["explian"], "explain, plan, "),
     ("an unknown option", ["--nope"], "No such option"),
     ("an unknown option of a verb", ["explain", "x.yaml", "--nope"], "No such option"),
     ("no file", ["explain"], "name a file"),

@@ -1,0 +1,44 @@
+"""Events exist once and are seen in two ways: as core/v1 (how they are stored) and as events.k8s.io/v1 (05 B8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Document = dict[str, Any]
+
+# core/v1 name, events.k8s.io/v1 name
+_RENAMED = (
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+)
+_TO_NEW = dict(_RENAMED)
+_TO_CORE = {new: core for core, new in _RENAMED}
+
+# What core/v1 prints even if it is not set.
+ALWAYS_PRINTED: Document = {
+    "source": {},
+    "firstTimestamp": None,
+    "lastTimestamp": None,
+    "eventTime": None,
+    "reportingComponent": "",
+    "reportingInstance": "",
+}
+
+
+def as_new(event: Document) -> Document:
+    """A stored event in events.k8s.io/v1's words, without kind and apiVersion."""
+    return {_TO_NEW.get(key, key): value for key, value in event.items()}
+
+
+def as_core(event: Document) -> Document:
+    """A body in events.k8s.io/v1's words as it is stored."""
+    return {_TO_CORE.get(key, key): value for key, value in event.items()}
+
+
+def completed(event: Document) -> Document:
+    return {**event, **{key: event.get(key) or empty for key, empty in ALWAYS_PRINTED.items()}}

@@ -1,0 +1,59 @@
+"""What happened, as plain numbers for /metrics, and one line of JSON per request for the audit log."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import IO
+
+import msgspec
+
+# Seconds; the buckets that kube-apiserver's request durations have, thinned out.
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Histogram(msgspec.Struct):
+    counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
+    sum_s: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(BUCKETS, seconds)] += 1
+        self.sum_s += seconds
+
+
+class Meter(msgspec.Struct):
+    """`requests` is by (verb, group, resource, subresource, code); durations by the first four."""
+
+    requests: dict[tuple[str, str, str, str, int], int] = {}
+    durations: dict[tuple[str, str, str, str], Histogram] = {}
+    watchers: dict[str, int] = {}  # by resource
+    in_flight: int = 0
+    refused: int = 0  # by rate or number
+    faults: int = 0  # 500s that are ours
+
+    def count(self, verb: str, group: str, resource: str, subresource: str, code: int, seconds: float) -> None:
+        what = (verb, group, resource, subresource)
+        self.requests[(*what, code)] = self.requests.get((*what, code), 0) + 1
+        if verb != "watch":
+            found = self.durations.get(what)
+            if found is None:
+                found = self.durations[what] = Histogram()
+            found.add(seconds)
+
+    @property
+    def all_watchers(self) -> int:
+        return sum(self.watchers.values())
+
+
+class Audit:
+    """Who asked what and what came of it. Reads are left out unless asked for: they are most of the traffic."""
+
+    def __init__(self, stream: IO[bytes], *, reads: bool = False) -> None:
+        self._stream = stream
+        self._reads = reads
+        self._encode = msgspec.json.Encoder().encode
+
+    def wants(self, verb: str, code: int) -> bool:
+        return self._reads or code >= 400 or verb not in ("get", "list", "watch")
+
+    def write(self, entry: dict[str, object]) -> None:
+        self._stream.write(self._encode(entry) + b"\n")

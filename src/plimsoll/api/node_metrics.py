@@ -1,0 +1,215 @@
+"""metrics.k8s.io, made from what the nodes' endpoints say at /metrics/resource (05 B9, 06 E7).
+
+Every 15 s each node that is ready is asked, and on demand when what is known is older than 2 s. CPU is a counter there;
+usage is its growth between two readings, divided by the time between them, which is the `window`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.ages import rfc3339
+from plimsoll.api.app import App
+from plimsoll.api.call import Answer, Call
+from plimsoll.api.cluster import Cluster
+from plimsoll.api.dispatch import Handler, Route
+from plimsoll.api.node_calls import NodeCalls, node_endpoint
+from plimsoll.api.output import line
+from plimsoll.api.selectors import label_terms
+from plimsoll.api.status import ApiError, not_found
+from plimsoll.kube.request import Request, Unreachable
+from plimsoll.rules.selectors import matches_label
+
+Document = dict[str, Any]
+GROUP = "metrics.k8s.io"
+EVERY_S, FRESH_S = 15.0, 2.0
+_SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)(?: (\d+))?$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+log = logging.getLogger(__name__)
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One look at one thing (a node, or a container of a pod)."""
+
+    at_s: float
+    cpu_s: float
+    memory_bytes: int
+
+
+Key = tuple[str, str, str]  # namespace, pod, container; all empty for the node itself
+
+
+def readings(text: str, now_s: float) -> dict[Key, Reading]:
+    """The samples of one /metrics/resource page; what lacks cpu or memory is left out."""
+    cpu: dict[Key, tuple[float, float]] = {}
+    memory: dict[Key, int] = {}
+    for name, labels, number, stamp in _SAMPLE.findall(text):
+        found = dict(_LABEL.findall(labels))
+        key = (found.get("namespace", ""), found.get("pod", ""), found.get("container", ""))
+        at_s = int(stamp) / 1000 if stamp else now_s
+        match name:
+            case "node_cpu_usage_seconds_total" | "container_cpu_usage_seconds_total":
+                cpu[key] = (at_s, float(number))
+            case "node_memory_working_set_bytes" | "container_memory_working_set_bytes":
+                memory[key] = int(float(number))
+    return {key: Reading(at_s, seconds, memory[key]) for key, (at_s, seconds) in cpu.items() if key in memory}
+
+
+class Usage(msgspec.Struct, frozen=True):
+    before: Reading
+    after: Reading
+
+    @property
+    def window_s(self) -> float:
+        return self.after.at_s - self.before.at_s
+
+    def amounts(self) -> Document:
+        nanocores = (self.after.cpu_s - self.before.cpu_s) / self.window_s * 1e9
+        return {"cpu": f"{max(int(nanocores), 0)}n", "memory": f"{self.after.memory_bytes // 1024}Ki"}
+
+
+class NodeMetrics:
+    """Keeps the last two readings of everything on every node."""
+
+    def __init__(self, calls: NodeCalls) -> None:
+        self._calls = calls
+        self._nodes: dict[str, dict[Key, tuple[Reading | None, Reading]]] = {}
+        self._asked_s: dict[str, float] = {}
+
+    @asynccontextmanager
+    async def service(self, app: App) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._run(app))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self._calls.close()
+
+    def handlers(self) -> dict[Route, Handler]:
+        return {
+            (GROUP, "nodes", "", "list"): self._list_nodes,
+            (GROUP, "nodes", "", "get"): self._get_node,
+            (GROUP, "pods", "", "list"): self._list_pods,
+            (GROUP, "pods", "", "get"): self._get_pod,
+        }
+
+    async def _run(self, app: App) -> None:
+        while True:
+            await self.refresh(app.cluster, EVERY_S / 2)
+            await asyncio.sleep(EVERY_S)
+
+    async def refresh(self, cluster: Cluster, age_s: float) -> None:
+        """Ask every node whose numbers are older than that."""
+        now_s = cluster.clock()
+        names = [node["metadata"]["name"] for node in cluster.documents("nodes")]
+        for gone in self._nodes.keys() - set(names):
+            del self._nodes[gone]
+        stale = [name for name in names if now_s - self._asked_s.get(name, 0.0) > age_s]
+        await asyncio.gather(*(self._ask(cluster, name) for name in stale))
+
+    async def _ask(self, cluster: Cluster, name: str) -> None:
+        self._asked_s[name] = cluster.clock()
+        try:
+            transport = self._calls.transport(node_endpoint(cluster, name))
+            answer = await transport.send(Request("GET", "/metrics/resource", accept="text/plain"))
+        except (ApiError, Unreachable, TimeoutError) as error:
+            log.debug("metrics of node %s: %s", name, error)
+            self._nodes.pop(name, None)
+            return
+        if answer.status != 200:
+            return
+        known = self._nodes.get(name, {})
+        fresh: dict[Key, tuple[Reading | None, Reading]] = {}
+        for key, reading in readings(answer.body.decode("utf-8", "replace"), cluster.clock()).items():
+            before, after = known.get(key, (None, None))
+            if after is not None and (reading.at_s <= after.at_s or reading.cpu_s < after.cpu_s):
+                if reading.cpu_s < after.cpu_s:  # it was started anew
+                    fresh[key] = (None, reading)
+                else:
+                    fresh[key] = (before, after)
+            else:
+                fresh[key] = (after, reading)
+        self._nodes[name] = fresh
+
+    def _usage(self, node: str, key: Key) -> Usage | None:
+        before, after = self._nodes.get(node, {}).get(key, (None, None))
+        if before is None or after is None:
+            return None
+        return Usage(before, after)
+
+    # --- answers ---
+
+    async def _list_nodes(self, cluster: Cluster, call: Call) -> Answer:
+        await self.refresh(cluster, FRESH_S)
+        nodes = _selected(cluster.documents("nodes"), call)
+        items = [found for each in nodes if (found := self._node(each)) is not None]
+        return _list("NodeMetricsList", items)
+
+    async def _get_node(self, cluster: Cluster, call: Call) -> Answer:
+        await self.refresh(cluster, FRESH_S)
+        node = cluster.document("nodes", "", call.info.name)
+        found = None if node is None else self._node(node)
+        if found is None:
+            raise not_found(call.info.resource, call.info.name)
+        return _one("NodeMetrics", found)
+
+    async def _list_pods(self, cluster: Cluster, call: Call) -> Answer:
+        await self.refresh(cluster, FRESH_S)
+        pods = _selected(cluster.documents("pods", call.info.namespace), call)
+        return _list("PodMetricsList", [found for each in pods if (found := self._pod(each)) is not None])
+
+    async def _get_pod(self, cluster: Cluster, call: Call) -> Answer:
+        await self.refresh(cluster, FRESH_S)
+        pod = cluster.document("pods", call.info.namespace, call.info.name)
+        found = None if pod is None else self._pod(pod)
+        if found is None:
+            raise not_found(call.info.resource, call.info.name)
+        return _one("PodMetrics", found)
+
+    def _node(self, node: Document) -> Document | None:
+        usage = self._usage(node["metadata"]["name"], ("", "", ""))
+        if usage is None:
+            return None
+        return {**_frame(node, usage), "usage": usage.amounts()}
+
+    def _pod(self, pod: Document) -> Document | None:
+        metadata, node = pod["metadata"], pod["spec"].get("nodeName") or ""
+        found = [
+            (each["name"], usage)
+            for each in pod["spec"]["containers"]
+            if (usage := self._usage(node, (metadata["namespace"], metadata["name"], each["name"]))) is not None
+        ]
+        if not found:
+            return None
+        containers = [{"name": name, "usage": usage.amounts()} for name, usage in found]
+        return {**_frame(pod, found[0][1]), "containers": containers}
+
+
+def _selected(documents: list[Document], call: Call) -> list[Document]:
+    terms = label_terms(call.info.option("labelSelector"))
+    return [
+        each for each in documents if all(matches_label(term, each["metadata"].get("labels") or {}) for term in terms)
+    ]
+
+
+def _frame(document: Document, usage: Usage) -> Document:
+    metadata = document["metadata"]
+    kept = {key: metadata[key] for key in ("name", "namespace", "creationTimestamp", "labels") if key in metadata}
+    return {"metadata": kept, "timestamp": rfc3339(usage.after.at_s), "window": f"{usage.window_s:.3f}s"}
+
+
+def _list(kind: str, items: list[Document]) -> Answer:
+    return Answer(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}), True)
+
+
+def _one(kind: str, found: Document) -> Answer:
+    return Answer(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", **found}), True)

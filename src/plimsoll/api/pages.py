@@ -1,0 +1,89 @@
+"""Pages that are no resources: discovery, OpenAPI, version, health (05 B1, B3, B4). Made once, served as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from plimsoll.api.about import HEALTH_PATHS, health, version_body
+from plimsoll.api.discovery import discovery
+from plimsoll.api.negotiate import DISCOVERY, JSON, wants_discovery
+from plimsoll.api.request import Query
+from plimsoll.api.status import method_not_allowed
+from plimsoll.codec.openapi import openapi_document, openapi_hash, openapi_index
+from plimsoll.rules.profile import Profile
+
+TEXT = "text/plain; charset=utf-8"
+OPENAPI = "/openapi/v3"
+
+
+class Page(msgspec.Struct, frozen=True):
+    code: int
+    body: bytes
+    content_type: str = JSON
+    etag: str = ""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Pages:
+    """`added` maps a path to what computes its page: /metrics and the like, from other parts."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._version = version_body(profile)
+        self.address = "127.0.0.1:6443"
+        self._discovery = discovery(self.address)
+        self.added: dict[str, Callable[[], Page]] = {}
+
+    def set_address(self, address: str) -> None:
+        """Known only when the socket is bound."""
+        self.address = address
+        self._discovery = discovery(address)
+
+    def find(
+        self, method: str, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]
+    ) -> Page | None:
+        """None: the path is for somebody else. Raises 405, 406."""
+        plain = path.removesuffix("/") if path != "/" else path
+        page = self._found(plain, query, accept, faults)
+        if page is not None and method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        return page
+
+    def _found(self, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]) -> Page | None:
+        if path in self._discovery.legacy:
+            return self._discovered(path, accept)
+        if path == "/version":
+            return Page(200, self._version)
+        if path in HEALTH_PATHS:
+            code, body = health(path, faults(), verbose="verbose" in query)
+            return Page(code, body, TEXT)
+        if path.startswith(HEALTH_PATHS):
+            return self._single_check(path, faults())
+        if path == OPENAPI:
+            return Page(200, openapi_index(), etag=openapi_hash(""), headers=((b"vary", b"Accept"),))
+        if path.startswith(f"{OPENAPI}/"):
+            return _openapi(path.removeprefix(f"{OPENAPI}/"))
+        if path in self.added:
+            return self.added[path]()
+        return None
+
+    def _discovered(self, path: str, accept: str) -> Page:
+        aggregated = wants_discovery(accept) and path in self._discovery.aggregated
+        found = (self._discovery.aggregated if aggregated else self._discovery.legacy)[path]
+        headers = ((b"vary", b"Accept"), (b"cache-control", b"public"))
+        return Page(200, found.body, DISCOVERY if aggregated else JSON, found.etag, headers)
+
+    def _single_check(self, path: str, faults: Mapping[str, str]) -> Page | None:
+        name = path.rsplit("/", 1)[1]
+        if name not in faults or path.count("/") != 2:
+            return None
+        fault = faults[name]
+        return Page(500 if fault else 200, f"internal server error: {fault}".encode() if fault else b"ok", TEXT)
+
+
+def _openapi(path: str) -> Page | None:
+    body = openapi_document(path)
+    if body is None:
+        return None
+    return Page(200, body, etag=openapi_hash(path), headers=((b"vary", b"Accept"), (b"cache-control", b"public")))

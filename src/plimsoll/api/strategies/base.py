@@ -1,0 +1,120 @@
+"""What a kind may say about being written, and the common answers.
+
+A strategy works on whole documents and never changes its arguments. It sees defaulted documents whose metadata the
+server has filled in, and returns findings; it never raises.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.kinds import Resource
+from plimsoll.errors import FieldError
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.resize_api import ResizeGates
+
+Document = dict[str, Any]
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What strategies may depend on besides the object."""
+
+    profile: Profile
+    resize_gates: ResizeGates
+    in_place: bool  # gate InPlacePodVerticalScaling
+    now: str
+
+
+class Strategy:
+    """The common kind: status has its own subresource if there is one, everything else belongs to the client."""
+
+    unconditional_update = True  # a PUT without resourceVersion
+    create_on_update = False  # a PUT of an object that is not there
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource = resource
+        self.has_status = resource.subresource("status") is not None
+
+    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+        return without(document, "status") if self.has_status else document
+
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        return []
+
+    def prepared_for_update(self, old: Document, new: Document, setting: Setting) -> Document:
+        """Through the object itself: status stays as it is."""
+        return with_old(new, old, "status") if self.has_status else new
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        return []
+
+    def prepared_for_status(self, old: Document, new: Document, setting: Setting) -> Document:
+        """Through /status: only the status is taken."""
+        kept = with_old(old, new, "status")
+        return {**kept, "metadata": {**old["metadata"], **_managed(new)}}
+
+    def status_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        return []
+
+    def warnings(self, document: Document) -> list[str]:
+        """For the client of a create, beside what decoding found."""
+        return []
+
+    def spec_differs(self, old: Document, new: Document) -> bool:
+        """Does the generation move?"""
+        return relevant(old) != relevant(new)
+
+
+def relevant(document: Document) -> Document:
+    """All that is neither metadata nor status."""
+    return {
+        name: value
+        for name, value in document.items()
+        if name not in ("kind", "apiVersion", "metadata", "status") and value is not None
+    }
+
+
+def without(document: Document, field: str) -> Document:
+    return {name: value for name, value in document.items() if name != field}
+
+
+def with_old(document: Document, old: Document, field: str) -> Document:
+    """`document` with this member as `old` has it, or without it."""
+    if field in old:
+        return {**document, field: old[field]}
+    return without(document, field)
+
+
+def _managed(new: Document) -> Document:
+    metadata = new["metadata"]
+    return {name: metadata[name] for name in ("managedFields",) if name in metadata}
+
+
+# --- findings ---
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError("FieldValueRequired", path, detail)
+
+
+def forbidden(path: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", path, detail)
+
+
+def invalid(path: str, value: str | int | None, detail: str) -> FieldError:
+    return FieldError("FieldValueInvalid", path, detail, value)
+
+
+def unsupported(path: str, value: str, supported: tuple[str, ...]) -> FieldError:
+    listed = ", ".join(f'"{each}"' for each in supported)
+    return FieldError("FieldValueNotSupported", path, f"supported values: {listed}", value)
+
+
+def immutable(path: str, value: Any) -> FieldError:
+    """A value that is no text is shown as JSON."""
+    if isinstance(value, (str, int)) and not isinstance(value, bool):
+        return FieldError("FieldValueInvalid", path, "field is immutable", value)
+    shown = msgspec.json.encode(value).decode()
+    return FieldError("FieldValueInvalid", path, f"{shown}: field is immutable")

@@ -1,0 +1,226 @@
+"""Pods: what create fills into the status, which updates pass, what /status and /resize take (01 §3–4, 03 §4, 05 B6).
+
+Every rule is in `rules/`; here the document is brought into the two views (`Version`) that they ask for.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.strategies.base import (
+    Document,
+    Setting,
+    Strategy,
+    forbidden,
+    immutable,
+    invalid,
+    with_old,
+)
+from plimsoll.codec.lean import from_document, quantity_hook
+from plimsoll.errors import FieldError, InvalidQuantity
+from plimsoll.rules.objects import Pod
+from plimsoll.rules.pod_update import plain_patch_errors, proposed
+from plimsoll.rules.qos import computed_qos_class
+from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.resize_api import kept_for_resize, resize_errors, spec_changed
+from plimsoll.rules.validation import create_errors
+from plimsoll.rules.versions import Version
+
+GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+
+
+def lean_pod(document: Document) -> Pod:
+    """The lean view of a decoded document."""
+    try:
+        return msgspec.convert(document, Pod, dec_hook=quantity_hook)
+    except (msgspec.ValidationError, InvalidQuantity):
+        return from_document(document, Pod)
+
+
+def version_of(document: Document) -> Version:
+    return Version(document, lean_pod(document))
+
+
+class PodStrategy(Strategy):
+    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+        if not setting.resize_gates.pod_level and "resources" in document.get("spec", {}):
+            document = {**document, "spec": {**document["spec"]}}
+            del document["spec"]["resources"]
+        pod = lean_pod(document)
+        status: Document = {"phase": "Pending"}
+        if (document.get("spec") or {}).get("schedulingGates"):
+            status["conditions"] = [_gated()]
+        if setting.profile.allocated_at_create and setting.in_place:
+            statuses = _allocated_statuses(document, pod)
+            if statuses:
+                status["containerStatuses"] = statuses
+        status["qosClass"] = computed_qos_class(pod, pod_level=setting.resize_gates.pod_level)
+        return {**document, "status": status}
+
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        return create_errors(lean_pod(document), pod_level=setting.resize_gates.pod_level)
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        return plain_patch_errors(
+            version_of(old),
+            version_of(new),
+            setting.profile,
+            gate=setting.in_place,
+            pod_level=setting.resize_gates.pod_level,
+        )
+
+    def prepared_for_update(self, old: Document, new: Document, setting: Setting) -> Document:
+        new = with_old(new, old, "status")
+        if setting.profile.resize_by_plain_patch and setting.in_place:
+            return _marked(old, new, setting)
+        return new
+
+    def prepared_for_resize(self, old: Document, new: Document, setting: Setting) -> Document:
+        """Everything that is no resource is put back (03 §4.1), then the change is marked as in profile 1.27."""
+        return _marked(old, kept_for_resize(old, new, setting.resize_gates), setting)
+
+    def resize_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        return resize_errors(version_of(old), version_of(new), setting.resize_gates, setting.profile)
+
+    def prepared_for_status(self, old: Document, new: Document, setting: Setting) -> Document:
+        """Status, and with it labels, annotations and finalizers; owners and spec stay."""
+        metadata = with_old(new["metadata"], old["metadata"], "ownerReferences")
+        status = dict(new.get("status") or {})
+        before = old.get("status") or {}
+        if not status.get("qosClass") and before.get("qosClass"):
+            status["qosClass"] = before["qosClass"]
+        return {**old, "metadata": metadata, "status": _with_addresses(before, status)}
+
+    def status_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        before, after = old.get("status") or {}, new.get("status") or {}
+        errors: list[FieldError] = []
+        qos_class = before.get("qosClass")
+        if qos_class and after.get("qosClass") != qos_class:
+            errors.append(immutable("status.qosClass", after.get("qosClass") or ""))
+        if after.get("nominatedNodeName") and after.get("nominatedNodeName") != before.get("nominatedNodeName"):
+            node = (new.get("spec") or {}).get("nodeName")
+            if node:
+                errors.append(forbidden("status.nominatedNodeName", "cannot be set on a pod that is already bound"))
+        for index, entry in enumerate(after.get("podIPs") or []):
+            if not _is_ip(entry.get("ip") or ""):
+                reason = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+                errors.append(invalid(f"status.podIPs[{index}]", entry.get("ip") or "", reason))
+        policy = (old.get("spec") or {}).get("restartPolicy")
+        errors += _state_errors(before, after, "containerStatuses", policy)
+        return errors
+
+    def warnings(self, document: Document) -> list[str]:
+        return [
+            text
+            for kind in ("initContainers", "containers")
+            for index, container in enumerate((document.get("spec") or {}).get(kind) or [])
+            for text in _container_warnings(container, f"spec.{kind}[{index}]")
+        ]
+
+    def spec_differs(self, old: Document, new: Document) -> bool:
+        return spec_changed(old, new)
+
+
+def _gated() -> Document:
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": None,
+        "reason": "SchedulingGated",
+        "message": GATED_MESSAGE,
+    }
+
+
+def _allocated_statuses(document: Document, pod: Pod) -> list[Document]:
+    """Document 003, T=1: what is asked for counts as allocated until the node says otherwise."""
+    found = []
+    for container in document.get("spec", {}).get("containers") or []:
+        requests = (container.get("resources") or {}).get("requests")
+        if requests:
+            found.append(
+                {
+                    "name": container.get("name", ""),
+                    "image": container.get("image", ""),
+                    "imageID": "",
+                    "ready": False,
+                    "restartCount": 0,
+                    "state": {"waiting": {}},
+                    "lastState": {},
+                    "allocatedResources": dict(requests),
+                }
+            )
+    return found
+
+
+def _marked(old: Document, new: Document, setting: Setting) -> Document:
+    """`status.resize: Proposed` in the same write as the change (03 §4.3)."""
+    if not setting.profile.resize_status_field or not proposed(lean_pod(old), lean_pod(new)):
+        return new
+    return {**new, "status": {**(new.get("status") or {}), "resize": "Proposed"}}
+
+
+def _with_addresses(before: Document, status: Document) -> Document:
+    """podIPs[0] follows podIP, whichever of the two was changed."""
+    ip, ips = status.get("podIP"), status.get("podIPs") or []
+    first = ips[0].get("ip") if ips else None
+    if ip == first:
+        return status
+    if ip and (ip != before.get("podIP") or not first):
+        return {**status, "podIPs": [{"ip": ip}]}
+    if first:
+        return {**status, "podIP": first}
+    return status
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _state_errors(before: Document, after: Document, field: str, policy: Any) -> list[FieldError]:
+    """A container that has ended for good stays ended."""
+    if policy == "Always":
+        return []
+    known = {each.get("name"): each for each in before.get(field) or []}
+    errors = []
+    for index, each in enumerate(after.get(field) or []):
+        was = ((known.get(each.get("name")) or {}).get("state") or {}).get("terminated")
+        if was is None or (policy == "OnFailure" and was.get("exitCode")):
+            continue
+        if (each.get("state") or {}).get("terminated") is None:
+            path = f"status.{field}[{index}].state"
+            errors.append(forbidden(path, "may not be transitioned to non-terminated state"))
+    return errors
+
+
+def _container_warnings(container: Document, path: str) -> list[str]:
+    found = []
+    names: set[str] = set()
+    for index, entry in enumerate(container.get("env") or []):
+        name = entry.get("name") or ""
+        if name in names:
+            found.append(
+                f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
+            )
+        names.add(name)
+    ports: dict[tuple[Any, ...], int] = {}
+    for index, port in enumerate(container.get("ports") or []):
+        identity = tuple(port.get(field) for field in ("containerPort", "protocol", "hostIP", "hostPort"))
+        if identity in ports:
+            first = f"{path}.ports[{ports[identity]}]"
+            found.append(f"{path}.ports[{index}]: duplicate port definition with {first}")
+        ports.setdefault(identity, index)
+    for kind in ("limits", "requests"):
+        amount = ((container.get("resources") or {}).get(kind) or {}).get("memory")
+        if isinstance(amount, str) and QUANTITIES[amount].milli % 1000:
+            found.append(
+                f'{path}.resources.{kind}[memory]: fractional byte value "{amount}" is invalid, must be an integer'
+            )
+    return found

@@ -1,0 +1,188 @@
+"""Quotas, limit ranges, priority classes, disruption budgets: what a namespace or a cluster allows (01 §8–9, 05 A5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.strategies.base import (
+    Document,
+    Setting,
+    Strategy,
+    forbidden,
+    immutable,
+    invalid,
+    required,
+    unsupported,
+)
+from plimsoll.errors import FieldError, InvalidQuantity
+from plimsoll.rules.names import qualified_name_problems
+from plimsoll.rules.priority import BUILT_IN
+from plimsoll.rules.quantity import QUANTITIES, Quantity
+from plimsoll.rules.quota import bounds_pods, scope_may_bound
+
+MAX_USER_PRIORITY = 1_000_000_000
+PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+
+_SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
+_COUNTED = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+        "requests.storage",
+    }
+)
+_LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
+
+
+def _amount(value: Any) -> Quantity | None:
+    try:
+        return QUANTITIES[str(value)]
+    except InvalidQuantity:
+        return None
+
+
+class QuotaStrategy(Strategy):
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        spec = document.get("spec") or {}
+        errors = []
+        for name, value in (spec.get("hard") or {}).items():
+            path = f"spec.hard[{name}]"
+            if problems := qualified_name_problems(name):
+                errors += [invalid(path, name, problem) for problem in problems]
+            elif "/" not in name and name not in _COUNTED and not bounds_pods(name):
+                errors.append(invalid(path, name, "must be a standard resource for quota"))
+            amount = _amount(value)
+            if amount is not None and amount.nanos < 0:
+                errors.append(invalid(path, str(value), "must be greater than or equal to 0"))
+            elif amount is not None and name in (*_COUNTED, "pods") and amount.milli % 1000:
+                errors.append(invalid(path, str(value), "must be an integer"))
+        for index, scope in enumerate(spec.get("scopes") or []):
+            if scope not in _SCOPES:
+                errors.append(invalid(f"spec.scopes[{index}]", scope, "unsupported scope"))
+            elif any(bounds_pods(name) and not scope_may_bound(scope, name) for name in spec.get("hard") or {}):
+                errors.append(invalid("spec.scopes", scope, "unsupported scope applied to resource"))
+        return errors
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        errors = self.create_errors(new, setting)
+        before, after = (sorted((each.get("spec") or {}).get("scopes") or []) for each in (old, new))
+        if before != after:
+            errors.append(immutable("spec.scopes", after))
+        return errors
+
+
+class LimitRangeStrategy(Strategy):
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        errors: list[FieldError] = []
+        seen: set[str] = set()
+        for index, item in enumerate((document.get("spec") or {}).get("limits") or []):
+            path = f"spec.limits[{index}]"
+            type_ = item.get("type") or ""
+            if type_ in seen:
+                errors.append(FieldError("FieldValueDuplicate", f"{path}.type", "", type_))
+            seen.add(type_)
+            if "/" not in type_ and type_ not in _LIMIT_TYPES:
+                errors.append(unsupported(f"{path}.type", type_, _LIMIT_TYPES))
+            if type_ == "Pod":
+                errors += [
+                    forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'")
+                    for field in ("default", "defaultRequest")
+                    if item.get(field)
+                ]
+            errors += _item_errors(item, path)
+        return errors
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        return self.create_errors(new, setting)
+
+
+# (path of the finding, smaller, larger, words about the pair)
+_PAIRS = (
+    ("min", "min", "max", "min value {} is greater than max value {}"),
+    ("defaultRequest", "min", "defaultRequest", "min value {} is greater than default request value {}"),
+    ("defaultRequest", "defaultRequest", "max", "default request value {} is greater than max value {}"),
+    ("defaultRequest", "defaultRequest", "default", "default request value {} is greater than default limit value {}"),
+    ("default", "min", "default", "min value {} is greater than default value {}"),
+    ("default", "default", "max", "default value {} is greater than max value {}"),
+)
+
+
+def _item_errors(item: Document, path: str) -> list[FieldError]:
+    errors = []
+    names = {name for field in ("min", "max", "default", "defaultRequest") for name in item.get(field) or {}}
+    for name in sorted(names | set(item.get("maxLimitRequestRatio") or {})):
+        found = {field: _amount((item.get(field) or {}).get(name, "")) for field in ("min", "max", "default")}
+        found["defaultRequest"] = _amount((item.get("defaultRequest") or {}).get(name, ""))
+        for field, low, high, words in _PAIRS:
+            least, most = found[low], found[high]
+            if least is not None and most is not None and least > most:
+                where = f"{path}.{field}[{name}]"
+                shown = (item.get(field) or {})[name]
+                errors.append(invalid(where, str(shown), words.format(least, most)))
+        ratio = _amount((item.get("maxLimitRequestRatio") or {}).get(name, ""))
+        if ratio is not None and ratio.milli < 1000:
+            errors.append(invalid(f"{path}.maxLimitRequestRatio[{name}]", str(ratio), f"ratio {ratio} is less than 1"))
+    return errors
+
+
+class PriorityClassStrategy(Strategy):
+    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+        return {**document, "value": document.get("value") or 0}
+
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        errors: list[FieldError] = []
+        name, value = document["metadata"]["name"], document.get("value") or 0
+        if name.startswith("system-"):
+            if BUILT_IN.get(name) != value:
+                reason = "priority class names with 'system-' prefix are reserved for system use only. error: "
+                known = "is not a known system priority class" if name not in BUILT_IN else "has another value"
+                errors.append(forbidden("metadata.name", f"{reason}{name} {known}"))
+        elif value > MAX_USER_PRIORITY:
+            reason = f"maximum allowed value of a user defined priority is {MAX_USER_PRIORITY}"
+            errors.append(forbidden("value", reason))
+        policy = document.get("preemptionPolicy") or PREEMPTION_POLICIES[0]
+        if policy not in PREEMPTION_POLICIES:
+            errors.append(unsupported("preemptionPolicy", policy, PREEMPTION_POLICIES))
+        return errors
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        errors = []
+        if (old.get("value") or 0) != (new.get("value") or 0):
+            errors.append(forbidden("value", "may not be changed in an update."))
+        if old.get("preemptionPolicy") != new.get("preemptionPolicy"):
+            errors.append(immutable("preemptionPolicy", new.get("preemptionPolicy") or ""))
+        return errors
+
+
+class DisruptionBudgetStrategy(Strategy):
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        spec = document.get("spec") or {}
+        errors = []
+        least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+        if least is not None and most is not None:
+            errors.append(invalid("spec", None, "minAvailable and maxUnavailable cannot be both set"))
+        for field, value in (("minAvailable", least), ("maxUnavailable", most)):
+            if isinstance(value, int) and value < 0:
+                errors.append(invalid(f"spec.{field}", value, "must be greater than or equal to 0"))
+            elif isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()):
+                reason = "a valid percent string must be a numeric string followed by an ending '%'"
+                errors.append(invalid(f"spec.{field}", value, reason))
+        return errors
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        return self.create_errors(new, setting)
+
+
+class ServiceAccountStrategy(Strategy):
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        return [
+            required(f"imagePullSecrets[{index}].name")
+            for index, each in enumerate(document.get("imagePullSecrets") or [])
+            if not each.get("name")
+        ]

@@ -1,0 +1,46 @@
+"""Which strategy belongs to which resource."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from plimsoll.api.kinds import Resource
+from plimsoll.api.strategies.base import Strategy
+from plimsoll.api.strategies.cluster_kinds import (
+    ConfigMapStrategy,
+    EventStrategy,
+    LeaseStrategy,
+    NamespaceStrategy,
+    NodeStrategy,
+)
+from plimsoll.api.strategies.pods import PodStrategy
+from plimsoll.api.strategies.policies import (
+    DisruptionBudgetStrategy,
+    LimitRangeStrategy,
+    PriorityClassStrategy,
+    QuotaStrategy,
+    ServiceAccountStrategy,
+)
+from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
+
+_STRATEGIES: dict[str, type[Strategy]] = {
+    "configmaps": ConfigMapStrategy,
+    "deployments": WorkloadStrategy,
+    "events": EventStrategy,
+    "jobs": JobStrategy,
+    "leases": LeaseStrategy,
+    "limitranges": LimitRangeStrategy,
+    "namespaces": NamespaceStrategy,
+    "nodes": NodeStrategy,
+    "poddisruptionbudgets": DisruptionBudgetStrategy,
+    "pods": PodStrategy,
+    "priorityclasses": PriorityClassStrategy,
+    "replicasets": WorkloadStrategy,
+    "resourcequotas": QuotaStrategy,
+    "serviceaccounts": ServiceAccountStrategy,
+}
+
+
+@cache
+def strategy(resource: Resource) -> Strategy:
+    return _STRATEGIES[resource.storage](resource)

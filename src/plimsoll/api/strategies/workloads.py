@@ -1,0 +1,110 @@
+"""Deployments, ReplicaSets and Jobs: a pod template, a selector that must match it, a number of replicas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.strategies.base import (
+    Document,
+    Setting,
+    Strategy,
+    immutable,
+    invalid,
+    relevant,
+    required,
+    unsupported,
+)
+from plimsoll.api.strategies.pods import lean_pod
+from plimsoll.errors import FieldError
+from plimsoll.rules.objects import SelectorTerm
+from plimsoll.rules.selectors import matches_label
+from plimsoll.rules.validation import pod_errors
+
+_LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
+
+
+class WorkloadStrategy(Strategy):
+    restart_policies: tuple[str, ...] = ("Always",)
+
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        spec = document.get("spec") or {}
+        errors = _replica_errors(spec) + _selector_errors(spec)
+        return errors + _template_errors(spec.get("template") or {}, self.restart_policies, setting)
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        errors = self.create_errors(new, setting)
+        before, after = ((each.get("spec") or {}).get("selector") for each in (old, new))
+        if before != after:
+            errors.append(immutable("spec.selector", after))
+        return errors
+
+    def spec_differs(self, old: Document, new: Document) -> bool:
+        return relevant(old) != relevant(new)
+
+
+class JobStrategy(WorkloadStrategy):
+    restart_policies = ("OnFailure", "Never")
+
+    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+        """A job without a selector gets one by its uid, and its pods the labels for it."""
+        document = super().prepared_for_create(document, setting)
+        spec, metadata = dict(document.get("spec") or {}), document["metadata"]
+        if spec.get("manualSelector") or spec.get("selector"):
+            return document
+        template = dict(spec.get("template") or {})
+        own = {_LABELS[0]: metadata["uid"], _LABELS[1]: metadata["name"], _LABELS[2]: metadata["uid"]}
+        own[_LABELS[3]] = metadata["name"]
+        labels = {**((template.get("metadata") or {}).get("labels") or {}), **own}
+        template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
+        spec["template"] = template
+        spec["selector"] = {"matchLabels": {_LABELS[0]: metadata["uid"]}}
+        return {**document, "spec": spec}
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        errors = super().update_errors(old, new, setting)
+        before, after = ((each.get("spec") or {}).get("template") for each in (old, new))
+        if before != after:
+            errors.append(immutable("spec.template", after))
+        return errors
+
+
+def _replica_errors(spec: Document) -> list[FieldError]:
+    errors = []
+    for field in ("replicas", "parallelism", "completions", "backoffLimit", "minReadySeconds", "activeDeadlineSeconds"):
+        value = spec.get(field)
+        if isinstance(value, int) and value < 0:
+            errors.append(invalid(f"spec.{field}", value, "must be greater than or equal to 0"))
+    return errors
+
+
+def _selector_errors(spec: Document) -> list[FieldError]:
+    selector = spec.get("selector")
+    if selector is None:
+        return [required("spec.selector")]
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    wanted: dict[str, Any] = selector.get("matchLabels") or {}
+    terms = [msgspec.convert(each, SelectorTerm) for each in selector.get("matchExpressions") or []]
+    if not wanted and not terms:
+        return [invalid("spec.selector", None, "{}: empty selector is invalid for deployment")]
+    if all(labels.get(key) == value for key, value in wanted.items()) and all(
+        matches_label(term, labels) for term in terms
+    ):
+        return []
+    shown = ", ".join(f'"{key}":"{value}"' for key, value in sorted(labels.items()))
+    path = "spec.template.metadata.labels"
+    return [FieldError("FieldValueInvalid", path, f"{{{shown}}}: `selector` does not match template `labels`")]
+
+
+def _template_errors(template: Document, policies: tuple[str, ...], setting: Setting) -> list[FieldError]:
+    """The template is validated like a pod, below `spec.template`."""
+    pod = lean_pod(
+        {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
+    )
+    found = pod_errors(pod, pod_level=setting.resize_gates.pod_level)
+    errors = [msgspec.structs.replace(each, field=f"spec.template.{each.field}") for each in found]
+    policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
+    if policy not in policies:
+        errors.append(unsupported("spec.template.spec.restartPolicy", policy, policies))
+    return errors

@@ -1,0 +1,81 @@
+"""A process that only exists, for a systemd scope that has no other yet.
+
+systemd makes a scope around processes and removes it after the last of them. Where a container's cgroup is wanted
+before its processes are there (`plimsoll cgroup apply`), a holder keeps it: a sleeping shell command, without open
+files, in a session of its own and in `/`. It outlives whoever started it. It costs the container next to nothing, as
+its memory was charged to the starter's cgroup before it was moved. Its environment says for which cgroup it is, so that
+it can be found among the members and ended when it is no longer needed; nothing else is ever taken for one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from plimsoll.errors import PlimsollError
+
+VARIABLE = "PLIMSOLL_HOLDER"
+_SHELL = "/bin/sh"
+_COMMAND = ("sh", "-c", "cd / && exec sleep infinity")
+_SEARCH = "/usr/local/bin:/usr/bin:/bin"
+# Python ignores them, and what is ignored stays so after exec.
+_RESET = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+class NotAHolder(PlimsollError):
+    """The process is none of ours to end."""
+
+
+def start(cgroup_path: str) -> int:
+    """A new holder for that cgroup, still in our own; whoever makes the scope hands the pid to systemd."""
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    closed = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()]
+    environment = {VARIABLE: cgroup_path, "PATH": _SEARCH}
+    return os.posix_spawn(
+        _SHELL, _COMMAND, environment, file_actions=[*null, *closed], setsid=True, setsigmask=(), setsigdef=_RESET
+    )
+
+
+def _inheritable() -> list[int]:
+    """What our own starter has left open for us, and would stay open in the holder for ever: a pipe to a pager, say."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if int(name) > 2 and os.get_inheritable(int(name)):
+                found.append(int(name))
+        except OSError:
+            continue  # the one that listed the directory
+    return found
+
+
+def held_by(pid: int) -> str | None:
+    """The cgroup that this process was started to hold; None where it is no holder, or gone."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+    mark = f"{VARIABLE}=".encode()
+    return next((os.fsdecode(entry.removeprefix(mark)) for entry in entries if entry.startswith(mark)), None)
+
+
+def end(pid: int, cgroup_path: str) -> bool:
+    """Kill the holder of that cgroup; False where it is gone already. Raises NotAHolder for any other process."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # With the pidfd in hand: whatever the pid is by now, this is the process that gets the signal.
+        if (held := held_by(pid)) != cgroup_path:
+            raise NotAHolder(f"process {pid} is not the holder of {cgroup_path}, but of {held}: it was left alone")
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(fd)
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass  # somebody else's child by now: its parent, or init, reaps it
+    return True

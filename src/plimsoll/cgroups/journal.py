@@ -1,0 +1,162 @@
+"""What is about to be done to the cgroup tree, written down before it is done.
+
+One JSON line per record, appended and fsynced. `begin` has the whole plan with the old values; `end` says that it was
+made or undone. After a kill −9 a plan without its `end` is unfinished: its line has all that is needed to go back. A
+line that was cut off by the kill was never acted upon, and is dropped. While somebody works on the tree, the file is
+locked; a second one is told so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from plimsoll.errors import PlimsollError
+from plimsoll.rules.steps import Seen, Step
+
+COMPACT_BYTES = 1 << 16
+
+
+class StateBusy(PlimsollError):
+    """Another process is working on the same tree."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"another plimsoll is changing this node's cgroups ({self.path} is locked): wait until it has finished"
+
+
+class JournalDamaged(PlimsollError):
+    def __init__(self, path: Path, line: int, reason: str) -> None:
+        super().__init__(path, line, reason)
+        self.path, self.line, self.reason = path, line, reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path}, line {self.line}: {self.reason}; "
+            "move the file away, then `plimsoll node status` shows what differs"
+        )
+
+
+class Begin(msgspec.Struct, frozen=True, tag="begin", tag_field="kind", omit_defaults=True):
+    number: int
+    subject: str  # the pod, or what else is being done
+    boot_id: str
+    steps: tuple[Step, ...]
+    before: dict[str, Seen] = {}  # the cgroups that are removed, as they were
+    containers: tuple[str, ...] = ()  # of a resize: these are all old or all new, each by itself
+
+
+class End(msgspec.Struct, frozen=True, tag="end", tag_field="kind"):
+    number: int
+    how: Literal["made", "undone", "void"]
+
+
+_DECODER = msgspec.json.Decoder(Begin | End)
+
+
+class Journal:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def unfinished(self) -> Begin | None:
+        """The plan that has no end. There is at most one: the next begins only when this one has been dealt with."""
+        begun: Begin | None = None
+        for record in self._records():
+            if isinstance(record, Begin):
+                begun = record
+            elif begun is not None and record.number == begun.number:
+                begun = None
+        return begun
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StateBusy(self.path) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def begin(
+        self,
+        subject: str,
+        boot_id: str,
+        steps: Sequence[Step],
+        before: Mapping[str, Seen],
+        containers: Sequence[str] = (),
+        *,
+        after: int = 0,
+    ) -> Begin:
+        """`after`: a number that was used already, should this file have been moved away meanwhile."""
+        last = max((record.number for record in self._records()), default=0)
+        entry = Begin(max(last, after) + 1, subject, boot_id, tuple(steps), dict(before), tuple(containers))
+        self._append(entry, fresh=self._size() > COMPACT_BYTES and self.unfinished() is None)
+        return entry
+
+    def end(self, entry: Begin, how: Literal["made", "undone", "void"]) -> None:
+        self._append(End(entry.number, how))
+
+    def _records(self) -> Iterator[Begin | End]:
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        for number, line in enumerate(data.split(b"\n")[:-1], 1):  # what follows the last newline was cut off
+            try:
+                yield _DECODER.decode(line)
+            except msgspec.DecodeError as error:
+                raise JournalDamaged(self.path, number, str(error)) from None
+
+    def _size(self) -> int:
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def _append(self, record: Begin | End, *, fresh: bool = False) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_new = not self.path.exists()
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            end = 0 if fresh else _end_of_last_line(descriptor)
+            os.ftruncate(descriptor, end)
+            data = memoryview(msgspec.json.encode(record) + b"\n")
+            while data:
+                written = os.pwrite(descriptor, data, end)
+                data, end = data[written:], end + written
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if is_new:
+            sync_directory(self.path.parent)
+
+
+def _end_of_last_line(descriptor: int) -> int:
+    size = os.fstat(descriptor).st_size
+    position = size
+    while position:
+        start = max(0, position - 65536)
+        found = os.pread(descriptor, position - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        position = start
+    return 0
+
+
+def sync_directory(path: Path) -> None:
+    """A new or renamed file is there after a power cut only when its directory was synced too."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

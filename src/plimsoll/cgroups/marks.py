@@ -1,0 +1,154 @@
+"""What on this machine is ours: the state file, and the two questions that are asked before anything is touched.
+
+Every cgroup that we make is marked with its path, its inode and the boot it was made in; a cgroup of the same name with
+another inode is somebody else's. Values that we change in cgroups that were there before are kept, for teardown. The
+pods we have made cgroups for are kept too, since the sums above them are sums over all of them. The file is replaced as
+a whole; a plan counts as made when it has been (`committed`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from plimsoll.cgroups.journal import sync_directory
+from plimsoll.codec.lean import pod_from_json
+from plimsoll.errors import PlimsollError
+from plimsoll.rules.objects import Pod
+
+
+class ForeignTree(PlimsollError):
+    """Cgroups that we did not make stand where ours would."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path} exists and was not made by plimsoll: choose another place with --cgroup-root"
+
+
+class KubeletRuns(PlimsollError):
+    def __init__(self, pid: int) -> None:
+        super().__init__(pid)
+        self.pid = pid
+
+    def __str__(self) -> str:
+        return f"a kubelet runs on this machine (pid {self.pid}): choose another place with --cgroup-root"
+
+
+class StateDamaged(PlimsollError):
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be read: {self.reason}; without it nobody knows which cgroups are ours to touch"
+
+
+class KnownPod(msgspec.Struct, frozen=True):
+    """A pod that has cgroups here; `containers`: name → id of those containers that have one."""
+
+    pod: Pod
+    containers: dict[str, str]
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    inode: int
+    level: str = ""  # as in `rules.wanted`; below a pod or container whatever its processes made goes with it
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    boot_id: str = ""
+    committed: int = 0  # the last plan in the journal whose result is in here
+    made: dict[str, Mark] = {}  # by path
+    kept: dict[str, dict[str, str]] = {}  # path → file → what stood there before us
+    pods: dict[str, KnownPod] = {}  # by uid
+
+
+class _StoredPod(msgspec.Struct):
+    pod: msgspec.Raw
+    containers: dict[str, str]
+
+
+class _Stored(msgspec.Struct):
+    boot_id: str
+    committed: int
+    made: dict[str, Mark]
+    kept: dict[str, dict[str, str]]
+    pods: list[_StoredPod]
+
+
+class StateFile:
+    def __init__(self, path: Path, boot_id: str) -> None:
+        self._path = path
+        self._boot_id = boot_id
+
+    def load(self) -> NodeState:
+        """Of an earlier boot nothing is left but the number of the last plan."""
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return NodeState(self._boot_id)
+        try:
+            stored = msgspec.json.decode(data, type=_Stored)
+            pods = [KnownPod(pod_from_json(bytes(each.pod)), each.containers) for each in stored.pods]
+        except (msgspec.DecodeError, PlimsollError) as error:
+            raise StateDamaged(self._path, str(error)) from None
+        if stored.boot_id != self._boot_id:
+            return NodeState(self._boot_id, stored.committed)
+        return NodeState(self._boot_id, stored.committed, stored.made, stored.kept, {each.uid: each for each in pods})
+
+    def save(self, state: NodeState) -> None:
+        stored = _Stored(
+            state.boot_id,
+            state.committed,
+            state.made,
+            state.kept,
+            [
+                _StoredPod(msgspec.Raw(msgspec.json.encode(each.pod, enc_hook=str)), each.containers)
+                for each in state.pods.values()
+            ],
+        )
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh = self._path.with_suffix(".new")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            data = memoryview(msgspec.json.encode(stored))
+            while data:
+                data = data[os.write(descriptor, data) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(fresh, self._path)
+        sync_directory(self._path.parent)
+
+
+def is_ours(state: NodeState, path: str, inode: int) -> bool:
+    """It bears our mark: the same path and the same inode."""
+    mark = state.made.get(path)
+    return mark is not None and mark.inode == inode
+
+
+def running_kubelet(proc: Path = Path("/proc")) -> int | None:
+    """The pid of a process named kubelet, if there is one."""
+    for directory in proc.iterdir():
+        if not directory.name.isdigit():
+            continue
+        try:
+            name = (directory / "comm").read_text().strip()
+        except OSError:  # it has ended
+            continue
+        if name == "kubelet":
+            return int(directory.name)
+    return None
+
+
+def this_boot(proc: Path = Path("/proc")) -> str:
+    return (proc / "sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,248 @@
+"""The whole node's cgroups, kept as the rules want them: set-up, pods that come, change and go, teardown.
+
+Every call is the same turn: lock the state, undo what an earlier run has left half done, say what is wanted now, look
+at what is there, plan the difference, make it, keep the result. So shares, sums and reservations of the upper cgroups
+follow at once when a pod comes or goes, a value changed behind our back is found, and a second call writes nothing.
+
+Pods count as long as they are known (`marks.NodeState`). What we did not make is never changed or removed, except for
+values of the reserved cgroups, which are kept for teardown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from plimsoll.cgroups import holder
+from plimsoll.cgroups.driver import CgroupDriver
+from plimsoll.cgroups.executor import Holders
+from plimsoll.cgroups.journal import Begin
+from plimsoll.cgroups.marks import KnownPod, NodeState
+from plimsoll.cgroups.node_turn import Applied, Drawn, NodeTurns
+from plimsoll.cgroups.node_wants import Containers
+from plimsoll.cgroups.observe import files_to_look_at, observe
+from plimsoll.cgroups.shrink import Shrinker, check_as_kubernetes
+from plimsoll.cgroups.simulated import SimulatedHolders, SimulatedKernel
+from plimsoll.errors import InvalidName, PlimsollError
+from plimsoll.rules.objects import Pod
+from plimsoll.rules.reconcile import Plan, Unmet, reconcile
+from plimsoll.rules.setting import Setting
+from plimsoll.rules.shrink_ladder import Ladder
+from plimsoll.rules.steps import Step
+from plimsoll.rules.wanted import WantedCgroup
+
+Shrink = Literal["safe", "kubernetes"]
+
+
+class StillRunning(PlimsollError):
+    def __init__(self, pids: Mapping[str, Sequence[int]]) -> None:
+        super().__init__(dict(pids))
+        self.pids = dict(pids)
+
+    def __str__(self) -> str:
+        running = ", ".join(f"{path} ({len(pids)})" for path, pids in self.pids.items())
+        return f"there are still processes in {running}: remove these pods first, or have them killed"
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    path: str  # of kubepods
+    is_set_up: bool
+    pods: tuple[str, ...]  # namespace/name of those that have cgroups
+    unfinished: Begin | None  # what an earlier run was doing when it died
+    drift: tuple[Step, ...]  # what the next turn would do
+    unmet: tuple[Unmet, ...]
+    refusal: str = ""  # why the next turn would do nothing at all
+
+
+class NodeTree:
+    def __init__(
+        self,
+        driver: CgroupDriver,
+        setting: Setting,
+        state_dir: Path,
+        *,
+        shrink: Shrink = "safe",
+        ladder: Ladder | None = None,
+        holders: Holders | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        """`shrink`: how a memory limit comes down in a cgroup with processes. `holders`: processes for scopes."""
+        self._shrink = shrink
+        if holders is None and driver.name == "systemd":
+            holders = SimulatedHolders(driver) if isinstance(driver, SimulatedKernel) else holder
+        self._holders = holders
+        lower = Shrinker(driver, clock=clock, sleep=sleep, ladder=ladder) if shrink == "safe" else None
+        self._turns = NodeTurns(driver, setting, state_dir, lower=lower, holders=holders, proc=proc)
+
+    async def setup(self) -> Applied:
+        """kubepods, the classes, node allocatable, the reserved cgroups; and whatever pods are known."""
+        async with self._turns.mine():
+            return await self._turns.bring("node set-up", self._turns.state.pods)
+
+    async def refresh(self) -> Applied:
+        """Everything as it should be; pod cgroups of ours that no known pod has are removed."""
+        async with self._turns.mine():
+            return await self._exactly("node refresh", self._turns.state.pods)
+
+    async def apply(self, pods: Iterable[Pod], *, containers: Containers | None = None) -> Applied:
+        """Exactly these pods: others that are known are killed and removed."""
+        async with self._turns.mine():
+            known = self._turns.wants.known(pods, containers)
+            return await self._exactly(_titles(known.values()), known)
+
+    async def add(
+        self, pods: Iterable[Pod], *, containers: Containers | None = None, pids: Mapping[str, int] | None = None
+    ) -> Applied:
+        """These pods beside those that are known, or in place of the same.
+
+        `containers`: uid → name → id of the containers that have a cgroup; a pod that is not there has one for each,
+        with an id of our own. `pids`: cgroup path → process for its systemd scope, where it is not a holder's.
+        """
+        async with self._turns.mine():
+            known = self._turns.wants.known(pods, containers)
+            every = {**self._turns.state.pods, **known}
+            was = [self._turns.state.pods[uid] for uid in known if uid in self._turns.state.pods]
+            gone = self._left_behind(was, every)
+            if gone:
+                self._turns.refuse(self._turns.draw(every, set(known)))  # before anybody is killed
+            gone = await self._cleared(gone)
+            return await self._turns.bring(_titles(known.values()), every, only=set(known), gone=gone, pids=pids)
+
+    async def resize(self, pod: Pod) -> Applied:
+        """New sizes for a known pod, container by container: those that are done stay when one is refused.
+
+        The new size counts from the start, so that after a refusal or a crash the next turn goes on with the rest.
+        """
+        async with self._turns.mine():
+            state = self._turns.state
+            known = state.pods.get(pod.metadata.uid)
+            if known is None:
+                raise InvalidName(f"no cgroups are known for a pod with uid {pod.metadata.uid!r}: add it first")
+            every = {**state.pods, known.uid: KnownPod(pod, known.containers)}
+            drawn = self._turns.draw(every, {known.uid})
+            self._turns.refuse(drawn)
+            if self._shrink == "kubernetes":
+                check_as_kubernetes(self._turns.driver, drawn.plan.steps, drawn.wanted)
+            self._turns.save(msgspec.structs.replace(state, pods=every))
+            return await self._turns.bring(_titles([known]), every, only={known.uid}, by_container=True)
+
+    async def remove(self, uid: str) -> Applied:
+        """Kill what runs in the pod, remove its cgroups, and give back what it counted for."""
+        async with self._turns.mine():
+            known = self._turns.state.pods.get(uid)
+            if known is None:
+                return Applied(f"pod with uid {uid}")
+            every = {other: each for other, each in self._turns.state.pods.items() if other != uid}
+            gone = await self._cleared(self._left_behind([known], every))
+            return await self._turns.bring(_titles([known]), every, only=(), gone=gone)
+
+    async def teardown(self, *, kill: bool = False) -> Applied:
+        """Remove all that we made and restore all that we changed, or refuse and change nothing."""
+        async with self._turns.mine():
+            turns, state = self._turns, self._turns.state
+            gone = turns.with_children(turns.marked())
+            running = {path: pids for path in gone if (pids := self._processes(path))}
+            if running and not kill:
+                raise StillRunning(running)
+            gone = await self._cleared(gone)
+            kept = {path: WantedCgroup("reserved", path, files) for path, files in state.kept.items()}
+            files = sorted({*files_to_look_at(kept), *files_to_look_at(turns.wants.wanted(state.pods))})
+            snapshot = observe(turns.driver, (*gone, *kept), files)
+            there = {path: each for path, each in kept.items() if path in snapshot}
+            plan = reconcile(there, snapshot, ours=gone, page_size=turns.page_size)
+            empty = NodeState(state.boot_id, state.committed)
+            return await turns.execute("node teardown", Drawn(plan, there, snapshot), empty)
+
+    def status(self) -> NodeStatus:
+        """Looks only, and may be asked while somebody else has the turn."""
+        self._turns.load()
+        state = self._turns.state
+        drawn = self._turns.draw(state.pods)
+        top = next((path for path, each in drawn.wanted.items() if each.level == "pods"), "")
+        refusal = ""
+        try:
+            self._turns.refuse(drawn)
+        except PlimsollError as error:
+            refusal = str(error)
+        unfinished = self._turns.journal.unfinished()
+        if unfinished is not None and unfinished.number == state.committed:
+            unfinished = None
+        return NodeStatus(
+            top,
+            top in self._turns.marked(),
+            tuple(_titles([each]) for each in state.pods.values()),
+            unfinished,
+            drawn.plan.steps,
+            drawn.plan.unmet,
+            refusal,
+        )
+
+    def plan(self, pods: Iterable[Pod] = (), *, containers: Containers | None = None) -> Plan:
+        """What `add` (without pods: `setup`) would do, without doing it."""
+        self._turns.load()
+        known = self._turns.wants.known(pods, containers)
+        drawn = self._turns.draw({**self._turns.state.pods, **known}, set(known) or None)
+        self._turns.refuse(drawn)
+        return drawn.plan
+
+    def paths(self, uid: str) -> dict[str, str]:
+        """container name → path of its cgroup, "" → the pod's own; empty where the pod is not known."""
+        self._turns.load()
+        known = self._turns.state.pods.get(uid)
+        return {} if known is None else self._turns.wants.pod_paths(known)
+
+    def planned_paths(self, pod: Pod) -> dict[str, str]:
+        """The same for a pod that need not be known."""
+        ((_, known),) = self._turns.wants.known([pod], None).items()
+        return self._turns.wants.pod_paths(known)
+
+    def known(self) -> dict[str, str]:
+        """uid → namespace/name of the pods that have cgroups here."""
+        self._turns.load()
+        return {
+            uid: f"{each.pod.metadata.namespace or 'default'}/{each.pod.metadata.name}"
+            for uid, each in self._turns.state.pods.items()
+        }
+
+    # ---
+
+    async def _exactly(self, subject: str, pods: Mapping[str, KnownPod]) -> Applied:
+        self._turns.refuse(self._turns.draw(pods))  # before anybody is killed
+        wanted = self._turns.wants.wanted(pods)
+        gone = await self._cleared(path for path in self._turns.marked() if path not in wanted)
+        return await self._turns.bring(subject, pods, gone=gone)
+
+    def _left_behind(self, before: Iterable[KnownPod], every: Mapping[str, KnownPod]) -> list[str]:
+        """Cgroups of ours that these pods had and nobody wants any more."""
+        had = {path for each in before for path in self._turns.wants.pod_paths(each).values()}
+        has = {
+            path
+            for each in before
+            if each.uid in every
+            for path in self._turns.wants.pod_paths(every[each.uid]).values()
+        }
+        marked = set(self._turns.marked())
+        return sorted(path for path in had - has if path in marked)
+
+    async def _cleared(self, paths: Iterable[str]) -> list[str]:
+        """These cgroups and what must go with them, without processes."""
+        gone = self._turns.with_children(paths)
+        for path in gone:
+            await self._turns.kill(path)
+        return gone
+
+    def _processes(self, path: str) -> list[int]:
+        pids, holders = self._turns.driver.members(path), self._holders
+        return [pid for pid in pids if holders is None or holders.held_by(pid) != path]
+
+
+def _titles(pods: Collection[KnownPod]) -> str:
+    names = [f"pod {each.pod.metadata.namespace or 'default'}/{each.pod.metadata.name}" for each in pods]
+    return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others"

@@ -1,0 +1,255 @@
+"""One turn at the node's cgroups: the state locked, earlier leftovers dealt with, then plan, make and keep.
+
+`NodeTurns` knows how; what for is `node_tree`'s business. A turn that ends by an error leaves the state file as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from plimsoll.cgroups.driver import CgroupDriver, CgroupError, CgroupGone
+from plimsoll.cgroups.executor import Executor, Holders, Lower, Outcome, StepRefused
+from plimsoll.cgroups.journal import Journal
+from plimsoll.cgroups.marks import (
+    ForeignTree,
+    KnownPod,
+    KubeletRuns,
+    Mark,
+    NodeState,
+    StateFile,
+    is_ours,
+    running_kubelet,
+    this_boot,
+)
+from plimsoll.cgroups.node_wants import NodeWants
+from plimsoll.cgroups.observe import files_to_look_at, observe, walk
+from plimsoll.cgroups.shrink import usage_bytes
+from plimsoll.errors import PlimsollError
+from plimsoll.rules.hierarchy import KUBEPODS
+from plimsoll.rules.node_limits import capped_protection, fitted
+from plimsoll.rules.reconcile import MEMORY_LIMITS, Plan, Unmet, reconcile
+from plimsoll.rules.setting import Setting
+from plimsoll.rules.steps import Snapshot, Step, Write
+from plimsoll.rules.wanted import Wanted, protected
+
+
+class MissingCgroup(PlimsollError):
+    """A reserved cgroup must be there before its values can be enforced (01 §10.4)."""
+
+    def __init__(self, path: str, name: str) -> None:
+        super().__init__(path, name)
+        self.path, self.name = path, name
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} does not exist, but {self.name} is enforced on it: make it, or change enforceNodeAllocatable"
+        )
+
+
+class Applied(msgspec.Struct, frozen=True):
+    subject: str
+    steps: tuple[Step, ...] = ()
+    unmet: tuple[Unmet, ...] = ()
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """A plan with what it was drawn from."""
+
+    plan: Plan
+    wanted: Wanted
+    snapshot: Snapshot
+
+
+class NodeTurns:
+    def __init__(
+        self,
+        driver: CgroupDriver,
+        setting: Setting,
+        state_dir: Path,
+        *,
+        lower: Lower | None,
+        holders: Holders | None,
+        proc: Path,
+    ) -> None:
+        self.driver = driver
+        self.wants = NodeWants(setting)
+        self.page_size = setting.machine.page_size
+        self._is_at_the_top = setting.pods_root == (KUBEPODS,)
+        self._proc = proc
+        boot_id = this_boot(proc)
+        self.journal = Journal(state_dir / "journal.jsonl")
+        self._file = StateFile(state_dir / "node.json", boot_id)
+        self.state = NodeState(boot_id)
+        self._one_at_a_time = asyncio.Lock()
+        self._lacking: dict[str, str] = {}  # files that were only found missing when they were written
+        self._executor = Executor(
+            driver,
+            self.journal,
+            boot_id=boot_id,
+            remade=self._keep_inodes,
+            page_size=self.page_size,
+            lower=lower,
+            holders=holders,
+        )
+
+    @contextlib.asynccontextmanager
+    async def mine(self) -> AsyncIterator[None]:
+        async with self._one_at_a_time:
+            with self.journal.locked():
+                self.load()
+                await self._executor.recover(self.state.committed)
+                yield
+
+    def load(self) -> None:
+        self.state = self._file.load()
+
+    def save(self, state: NodeState) -> None:
+        self._file.save(state)
+        self.state = state
+
+    # --- deciding ---
+
+    def draw(
+        self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None, gone: Collection[str] = ()
+    ) -> Drawn:
+        """`only`: uids of the pods that are looked at below the classes; None is all. `gone`: cgroups to remove."""
+        plain = self.wants.wanted(pods, only)
+        files = sorted({*files_to_look_at(plain), "memory.low"})
+        snapshot = observe(self.driver, (*plain, *gone), files)
+        own_roots = {
+            path
+            for path, each in plain.items()
+            if each.level == "root" and (path not in snapshot or is_ours(self.state, path, snapshot[path].inode))
+        }
+        full = protected(plain, own_roots)
+        upper = [path for path, each in full.items() if each.level in ("pods", "class") and path in snapshot]
+        fits = fitted(full, snapshot, {path: usage_bytes(self.driver, path) for path in upper}, self.page_size)
+        lacking = {file: reason for file in files if (reason := self._lacking.get(file) or self.driver.has(file))}
+        plan = reconcile(fits.plan, snapshot, ours=gone, lacking=lacking, page_size=self.page_size)
+        unmet = (*plan.unmet, *fits.unmet, *capped_protection(full, snapshot, own_roots))
+        return Drawn(Plan(plan.steps, unmet), fits.plan, snapshot)
+
+    def refuse(self, drawn: Drawn) -> None:
+        """Raises where what is there is not ours to touch, or not there although it must be."""
+        if self._is_at_the_top and not self.driver.simulated and (pid := running_kubelet(self._proc)):
+            raise KubeletRuns(pid)
+        for path, each in drawn.wanted.items():
+            seen = drawn.snapshot.get(path)
+            if each.level == "reserved" and seen is None:
+                raise MissingCgroup(path, each.name)
+            if (
+                each.level in ("pods", "class", "pod")
+                and seen is not None
+                and not is_ours(self.state, path, seen.inode)
+            ):
+                raise ForeignTree(path)
+
+    def marked(self) -> list[str]:
+        """Every cgroup that we made and that is still the same one, parents first."""
+        seen = {path: self.driver.look(path, ()) for path in self.state.made}
+        return sorted(path for path, each in seen.items() if each is not None and is_ours(self.state, path, each.inode))
+
+    def with_children(self, paths: Iterable[str]) -> list[str]:
+        """What must go when these go: all of a pod's tree, as its processes may have made cgroups of their own.
+
+        Raises ForeignTree where something that we did not make stands below kubepods or a class.
+        """
+        found = dict.fromkeys(paths)
+        for path in tuple(found):
+            whole = self.state.made[path].level in ("pod", "container")
+            for name in self.driver.children(path):
+                below = f"{path}/{name}"
+                if whole:
+                    found.update(dict.fromkeys((below, *walk(self.driver, below))))
+                elif below not in found:
+                    raise ForeignTree(below)
+        return list(found)
+
+    # --- doing ---
+
+    async def bring(
+        self,
+        subject: str,
+        pods: Mapping[str, KnownPod],
+        *,
+        only: Collection[str] | None = None,
+        gone: Collection[str] = (),
+        pids: Mapping[str, int] | None = None,
+        by_container: bool = False,
+    ) -> Applied:
+        fits_again = True
+        while True:
+            drawn = self.draw(pods, only, gone)
+            self.refuse(drawn)
+            containers = [path for path, each in drawn.wanted.items() if each.level == "container"]
+            try:
+                return await self.execute(
+                    subject, drawn, self._after(pods, drawn), pids=pids, containers=containers if by_container else ()
+                )
+            except StepRefused as refused:
+                step, level = refused.step, getattr(drawn.wanted.get(refused.step.path), "level", "")
+                if refused.left:
+                    raise
+                if refused.lacks_file and isinstance(step, Write) and step.file not in self._lacking:
+                    self._lacking[step.file] = str(refused.cause)
+                elif fits_again and level in ("pods", "class") and _is_in_use(step, refused.cause):
+                    fits_again = False  # usage has grown since we looked: once more with what it is now (02 §8.5)
+                else:
+                    raise
+
+    def _after(self, pods: Mapping[str, KnownPod], drawn: Drawn) -> NodeState:
+        """The state when the plan is made: the pods, and what stood in cgroups that are not ours."""
+        kept = {path: dict(files) for path, files in self.state.kept.items()}
+        for step in drawn.plan.steps:
+            if isinstance(step, Write) and step.was is not None and drawn.wanted[step.path].level == "reserved":
+                kept.setdefault(step.path, {}).setdefault(step.file, step.was)
+        return msgspec.structs.replace(self.state, pods=dict(pods), kept=kept)
+
+    async def execute(
+        self,
+        subject: str,
+        drawn: Drawn,
+        after: NodeState,
+        *,
+        pids: Mapping[str, int] | None = None,
+        containers: Sequence[str] = (),
+    ) -> Applied:
+        def commit(outcome: Outcome) -> None:
+            made = {path: mark for path, mark in after.made.items() if path not in outcome.removed}
+            made |= {path: Mark(inode, drawn.wanted[path].level) for path, inode in outcome.made.items()}
+            self.save(msgspec.structs.replace(after, committed=outcome.number, made=made))
+
+        steps = drawn.plan.steps
+        if steps:
+            if after.kept and after.kept != self.state.kept:  # before they are written over
+                self.save(msgspec.structs.replace(self.state, kept=after.kept))
+            number = self.state.committed
+            await self._executor.run(
+                subject, steps, drawn.snapshot, commit, pids=pids, containers=containers, after=number
+            )
+        elif after != self.state:
+            self.save(after)
+        return Applied(subject, steps, drawn.plan.unmet)
+
+    def _keep_inodes(self, inodes: Mapping[str, int]) -> None:
+        """After a refusal: what was removed and made anew, or stays, is ours under the inode that it has now."""
+        made = self.state.made
+        marks = {path: Mark(inode, made[path].level if path in made else "") for path, inode in inodes.items()}
+        if any(made.get(path) != mark for path, mark in marks.items()):
+            self.save(msgspec.structs.replace(self.state, made=made | marks))
+
+    async def kill(self, path: str) -> None:
+        with contextlib.suppress(CgroupGone):
+            if self.driver.members(path, deep=True):
+                await self.driver.kill(path)
+
+
+def _is_in_use(step: Step, cause: PlimsollError) -> bool:
+    is_limit = isinstance(step, Write) and step.file in MEMORY_LIMITS
+    return is_limit and isinstance(cause, CgroupError) and cause.errno == errno.EBUSY

@@ -1,0 +1,47 @@
+"""Driver → Snapshot: every cgroup is looked at once, all its files in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from plimsoll.cgroups.driver import CgroupDriver
+from plimsoll.rules.reconcile import RESETS
+from plimsoll.rules.steps import Make, Remove, Seen, Snapshot, Step, Write
+from plimsoll.rules.wanted import Wanted
+
+
+def observe(driver: CgroupDriver, paths: Iterable[str], files: Collection[str]) -> Snapshot:
+    """Those of the paths that exist."""
+    seen = {path: driver.look(path, files) for path in paths}
+    return {path: each for path, each in seen.items() if each is not None}
+
+
+def walk(driver: CgroupDriver, path: str) -> Iterator[str]:
+    """Everything below a cgroup, parents first; the cgroup itself is not among them."""
+    for name in driver.children(path):
+        below = f"{path.rstrip('/')}/{name}"
+        yield below
+        yield from walk(driver, below)
+
+
+def files_to_look_at(plan: Wanted) -> list[str]:
+    """What is wanted anywhere, and what would have to be reset where it is not."""
+    wanted = {file for cgroup in plan.values() for file in cgroup.files}
+    return sorted(wanted | set(RESETS))
+
+
+def observe_touched(driver: CgroupDriver, steps: Iterable[Step]) -> Snapshot:
+    """The cgroups that the steps are about, as far as the steps are about them."""
+    files: dict[str, list[str]] = {}
+    for step in steps:
+        match step:
+            case Make(path) | Remove(path):
+                files.setdefault(path, [])
+            case Write(path, name):
+                files.setdefault(path, []).append(name)
+    found: dict[str, Seen] = {}
+    for path, names in files.items():
+        seen = driver.look(path, names)
+        if seen is not None:
+            found[path] = seen
+    return found

@@ -1,0 +1,68 @@
+"""What people call a pod and its containers, for the uids and ids that cgroups have: from a dump of the pods.
+
+`kubectl get pods -A -o json` has all of it. A manifest with a uid gives at least the pod's name. A static pod is known
+to cgroups by the hash of its file, which its mirror pod carries as an annotation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plimsoll.cli.inputs import Problem, read_inputs
+from plimsoll.errors import PlimsollError
+
+CONFIG_HASH = "kubernetes.io/config.hash"
+_STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+
+
+class UnreadablePods(PlimsollError):
+    """A file given with --pods that cannot be read as pods."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+class PodNames(msgspec.Struct, frozen=True):
+    pods: dict[str, str] = {}  # uid → namespace/name
+    containers: dict[str, str] = {}  # id → name
+
+
+def read_pod_names(files: tuple[str, ...]) -> PodNames:
+    if not files:
+        return PodNames()
+    inputs = read_inputs(files)
+    if inputs.problems:
+        raise UnreadablePods(inputs.problems)
+    pods: dict[str, str] = {}
+    containers: dict[str, str] = {}
+    for given in inputs.pods:
+        metadata = given.pod.metadata
+        name = f"{metadata.namespace or 'default'}/{metadata.name}"
+        for uid in (metadata.uid, (metadata.annotations or {}).get(CONFIG_HASH)):
+            if uid:
+                pods[uid] = name
+        containers.update(_container_names(given.found.document.get("status")))
+    return PodNames(pods, containers)
+
+
+def _container_names(status: Any) -> dict[str, str]:
+    """`containerd://<id>` → its name, of whatever the status lists."""
+    found: dict[str, str] = {}
+    for key in _STATUSES if isinstance(status, dict) else ():
+        listed = status.get(key)
+        for each in listed if isinstance(listed, list) else ():
+            if (
+                isinstance(each, dict)
+                and isinstance(each.get("containerID"), str)
+                and isinstance(each.get("name"), str)
+            ):
+                container_id = each["containerID"].rpartition("://")[2]
+                if container_id:
+                    found[container_id] = each["name"]
+    return found

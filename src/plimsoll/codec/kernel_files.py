@@ -1,0 +1,170 @@
+"""The text formats of cgroup files and of /proc, into values. Unknown keys are left out; absent is None, never zero."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from plimsoll.errors import PlimsollError
+
+Keyed = dict[str, int]
+_OCTAL = re.compile(r"\\([0-7]{3})", re.ASCII)
+
+
+class UnreadableKernelText(PlimsollError):
+    """A kernel file in a form that nobody has described: a bug here, or a kernel to learn about."""
+
+    def __init__(self, file: str, text: str) -> None:
+        super().__init__(file, text)
+        self.file = file
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"{self.file}: cannot read {self.text[:120]!r}"
+
+
+def flat_keyed(text: str | bytes) -> Keyed:
+    """`memory.stat`, `memory.events`, `cpu.stat`, `cgroup.events`: a key and a number per line."""
+    words = (text if isinstance(text, str) else text.decode("utf-8", "replace")).split()
+    return {key: int(number) for key, number in zip(words[::2], words[1::2], strict=False) if number.isdecimal()}
+
+
+def number_or_max(text: str | bytes) -> int | None:
+    """A limit; None for `max` (no limit)."""
+    word = (text if isinstance(text, str) else text.decode("utf-8", "replace")).strip()
+    return None if word == "max" else int(word)
+
+
+class CpuMax(msgspec.Struct, frozen=True):
+    quota_us: int | None  # None: unlimited
+    period_us: int
+
+
+def cpu_max(text: str) -> CpuMax:
+    """`<quota|max> <period>`."""
+    quota, _, period = text.strip().partition(" ")
+    if not period.isdecimal() or not (quota == "max" or quota.isdecimal()):
+        raise UnreadableKernelText("cpu.max", text)
+    return CpuMax(None if quota == "max" else int(quota), int(period))
+
+
+class PressureLine(msgspec.Struct, frozen=True):
+    """Shares of time in percent over 10, 60 and 300 seconds, and all of it in µs since the start."""
+
+    avg10: float
+    avg60: float
+    avg300: float
+    total_us: int
+
+
+class Pressure(msgspec.Struct, frozen=True):
+    some: PressureLine | None = None
+    full: PressureLine | None = None  # a kernel before 5.13 has none for cpu
+
+
+def pressure(text: str | bytes) -> Pressure:
+    """`some avg10=0.00 avg60=0.00 avg300=0.00 total=0` and the same for `full`."""
+    shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    lines: dict[str, PressureLine] = {}
+    for line in shown.splitlines():
+        kind, *pairs = line.split()
+        values = dict(pair.split("=", 1) for pair in pairs)
+        try:
+            lines[kind] = PressureLine(
+                float(values["avg10"]), float(values["avg60"]), float(values["avg300"]), int(values["total"])
+            )
+        except (KeyError, ValueError):
+            raise UnreadableKernelText("pressure", shown) from None
+    return Pressure(lines.get("some"), lines.get("full"))
+
+
+class MountLine(msgspec.Struct, frozen=True):
+    root: str  # what of the file system is mounted; `/` is all of it
+    mount_point: str
+    read_only: bool
+    file_system: str
+    super_options: tuple[str, ...]
+    device: str  # major:minor, the same for every mount of one hierarchy
+
+
+def mountinfo(text: str) -> list[MountLine]:
+    """/proc/PID/mountinfo: fixed fields, then optional ones up to a lone `-`, then type, source, super options."""
+    found = []
+    for line in text.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields, rest = before.split(" "), after.split(" ")
+        if not separator or len(fields) < 6 or len(rest) < 3:
+            raise UnreadableKernelText("mountinfo", line)
+        options, super_options = fields[5].split(","), tuple(rest[2].split(","))
+        read_only = "ro" in options or "ro" in super_options
+        found.append(
+            MountLine(_unescaped(fields[3]), _unescaped(fields[4]), read_only, rest[0], super_options, fields[2])
+        )
+    return found
+
+
+def _unescaped(text: str) -> str:
+    """Blank, tab, newline and backslash stand there as octal numbers."""
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text) if "\\" in text else text
+
+
+class OwnCgroup(msgspec.Struct, frozen=True):
+    """One line of /proc/PID/cgroup. The unified hierarchy is number 0 with no controllers."""
+
+    hierarchy: int
+    controllers: tuple[str, ...]  # a named one is (`name=systemd`,)
+    path: str
+    removed: bool = False  # the cgroup of a process that is ending may be gone already
+
+
+def own_cgroups(text: str) -> list[OwnCgroup]:
+    found = []
+    for line in text.splitlines():
+        parts = line.split(":", 2)
+        if len(parts) != 3 or not parts[0].isdecimal():
+            raise UnreadableKernelText("/proc/PID/cgroup", line)
+        controllers = tuple(filter(None, parts[1].split(",")))
+        path = parts[2].removesuffix(" (deleted)")
+        found.append(OwnCgroup(int(parts[0]), controllers, path, path != parts[2]))
+    return found
+
+
+def below_mount(path: str, root: str) -> str | None:
+    """A path of /proc/PID/cgroup as it is called in a mount that shows `root` (of mountinfo) as its top.
+
+    None for what is not below it; `/../x` is outside of the reader's cgroup namespace.
+    """
+    if root == "/":
+        return None if path == "/.." or path.startswith("/../") else path
+    if path == root:
+        return "/"
+    return path.removeprefix(root) if path.startswith(root + "/") else None
+
+
+def enabled_controllers(proc_cgroups: str) -> dict[str, bool]:
+    """/proc/cgroups: whether each controller that was built in is switched on (`cgroup_disable=memory` is not)."""
+    found = {}
+    for line in proc_cgroups.splitlines():
+        words = line.split()
+        if len(words) == 4 and not line.startswith("#"):
+            found[words[0]] = words[3] == "1"
+    return found
+
+
+class ProcessStat(msgspec.Struct, frozen=True):
+    pid: int
+    name: str
+    state: str
+    parent: int
+    start_ticks: int  # since boot: with the pid it names one process for ever
+
+
+def process_stat(text: str) -> ProcessStat:
+    """/proc/PID/stat: the name is in parentheses and may itself have blanks, parentheses and newlines."""
+    pid, opening, rest = text.partition(" (")
+    name, closing, tail = rest.rpartition(") ")
+    fields = tail.split()
+    if not opening or not closing or len(fields) < 20:
+        raise UnreadableKernelText("/proc/PID/stat", text)
+    return ProcessStat(int(pid), name, fields[0], int(fields[1]), int(fields[19]))

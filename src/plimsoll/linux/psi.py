@@ -1,0 +1,105 @@
+"""Pressure stall information: a trigger fires when tasks have stalled long enough within a window.
+
+The trigger is a text written into a pressure file (`some 150000 1000000` and a NUL); it lives as long as the fd and
+raises POLLPRI, which asyncio's readers never ask for. So each trigger stands alone in an epoll of its own, edge
+triggered, and that epoll's fd is readable when the trigger has fired.
+
+Without CAP_SYS_RESOURCE a kernel takes only windows that are multiples of 2 s (EINVAL otherwise; before Linux 6.5 no
+trigger at all, EPERM). Then the window is lengthened and the stall kept: a stall of that size still fires, only later.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+from typing import Literal
+
+from plimsoll.linux.beneath import CgroupError, CgroupGone, Directory, write_once
+
+Resource = Literal["cpu", "memory", "io"]
+Scope = Literal["some", "full"]
+
+GLOBAL = "/proc/pressure"
+UNPRIVILEGED_STEP_US = 2_000_000
+MAX_WINDOW_US = 10_000_000
+_FLAGS = os.O_RDWR | os.O_NONBLOCK
+
+_REASONS = {
+    errno.ENOENT: "this kernel has no pressure file there",
+    errno.EOPNOTSUPP: "pressure accounting is off; boot with psi=1",
+    errno.EPERM: "this kernel gives triggers only to CAP_SYS_RESOURCE",
+    errno.EACCES: "no permission to write the pressure file",
+}
+
+
+class Trigger:
+    """A live trigger. `window_us` is the one in force, `note` says why it is not the one asked for."""
+
+    def __init__(self, fd: int, stall_us: int, window_us: int, note: str = "") -> None:
+        self.stall_us = stall_us
+        self.window_us = window_us
+        self.note = note
+        self._fd = fd
+        self._epoll = select.epoll(1)
+        self._epoll.register(fd, select.EPOLLPRI | select.EPOLLET)
+
+    def fileno(self) -> int:
+        """For a reader: readable when the trigger has fired."""
+        return self._epoll.fileno()
+
+    def clear(self) -> None:
+        """After it was readable. It tells nothing: the poll that found it readable has used the event up."""
+        self._epoll.poll(0)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            self._epoll.close()
+            os.close(self._fd)
+            self._fd = -1
+
+
+def trigger(
+    resource: Resource, scope: Scope, stall_us: int, window_us: int, *, directory: Directory | None = None
+) -> Trigger:
+    """On the whole machine, or in one cgroup. A CgroupError says as much of the reason as is known."""
+    path = f"{directory.path}/{resource}.pressure" if directory else f"{GLOBAL}/{resource}"
+    if stall_us > window_us:  # a longer window would only hide it
+        data = f"{scope} {stall_us} {window_us}"
+        raise CgroupError("write", path, data, errno.EINVAL, "a stall cannot be longer than its window")
+    fd = -1
+    try:
+        fd = directory.open(f"{resource}.pressure", _FLAGS) if directory else _open(path)
+        return _armed(fd, path, scope, stall_us, window_us)
+    except CgroupError as error:
+        if fd >= 0:
+            os.close(fd)
+        if isinstance(error, CgroupGone):
+            raise
+        raise CgroupError(error.op, path, error.data, error.errno, _REASONS.get(error.errno, error.detail)) from error
+
+
+def _open(path: str) -> int:
+    try:
+        return os.open(path, _FLAGS | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise CgroupError("open", path, "", error.errno or 0) from error
+
+
+def _armed(fd: int, path: str, scope: Scope, stall_us: int, window_us: int) -> Trigger:
+    try:
+        write_once(fd, path, f"{scope} {stall_us} {window_us}")
+    except CgroupError as error:
+        longer_us = unprivileged_window_us(window_us)
+        if error.errno != errno.EINVAL or longer_us == window_us:
+            raise
+        write_once(fd, path, f"{scope} {stall_us} {longer_us}")
+        reason = "kernels take 0.5 to 10 s, and without CAP_SYS_RESOURCE only multiples of 2 s"
+        return Trigger(fd, stall_us, longer_us, f"want a window of {window_us} us, have {longer_us} us ({reason})")
+    return Trigger(fd, stall_us, window_us)
+
+
+def unprivileged_window_us(window_us: int) -> int:
+    """The next multiple of 2 s, at most the kernel's 10 s."""
+    steps = max(1, -(-window_us // UNPRIVILEGED_STEP_US))
+    return min(MAX_WINDOW_US, steps * UNPRIVILEGED_STEP_US)

@@ -1,0 +1,35 @@
+"""The kernel's list of CPUs (or memory nodes): `0-3,8` ↔ sorted numbers. An empty text is an empty list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+CPU_BOUND = 65_536  # far more than Linux can be built for; a range like 0-999999999 must not fill the memory
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+
+
+def cpu_numbers(text: str) -> tuple[int, ...] | None:
+    """None where the text is no such list."""
+    numbers: set[int] = set()
+    for part in text.split(",") if text else ():
+        match = _RANGE.fullmatch(part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if first > last or last >= CPU_BOUND:
+            return None
+        numbers.update(range(first, last + 1))
+    return tuple(sorted(numbers))
+
+
+def cpu_text(numbers: Iterable[int]) -> str:
+    """In the kernel's own spelling: a pair is a range as well (`0-1`)."""
+    parts: list[str] = []
+    first = last = -2
+    for number in sorted(set(numbers)):
+        if number == last + 1:
+            last = number
+            parts[-1] = f"{first}-{last}"
+        else:
+            first = last = number
+            parts.append(str(number))
+    return ",".join(parts)

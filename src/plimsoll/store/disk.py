@@ -1,0 +1,302 @@
+"""The database file: opened and checked, read once at the start, then only written, one transaction per batch.
+
+WAL with synchronous=FULL: COMMIT returns when the batch is on disk; a torn tail of the WAL fails its checksums and is
+ignored by SQLite. Two precautions go beyond that:
+
+- A version is never used twice, even if a disk has lied and the newest commits are lost. `ceiling` is written ahead: a
+  server uses no version above it before a higher one is durable. After a clean end it equals the last version. After a
+  crash the next server goes on above it, and the versions in between are a gap: a watcher that says it has seen one of
+  them is told to list again.
+- A new database is made beside its place and moved there when complete, so an empty or missing file among other files
+  of a store is damage, never a beginning.
+
+A batch is written with few statements (many rows each): Python's sqlite3 gives up the interpreter lock around every
+statement, and getting it back from a busy event loop is what costs time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from plimsoll.store.errors import StoreCorrupt, StoreUnavailable
+from plimsoll.store.files import ASIDE, DATABASE, make_private, put_in_place
+from plimsoll.store.records import Change, Kind, Record
+from plimsoll.store.schema import MIGRATIONS, State, change_crc, identify, migrate, object_crc, read_state, write_state
+from plimsoll.store.wal import lost_commits
+
+# How many versions a server may use before it must write a higher ceiling, and so how far a crash makes them jump.
+RESERVE = 20_000
+_PAGE_BYTES = 4096  # a pod fills about half a page: larger pages would write more neighbours along with it
+_KINDS: tuple[Kind, ...] = ("ADDED", "MODIFIED", "DELETED")
+_NUMBERS = {kind: number for number, kind in enumerate(_KINDS, 1)}
+_CHUNKS = (64, 16, 4, 1)  # rows per statement: few shapes, so that SQLite's prepared statements are found again
+
+# A failed commit after which the next one may well succeed: nothing of the batch can have reached the file.
+PASSING = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+# Reasons outside the file for which it can't be opened.
+_OUTSIDE = PASSING | {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
+
+
+class Batch:
+    """What one transaction writes: all changes, of each key only the last state, and the new state row."""
+
+    def __init__(self, changes: list[Change], state: State) -> None:
+        self.changes = changes
+        self.state = state
+
+
+def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit mode; it may be handed from thread to thread, used by one at a time."""
+    mode = "ro" if read_only else "rw"  # never "rwc": a missing file is an error
+    uri = f"file:{urllib.parse.quote(str(path.absolute()))}?mode={mode}"
+    return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0, check_same_thread=False)
+
+
+@contextlib.contextmanager
+def reported(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors while a file is read into ours. One without a code is Python's, about a garbled text."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        if code & 0xFF in _OUTSIDE and code != sqlite3.SQLITE_IOERR_SHORT_READ:
+            raise StoreUnavailable(path, str(error)) from error
+        raise StoreCorrupt(path, str(error)) from error
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that changes nothing, not even by being closed."""
+    with reported(path), contextlib.closing(connect(path, read_only=True)) as connection:
+        yield connection
+
+
+def inspect(path: Path) -> int:
+    """Finds damage to the file as a whole; returns its schema."""
+    with reading(path) as connection:
+        schema = identify(connection, path)
+        if lost := lost_commits(path, _PAGE_BYTES):
+            log = path.with_name(f"{path.name}-wal")
+            raise StoreCorrupt(log, f"{lost} transactions behind a damaged place (a backup made now holds the rest)")
+        check(connection, path)
+        return schema
+
+
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """SQLite's own look at the whole file."""
+    found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    if found != ["ok"]:
+        raise StoreCorrupt(path, "; ".join("; ".join(found).splitlines()))
+
+
+def objects(connection: sqlite3.Connection, path: Path, state: State) -> Iterator[Record]:
+    """Every object, its checksum compared, and in the end their number."""
+    rows = 0
+    for created, key, version, body, crc in connection.execute("SELECT id, key, version, body, crc FROM object"):
+        if type(body) is not bytes or object_crc(created, version, key, body) != crc:
+            raise StoreCorrupt(path, f"the object {key} has a wrong checksum")
+        yield Record(key, version, body, version if created == version else created)
+        rows += 1
+    if rows != state.objects:
+        raise StoreCorrupt(path, f"{rows} objects where {state.objects} were written")
+
+
+def read_changes(connection: sqlite3.Connection, path: Path, state: State, records: dict[str, Record]) -> list[Change]:
+    """The history, oldest first. Read backwards from the present, so that all bodies are shared, none held twice."""
+    changes: list[Change] = []
+    current: dict[str, tuple[str, int, bytes]] = {}
+    rows = connection.execute(
+        "SELECT version, kind, key, created, before_version, before, body, crc FROM change WHERE version > ? "
+        "ORDER BY version DESC",
+        (state.oldest,),
+    )
+    for version, kind, key, created, before_version, before, body, crc in rows:
+        plausible = all(blob is None or type(blob) is bytes for blob in (before, body))
+        if not plausible or change_crc(version, kind, key, before_version, before, body) != crc:
+            raise StoreCorrupt(path, f"the change {version} of {key} has a wrong checksum")
+        if key in current:
+            key, stands, after = current[key]
+        elif (record := records.get(key)) is not None:
+            key, stands, after = record.key, record.version, record.body
+        else:
+            stands, after = 0, b""
+        if body is None and stands != version:
+            raise StoreCorrupt(path, f"the change {version} of {key} does not lead to the state after it")
+        changes.append(
+            Change(version, _KINDS[kind - 1], key, after if body is None else body, before, before_version, created)
+        )
+        current[key] = (key, before_version, before if before is not None else b"")
+    changes.reverse()
+    return changes
+
+
+class Contents:
+    """All that a database holds, read and checked through a connection that cannot write."""
+
+    def __init__(self, path: Path) -> None:
+        with reading(path) as connection:
+            self.state = read_state(connection, path)
+            records = {record.key: record for record in objects(connection, path, self.state)}
+            self.changes = read_changes(connection, path, self.state, records)
+        self.records = records.values()
+        if len(records) != self.state.objects:
+            raise StoreCorrupt(path, f"{len(records)} names for {self.state.objects} objects")
+        newest = max((record.version for record in self.records), default=0)
+        if max(newest, self.changes[-1].version if self.changes else 0, self.state.oldest) > self.state.version:
+            raise StoreCorrupt(path, f"it holds versions above its newest, {self.state.version}")
+
+
+class Disk:
+    """One open database."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, state: State) -> None:
+        self._connection = connection
+        self.path = path
+        self.state = state
+
+    @classmethod
+    def open(cls, directory: Path, max_bytes: int | None = None) -> tuple[Disk, Contents]:
+        """Makes the database if the directory is new, checks and loads it. The caller holds the directory's lock."""
+        path = directory / DATABASE
+        if not path.exists():
+            create(path)
+        if not path.stat().st_size:
+            raise StoreCorrupt(path, "it is empty")
+        # All looking is done by connections that cannot write: closing one that can would move a damaged log into the
+        # database, and with it what might still be saved.
+        if inspect(path) < len(MIGRATIONS):
+            with reported(path), contextlib.closing(connect(path)) as connection:
+                migrate(connection, path)
+        contents = Contents(path)
+        state = _begun(contents.state)
+        with reported(path), contextlib.ExitStack() as unless_done:
+            connection = connect(path)
+            unless_done.callback(connection.close)
+            _set_up(connection, max_bytes)
+            connection.execute("BEGIN IMMEDIATE")
+            write_state(connection, state)
+            connection.execute("COMMIT")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the ceiling does not depend on the WAL
+            unless_done.pop_all()
+        return cls(connection, path, state), contents
+
+    def write(self, batch: Batch) -> None:
+        """Returns when the batch is on disk; raises with nothing of it written."""
+        connection = self._connection
+        last = {change.key: change for change in batch.changes}
+        gone = [change.created for change in batch.changes if change.kind == "DELETED"]
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            _insert(connection, "INSERT INTO change VALUES ", "", [_change_row(change) for change in batch.changes])
+            if gone:
+                connection.executemany("DELETE FROM object WHERE id = ?", [(created,) for created in gone])
+            put = [_object_row(change) for change in last.values() if change.kind != "DELETED"]
+            _insert(connection, "INSERT INTO object VALUES ", _UPSERT, put)
+            if batch.state.oldest != self.state.oldest:
+                connection.execute("DELETE FROM change WHERE version <= ?", (batch.state.oldest,))
+            write_state(connection, batch.state)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        self.state = batch.state
+
+    def move_log(self) -> None:
+        """Moves most of the WAL to the database, from any thread, while transactions go on behind it."""
+        with contextlib.closing(connect(self.path)) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def move_rest(self) -> None:
+        """Moves the rest between two transactions, so that the WAL starts again; a backup that reads may prevent it."""
+        self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def close(self, version: int) -> None:
+        """A clean end: no version above this one was used, so the next server goes on right there."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            write_state(self._connection, _ended(self.state, version))
+            self._connection.execute("COMMIT")
+        finally:
+            self._connection.close()
+
+    def abandon(self) -> None:
+        """After a failed write: nothing is noted, so the next server jumps ahead as after a crash."""
+        self._connection.close()
+
+
+_UPSERT = (
+    " ON CONFLICT (id) DO UPDATE SET key = excluded.key, version = excluded.version, body = excluded.body, "
+    "crc = excluded.crc"
+)
+
+
+def _set_up(connection: sqlite3.Connection, max_bytes: int | None) -> None:
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise sqlite3.OperationalError(f"this file system allows no WAL (journal mode {mode})")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA wal_autocheckpoint = 0")  # a checkpoint after a commit would delay its answer
+    connection.execute("PRAGMA journal_size_limit = 67108864")  # a WAL that grew during a long backup shrinks again
+    connection.execute("PRAGMA cache_size = -2048")  # objects are read from memory; this serves the writer only
+    if max_bytes is not None:
+        connection.execute(f"PRAGMA max_page_count = {max(1, max_bytes // _PAGE_BYTES)}")
+
+
+def create(path: Path) -> None:
+    """A complete empty database at `path`; refused where files of an older one lie beside it."""
+    new = path.with_name(f"{path.name}.new")
+    found = [*path.parent.glob(f"{path.name}*"), *path.parent.glob(f"{ASIDE}*")]
+    if others := sorted(other.name for other in found if other != new):
+        raise StoreCorrupt(
+            path, f"it is missing while {', '.join(others)} is there (an interrupted restore? repeat it)"
+        )
+    make_private(new)
+    with reported(path), contextlib.closing(connect(new)) as connection:
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        migrate(connection, new, new=True)
+    put_in_place(new, path)
+
+
+def _begun(state: State) -> State:
+    """The state a server starts with: above every version that may have been used, and with a new reserve."""
+    version, gaps = state.version, state.gaps
+    if state.ceiling > version:
+        gaps = (*gaps, (version, state.ceiling))
+        version = state.ceiling
+    gaps = tuple(gap for gap in gaps if gap[1] > state.oldest)
+    return State(version, state.oldest, version + RESERVE, gaps, state.objects)
+
+
+def _ended(state: State, version: int) -> State:
+    return State(state.version, state.oldest, max(version, state.version), state.gaps, state.objects)
+
+
+def _object_row(change: Change) -> tuple[object, ...]:
+    crc = object_crc(change.created, change.version, change.key, change.body)
+    return (change.created, change.key, change.version, change.body, crc)
+
+
+def _change_row(change: Change) -> tuple[object, ...]:
+    number = _NUMBERS[change.kind]
+    body = change.body if change.kind == "DELETED" else None
+    crc = change_crc(change.version, number, change.key, change.before_version, change.before, body)
+    return (
+        change.version, number, change.key, change.created, change.before_version, change.before, body, crc,
+    )  # fmt: skip
+
+
+def _insert(connection: sqlite3.Connection, head: str, tail: str, rows: Sequence[tuple[object, ...]]) -> None:
+    done = 0
+    while done < len(rows):
+        size = next(size for size in _CHUNKS if size <= len(rows) - done)
+        chunk = rows[done : done + size]
+        values = ", ".join(["(" + ", ".join("?" * len(chunk[0])) + ")"] * size)
+        connection.execute(head + values + tail, [field for row in chunk for field in row])
+        done += size

@@ -1,0 +1,207 @@
+"""The window of history in memory, and the watches that read from it.
+
+Every change stands in one feed of all changes and in the feed of its resource. A watch is a place in a feed: it owns no
+buffer, so a watcher that sends slowly costs nothing, and when the window has moved past its place it is told `Expired`.
+A watch is known to its feed only while it waits; a new change that concerns it wakes it, any other moves its place on.
+Nothing has to be unregistered, and a cancelled wait loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+
+from plimsoll.store.errors import Expired
+from plimsoll.store.index import bucket_of
+from plimsoll.store.records import Change, History
+
+# A watch that is far behind is served in pieces: what it holds outside the window stays small.
+PIECE = 256
+# How many of the newest changes keep what the layer above has computed for all watchers.
+SHARED = 256
+# What a change costs in memory besides its bodies: the struct, its numbers, its key, its places in two feeds.
+_OVERHEAD_BYTES = 300
+
+
+class Feed:
+    """Changes in version order; `base` is how many have left the window since the start."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.base = 0
+        self.waiting: set[Watch] = set()
+
+    @property
+    def end(self) -> int:
+        return self.base + len(self.changes)
+
+    def place_after(self, version: int) -> int:
+        return self.base + bisect_right(self.changes, version, key=_version)
+
+    def append(self, changes: Sequence[Change]) -> None:
+        self.changes += changes
+        if self.waiting:
+            end = self.end
+            for watch in self.waiting:
+                watch.offer(changes, end)
+
+    def drop(self, count: int) -> None:
+        del self.changes[:count]
+        self.base += count
+
+
+def _version(change: Change) -> int:
+    return change.version
+
+
+def held_bytes(change: Change) -> int:
+    """What only the history holds: the new body is the current object's or the next change's `before`."""
+    held = len(change.before) if change.before is not None else 0
+    return held + _OVERHEAD_BYTES + (len(change.body) if change.kind == "DELETED" else 0)
+
+
+class Feeds:
+    """The feed of everything, those of single resources, and the bounds that they keep together."""
+
+    def __init__(self, limits: History, oldest: int, changes: Sequence[Change]) -> None:
+        self._limits = limits
+        self._slack = max(1, limits.events // 16)  # leave in groups, so that trimming costs little per change
+        self._held_bytes = 0
+        self.oldest = oldest
+        self.all = Feed()
+        self.by_bucket: dict[str, Feed] = {}
+        self.append(changes)
+
+    def of(self, prefix: str) -> Feed:
+        bucket = bucket_of(prefix)
+        return self.by_bucket.setdefault(bucket, Feed()) if bucket else self.all
+
+    def append(self, changes: Sequence[Change]) -> None:
+        if not changes:
+            return
+        everything = self.all.changes
+        for change in everything[-SHARED:][: len(changes)] if len(everything) >= SHARED else ():
+            change.shared = None
+        grouped: dict[str, list[Change]] = {}
+        for change in changes:
+            grouped.setdefault(bucket_of(change.key), []).append(change)
+            self._held_bytes += held_bytes(change)
+        self.all.append(changes)
+        for bucket, some in grouped.items():
+            self.by_bucket.setdefault(bucket, Feed()).append(some)
+        self._trim()
+
+    def _trim(self) -> None:
+        changes = self.all.changes
+        surplus = len(changes) - self._limits.events
+        if surplus < self._slack and self._held_bytes <= self._limits.bytes:
+            return
+        drop = max(surplus, 0)
+        held = self._held_bytes - sum(map(held_bytes, changes[:drop]))
+        # The same slack for bytes: go down to 15/16 of the bound.
+        goal = self._limits.bytes - self._limits.bytes // 16 if held > self._limits.bytes else self._limits.bytes
+        while held > goal and drop < len(changes):
+            held -= held_bytes(changes[drop])
+            drop += 1
+        if not drop:
+            return
+        gone: dict[str, int] = {}
+        for change in changes[:drop]:
+            bucket = bucket_of(change.key)
+            gone[bucket] = gone.get(bucket, 0) + 1
+        self.oldest = changes[drop - 1].version
+        self._held_bytes = held
+        self.all.drop(drop)
+        for bucket, count in gone.items():
+            self.by_bucket[bucket].drop(count)
+
+    def end_watches(self) -> None:
+        for feed in (self.all, *self.by_bucket.values()):
+            for watch in feed.waiting:
+                watch.end()
+
+
+class Watch:
+    """Changes of keys with one prefix, in version order, each exactly once: `async for change in watch`.
+
+    Or take what there is in one go: `await watch.changes()`. Both raise `Expired` when the watcher has fallen behind
+    the history; both may be cancelled (timeouts) at any time without losing a change. Iteration ends when the store
+    closes.
+    """
+
+    def __init__(self, feeds: Feeds, prefix: str, after: int, newest: Callable[[], int | None]) -> None:
+        self._feeds = feeds
+        self._feed = feeds.of(prefix)
+        self._prefix = prefix
+        self._after = after
+        self._newest = newest
+        self._place = self._feed.place_after(after)
+        self._taken: list[Change] = []  # what `async for` has taken and not yet handed out, newest first
+        self._seen = after
+        self._woken: asyncio.Future[None] | None = None
+
+    @property
+    def version(self) -> int:
+        """Every change up to here that concerns this watch has been handed out: the version of a bookmark."""
+        newest = self._newest()
+        if newest is not None and not self._taken and self._place == self._feed.end:
+            return max(newest, self._seen)
+        return self._seen
+
+    async def changes(self) -> list[Change]:
+        """At least one change, at most a few hundred, waiting for it; empty only when the store has closed."""
+        while not (found := self._take()):
+            if self._newest() is None:
+                return []
+            self._woken = asyncio.get_running_loop().create_future()
+            self._feed.waiting.add(self)
+            try:
+                await self._woken
+            finally:
+                self._feed.waiting.discard(self)
+                self._woken = None
+        self._seen = found[-1].version
+        return found
+
+    def __aiter__(self) -> Watch:
+        return self
+
+    async def __anext__(self) -> Change:
+        if not self._taken:
+            before = self._seen
+            self._taken = await self.changes()
+            self._seen = before
+            if not self._taken:
+                raise StopAsyncIteration
+            self._taken.reverse()
+        change = self._taken.pop()
+        self._seen = change.version
+        return change
+
+    def _take(self) -> list[Change]:
+        feed, prefix, after = self._feed, self._prefix, self._after
+        if self._place < feed.base:
+            raise Expired(self._seen, self._feeds.oldest)
+        found: list[Change] = []
+        for change in feed.changes[self._place - feed.base :]:
+            self._place += 1
+            if change.version > after and change.key.startswith(prefix):
+                found.append(change)
+                if len(found) == PIECE:
+                    break
+        return found
+
+    def offer(self, changes: Sequence[Change], end: int) -> None:
+        """Called by the feed while this watch waits: it stood at the end before these came."""
+        if self._woken is None or self._woken.done():
+            return
+        for change in changes:
+            if change.version > self._after and change.key.startswith(self._prefix):
+                self._woken.set_result(None)
+                return
+        self._place = end
+
+    def end(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)

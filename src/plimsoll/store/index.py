@@ -1,0 +1,71 @@
+"""All objects in memory, found by key or by prefix in byte order.
+
+One dictionary holds the records; each `<group>/<resource>` has its own sorted keys, so that a new pod moves only pods.
+Python compares text by code points, which is the byte order of UTF-8, the order of lists (spec 05 B6).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from plimsoll.store.records import Record
+
+
+def bucket_of(key: str) -> str:
+    """`<group>/<resource>/` of a key, or "" for a prefix that is too short to name one resource."""
+    resource = key.find("/") + 1
+    return key[: key.find("/", resource) + 1] if resource else ""
+
+
+def key_range(keys: list[str], prefix: str, start_after: str | None) -> tuple[int, int]:
+    """Where keys with this prefix that come after `start_after` stand in a sorted list."""
+    low = bisect_left(keys, prefix)
+    high = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), low) if prefix else len(keys)
+    if start_after is not None:
+        low = max(low, bisect_right(keys, start_after))
+    return low, max(low, high)
+
+
+class Index:
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self.records: dict[str, Record] = {}
+        self._buckets: dict[str, list[str]] = {}
+        for record in records:
+            self.records[record.key] = record
+            self._buckets.setdefault(bucket_of(record.key), []).append(record.key)
+        for keys in self._buckets.values():
+            keys.sort()
+
+    def put(self, record: Record) -> None:
+        if record.key not in self.records:
+            keys = self._buckets.setdefault(bucket_of(record.key), [])
+            # Most names are made in ascending order or at random; the end is worth a look first.
+            if not keys or keys[-1] < record.key:
+                keys.append(record.key)
+            else:
+                keys.insert(bisect_left(keys, record.key), record.key)
+        self.records[record.key] = record
+
+    def remove(self, key: str) -> None:
+        del self.records[key]
+        keys = self._buckets[bucket_of(key)]
+        del keys[bisect_left(keys, key)]
+
+    def keys(self, prefix: str, start_after: str | None = None, limit: int | None = None) -> list[str]:
+        bucket = bucket_of(prefix)
+        if bucket:
+            keys = self._buckets.get(bucket, [])
+        else:
+            keys = sorted(key for name, some in self._buckets.items() if name.startswith(prefix) for key in some)
+        low, high = key_range(keys, prefix, start_after)
+        return keys[low:high] if limit is None else keys[low : min(high, low + limit)]
+
+    def count(self, prefix: str, start_after: str | None = None) -> int:
+        bucket = bucket_of(prefix)
+        if bucket:
+            low, high = key_range(self._buckets.get(bucket, []), prefix, start_after)
+            return high - low
+        if start_after is not None:
+            return len(self.keys(prefix, start_after))
+        return sum(len(keys) for name, keys in self._buckets.items() if name.startswith(prefix))

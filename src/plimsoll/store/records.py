@@ -1,0 +1,79 @@
+"""The values that a store takes and gives.
+
+A key is `<group>/<resource>/<namespace>/<name>`: the core group and the namespace of a cluster-wide object are empty
+(`/pods/default/web`, `/nodes//n1`, `coordination.k8s.io/leases/kube-node-lease/n1`). A prefix is any beginning of a
+key; end it with `/` to mean "all in this resource" or "all in this namespace".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One object. `body` is its compact JSON, with `metadata.resourceVersion` = `version` in it."""
+
+    key: str
+    version: int
+    body: bytes
+    created: int  # the version that created the object: another one means another incarnation of the same name
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """What `decide` returns to remove the object: its last state, stamped with the new version."""
+
+    body: bytes
+
+
+Decision = bytes | Delete | None
+
+
+class Change(msgspec.Struct):
+    """One committed change. Every watcher gets this same value: don't alter it, except `shared`.
+
+    `before` is the body the change replaced or removed (None for ADDED), for objects that start or stop matching a
+    selector. The body of a DELETED one is the last state stamped with the new version.
+    """
+
+    version: int
+    kind: Kind
+    key: str
+    body: bytes
+    before: bytes | None
+    before_version: int
+    created: int
+    # For the layer above: what it computes once for all watchers (decoded objects, encoded lines). The store forgets it
+    # when the change is no longer among the newest few hundred.
+    shared: Any = None
+
+    def record_before(self) -> Record | None:
+        if self.before is None:
+            return None
+        return Record(self.key, self.before_version, self.before, self.created)
+
+    def record_after(self) -> Record | None:
+        return None if self.kind == "DELETED" else Record(self.key, self.version, self.body, self.created)
+
+
+class History(msgspec.Struct, frozen=True):
+    """How much of the past is kept, in memory and on disk: whichever bound is met first."""
+
+    events: int = 8192
+    bytes: int = 24 * 1024 * 1024  # bodies that only the history holds
+
+
+class Meter(msgspec.Struct):
+    """Counters for metrics, plain numbers that only grow (but for `waiting`)."""
+
+    commits: int = 0
+    committed_changes: int = 0
+    commit_seconds: float = 0.0  # summed, from the start of a transaction until it is on disk
+    failed_commits: int = 0
+    largest_batch: int = 0
+    checkpoints: int = 0
+    failed_checkpoints: int = 0
+    waiting: int = 0  # changes decided and not yet durable

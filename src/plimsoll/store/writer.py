@@ -1,0 +1,164 @@
+"""Group commit: one thread writes one transaction at a time, and all that was asked meanwhile goes into the next one.
+
+The loop keeps the queue, the thread sees complete batches and reports each with one call into the loop. A call
+that merely has to wait until everything before it is durable queues an empty write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from plimsoll.store.disk import PASSING, Batch, Disk
+from plimsoll.store.errors import WriteFailed
+from plimsoll.store.records import Change, Meter
+from plimsoll.store.schema import State
+
+_BATCH_CHANGES = 256  # a longer queue is split: an answer should not wait for a thousand others
+_CHECKPOINT_BYTES = 16 * 1024 * 1024
+
+
+class _Write:
+    __slots__ = ("answer", "changes")
+
+    def __init__(self, changes: list[Change], answer: asyncio.Future[None]) -> None:
+        self.changes = changes
+        self.answer = answer
+
+
+class Writer:
+    """`state_after` makes the state row of a batch, `commit` takes over a durable one, `discard` drops the rest."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        *,
+        state_after: Callable[[list[Change]], State],
+        commit: Callable[[Batch], None],
+        discard: Callable[[], None],
+    ) -> None:
+        self._disk = disk
+        self._state_after = state_after
+        self._commit = commit
+        self._discard = discard
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
+        self._mover = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-checkpoint")
+        self._queue: list[_Write] = []
+        self._writing: list[_Write] = []
+        self._hand_over_due = False
+        self._unmoved_bytes = 0  # about what the WAL has taken since the last checkpoint
+        self.refusal: str | None = None
+        self.meter = Meter()
+        self.on_commit: Callable[[int, float], None] | None = None
+
+    async def durable(self, changes: list[Change]) -> None:
+        """Returns when these and all changes before them are on disk, raises `WriteFailed` when they will never be."""
+        if self.refusal is not None:
+            raise WriteFailed(self._disk.path, self.refusal, lasting=True)
+        write = _Write(changes, self._loop.create_future())
+        self._queue.append(write)
+        self.meter.waiting += len(changes)
+        self._hand_over_soon()
+        await write.answer
+
+    async def close(self, used: int) -> None:
+        """Ends the thread and the database; `used` is the highest version that was handed out."""
+        if self._queue or self._writing:
+            try:
+                await self.durable([])
+            except WriteFailed:
+                pass  # those whose changes they were have been told
+        try:
+            await asyncio.to_thread(self._mover.shutdown)
+            if self.refusal is None:
+                await self._loop.run_in_executor(self._thread, self._disk.close, used)
+            else:
+                await self._loop.run_in_executor(self._thread, self._disk.abandon)
+        finally:
+            self._thread.shutdown()
+
+    def _hand_over_soon(self) -> None:
+        # After the callbacks that are ready now: writers that woke together get into one transaction.
+        if self._queue and not self._writing and not self._hand_over_due:
+            self._hand_over_due = True
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._hand_over_due = False
+        size = taken = 0
+        while taken < len(self._queue) and (not taken or size + len(self._queue[taken].changes) <= _BATCH_CHANGES):
+            size += len(self._queue[taken].changes)
+            taken += 1
+        self._writing, self._queue = self._queue[:taken], self._queue[taken:]
+        changes = [change for write in self._writing for change in write.changes]
+        if not changes:  # everything before them is durable
+            self._answer(None)
+            return
+        batch = Batch(changes, self._state_after(changes))
+        future = self._thread.submit(self._write, batch)
+        future.add_done_callback(lambda done: self._loop.call_soon_threadsafe(self._written, batch, done))
+
+    def _write(self, batch: Batch) -> float:
+        """In the writer thread."""
+        began = time.perf_counter()
+        self._disk.write(batch)
+        return time.perf_counter() - began
+
+    def _written(self, batch: Batch, done: Future[float]) -> None:
+        error = done.exception()
+        if error is not None:
+            self._failed(error)
+            return
+        seconds, size = done.result(), len(batch.changes)
+        self.meter.commits += 1
+        self.meter.committed_changes += size
+        self.meter.commit_seconds += seconds
+        self.meter.largest_batch = max(self.meter.largest_batch, size)
+        self._commit(batch)
+        self._answer(None)
+        if self.on_commit is not None:
+            self.on_commit(size, seconds)
+        self._unmoved_bytes += sum(2 * (len(change.body) + 4096) for change in batch.changes)
+        if self._unmoved_bytes > _CHECKPOINT_BYTES:
+            self._unmoved_bytes = 0
+            self._mover.submit(self._move_log).add_done_callback(self._moved)
+
+    def _move_log(self) -> None:
+        """In the mover's thread, where a slow disk stops no transaction; only the small rest is the writer's."""
+        self._disk.move_log()
+        self._thread.submit(self._disk.move_rest).result()
+
+    def _moved(self, done: Future[None]) -> None:
+        """In the mover's thread. A checkpoint that failed loses nothing: the WAL stays and grows until one succeeds."""
+        self.meter.checkpoints += 1
+        if done.exception() is not None:
+            self.meter.failed_checkpoints += 1
+
+    def _failed(self, error: BaseException) -> None:
+        code = getattr(error, "sqlite_errorcode", None) if isinstance(error, sqlite3.Error) else None
+        lasting = code is None or code & 0xFF not in PASSING
+        reason = str(error) or repr(error)
+        if lasting:
+            # What SQLite and the kernel hold may differ from what is on disk, and only a new start finds out.
+            self.refusal = reason
+        self.meter.failed_commits += 1
+        self._discard()
+        # Those behind it in the queue were decided on states that will never be.
+        self._writing, self._queue = self._writing + self._queue, []
+        self._answer(lambda: WriteFailed(self._disk.path, reason, lasting=lasting))
+
+    def _answer(self, error: Callable[[], WriteFailed] | None) -> None:
+        writes, self._writing = self._writing, []
+        for write in writes:
+            self.meter.waiting -= len(write.changes)
+            if write.answer.done():
+                continue  # its caller was cancelled
+            if error is None:
+                write.answer.set_result(None)
+            else:
+                write.answer.set_exception(error())
+        self._hand_over_soon()

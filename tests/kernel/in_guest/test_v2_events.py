@@ -1,0 +1,146 @@
+"""The kernel's events on cgroup v2, in a guest: memory.events, cgroup.events, removal; task states from /proc."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from plimsoll.cgroups.events import Watcher
+from plimsoll.cgroups.tasks import TaskCounter
+from plimsoll.codec.kernel_files import flat_keyed
+from plimsoll.linux.beneath import CgroupGone, Directory, Mount
+from plimsoll.rules.task_states import TaskStates
+
+MIB = 1 << 20
+ROOT = Path("/sys/fs/cgroup")
+HOG = "m = bytearray(int(__import__('sys').argv[1]) << 20)\nfor at in range(0, len(m), 4096): m[at] = 1"
+
+
+@pytest.fixture
+def group() -> Iterator[Directory]:
+    (ROOT / "cgroup.subtree_control").write_text("+memory +pids")
+    path = ROOT / f"plimsoll-test-{secrets.token_hex(6)}"
+    path.mkdir()
+    with Mount(str(ROOT), "cgroup2").directory(f"/{path.name}") as directory:
+        yield directory
+    if path.exists():
+        path.rmdir()
+
+
+@contextmanager
+def child(directory: Directory, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is in the cgroup before it does anything."""
+    process = subprocess.Popen(["/bin/sh", "-c", 'read -r _ && exec "$@"', "sh", *command], stdin=subprocess.PIPE)
+    assert process.stdin is not None
+    try:
+        directory.write("cgroup.procs", str(process.pid))
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+
+
+async def sees(watcher: Watcher[str], true: Callable[[], bool], deadline_s: float = 20.0) -> set[str]:
+    """Look again at each event, and at nothing else, until it is so; the keys that came on the way."""
+    keys: set[str] = set()
+    async with asyncio.timeout(deadline_s):
+        while not true():
+            keys |= await anext(watcher)
+    return keys
+
+
+def eventually(true: Callable[[], bool], deadline_s: float = 20.0) -> bool:
+    end = time.monotonic() + deadline_s
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+@pytest.mark.asyncio
+async def test_memory_events_tell_of_an_oom_kill(group: Directory) -> None:
+    group.write("memory.max", str(16 * MIB))
+    async with Watcher[str]() as watcher:
+        watcher.file_changes("web", group, "memory.events")
+        assert await anext(watcher) == {"web"}
+        with child(group, sys.executable, "-S", "-c", HOG, "64") as process:
+            seen = await sees(watcher, lambda: flat_keyed(group.read("memory.events"))["oom_kill"] == 1)
+            assert seen == {"web"}
+            assert process.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.asyncio
+async def test_cgroup_events_tell_when_it_is_populated_and_empty_and_when_it_is_gone(group: Directory) -> None:
+    def populated() -> int:
+        return flat_keyed(group.read("cgroup.events"))["populated"]
+
+    async with Watcher[str]() as watcher:
+        watcher.file_changes("web", group, "cgroup.events")
+        assert await anext(watcher) == {"web"}
+        with child(group, "sleep", "60"):
+            await sees(watcher, lambda: populated() == 1)
+        await sees(watcher, lambda: populated() == 0)
+        Path(group.path).rmdir()  # noqa: ASYNC240  the kernel's answer is immediate
+        assert await sees(watcher, lambda: not group.alive()) <= {"web"}
+        with pytest.raises(CgroupGone):
+            watcher.file_changes("web", group, "cgroup.events")
+
+
+@pytest.mark.asyncio
+async def test_removal_alone_wakes_only_the_removed_one(group: Directory) -> None:
+    group.write("cgroup.subtree_control", "+memory")
+    names = [f"c{index}" for index in range(3)]
+    for name in names:
+        Path(group.path, name).mkdir()  # noqa: ASYNC240
+    mount = Mount(str(ROOT), "cgroup2")
+    children = {name: mount.directory(f"/{Path(group.path).name}/{name}") for name in names}
+    async with Watcher[str]() as watcher:
+        for name, directory in children.items():
+            watcher.file_changes(name, directory, "memory.events", "cgroup.events")
+        assert await anext(watcher) == set(names)
+        Path(group.path, "c1").rmdir()  # noqa: ASYNC240
+        async with asyncio.timeout(10):
+            assert await anext(watcher) == {"c1"}
+        watcher.forget("c0")
+        Path(group.path, "c0").rmdir()  # noqa: ASYNC240
+        Path(group.path, "c2").rmdir()  # noqa: ASYNC240
+        async with asyncio.timeout(10):
+            assert await anext(watcher) == {"c2"}
+    for directory in children.values():
+        directory.close()
+
+
+def test_task_states_from_proc(group: Directory, caplog: pytest.LogCaptureFixture) -> None:
+    threads = "import threading, time\nfor _ in range(2): threading.Thread(target=time.sleep, args=(60,)).start()"
+    with (
+        child(group, "sleep", "60"),
+        child(group, sys.executable, "-S", "-c", threads),  # three tasks: the first one waits for the others
+        child(group, sys.executable, "-S", "-c", "while True: pass"),
+        child(group, "sleep", "60") as stopped,
+        TaskCounter(2) as counter,
+    ):
+        stopped.send_signal(signal.SIGSTOP)
+        wanted = TaskStates(sleeping=4, running=1, stopped=1)
+        assert eventually(lambda: counter.count(group) == wanted), counter.count(group)
+        with caplog.at_level(logging.DEBUG, "plimsoll.cgroups.tasks"):
+            counter.count(group)
+        assert caplog.messages == [
+            f'Task stats for "{group.path}": {{NrSleeping:4 NrRunning:1 NrStopped:1 NrUninterruptible:0 NrIoWait:0}}'
+        ]
+    Path(group.path).rmdir()
+    with TaskCounter(2) as counter:
+        assert counter.count(group) is None

@@ -1,0 +1,93 @@
+"""Starts one guest per kernel and driver, runs the tests of `in_guest/` that belong there, and tells of each of them.
+
+A test inside is a subtest here: its failure comes back with its own text, its skip with its own reason.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.kernel.conftest import InGuest
+from tests.kernel.guest import NO_STATUS, PYTHON, TIMED_OUT, GuestMissing, required
+from tests.kernel.kinds import KINDS, inner_tests, pytest_argv
+
+IN_GUEST = "tests/kernel/in_guest"
+
+SUITES = [
+    pytest.param("uml-v2", ["test_v2.py", "test_v2_events.py", "test_v2_tree.py"], 300.0, id="v2-cgroupfs"),
+    pytest.param("uml-v2", ["test_effects.py"], 300.0, id="v2-effects"),
+    pytest.param("uml-v2-systemd", ["test_systemd.py"], 300.0, id="v2-systemd"),
+    pytest.param("uml-v1-systemd", ["test_systemd.py"], 300.0, id="v1-systemd"),
+]
+
+
+@pytest.mark.parametrize(("kind", "files", "timeout_s"), SUITES)
+def test_suite(kind: str, files: list[str], timeout_s: float, in_guest: InGuest, subtests: pytest.Subtests) -> None:
+    done = in_guest(kind, pytest_argv(*(f"{IN_GUEST}/{name}" for name in files)), timeout_s)
+    tests = inner_tests(done)
+    for test in tests:
+        with subtests.test(msg=f"{kind}: {test.name}"):
+            if test.outcome == "failed":
+                pytest.fail(f"in {kind}: {test.name}\n{test.text}", pytrace=False)
+            elif test.outcome == "skipped":
+                pytest.skip(f"{kind}: {test.text}")
+    # Nothing was run, or pytest itself broke: then there is no single test to blame.
+    assert tests, done.report()
+    assert done.status in (0, 1), done.report()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("uml")])
+def test_a_guest_is_what_its_name_says(kind: str, in_guest: InGuest) -> None:
+    done = in_guest(kind, ["/bin/sh", "-c", "echo said; echo complained >&2; exit 7"], 60.0, claims=False)
+    assert (done.status, done.stdout, done.stderr) == (7, "said\n", "complained\n"), done.report()
+    guest = KINDS[kind]
+    assert done.facts["cgroup"] == str(guest.cgroup)
+    assert (done.facts["init"] == "systemd") == guest.systemd
+
+
+def test_the_hosts_files_are_seen_and_can_not_be_changed(in_guest: InGuest, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("of the host\n")
+    script = 'cat "$0"; echo changed >"$0"; cat "$0"; rm "$0"; echo new >"$0.new"'
+    done = in_guest("uml-v2", ["/bin/sh", "-c", script, str(tmp_path / "file")], 60.0, claims=False)
+    assert (done.status, done.stdout) == (0, "of the host\nchanged\n"), done.report()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() == "of the host\n"
+
+
+def test_a_guest_that_takes_too_long_is_ended_with_all_its_processes(in_guest: InGuest) -> None:
+    done = in_guest("uml-v2", ["/bin/sh", "-c", "echo started; exec sleep 600"], 8.0, claims=False)
+    assert (done.status, done.stdout) == (TIMED_OUT, "started\n")
+    assert done.seconds < 20
+    assert guest_processes(done.facts["job"]) == []
+
+
+def test_a_guest_that_dies_has_no_status(in_guest: InGuest) -> None:
+    done = in_guest("uml-v2", ["/bin/busybox", "poweroff", "-f"], 60.0, claims=False)
+    assert done.status == NO_STATUS
+
+
+def guest_processes(job: str) -> list[str]:
+    """Processes whose command line names the guest's job directory, zombies left aside."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if job.encode() in command:
+            found.append(f"{entry.name} {command.replace(bytes(1), b' ').decode(errors='replace')}")
+    return found
+
+
+def test_several_cpus_cpuset_and_pressure(in_guest: InGuest) -> None:
+    done = in_guest("qemu-v2-systemd", [PYTHON, f"{IN_GUEST}/several_cpus.py"], 300.0)
+    assert done.status == 0, done.report()
+    assert done.stdout.endswith("all seen\n"), done.report()
+    assert done.facts["cpus"] == "2"
+
+
+def test_what_is_missing_is_named_by_its_package() -> None:
+    with pytest.raises(GuestMissing, match=r"needs the Debian packages a-kernel b-tools$"):
+        required({"/nowhere/kernel": "a-kernel", "no-such-command-here": "b-tools", "/bin/sh": "dash"})

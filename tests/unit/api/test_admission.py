@@ -1,0 +1,154 @@
+"""What the cluster adds and refuses: priorities, tolerations, LimitRanges, quotas (05 A5, B6; 01 §8–9)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.api.asking import MERGE, PODS, STRATEGIC, Asker, api, pod
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+LIMIT_RANGES = "/api/v1/namespaces/default/limitranges"
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
+
+
+async def test_priorities(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        await ask.ok("POST", CLASSES, {"metadata": {"name": "hi"}, "value": 1000, "preemptionPolicy": "Never"})
+        spec = (await ask.ok("POST", PODS, pod("a", priorityClassName="hi")))["spec"]
+        assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
+        spec = (await ask.ok("POST", PODS, pod("b", priorityClassName="system-node-critical")))["spec"]
+        assert spec["priority"] == 2000001000
+        await ask.ok("POST", CLASSES, {"metadata": {"name": "usual"}, "value": 5, "globalDefault": True})
+        spec = (await ask.ok("POST", PODS, pod("c")))["spec"]
+        assert (spec["priority"], spec["priorityClassName"]) == (5, "usual")
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"priorityClassName": "c"}, "no PriorityClass with name c was found"),
+        ({"priority": 5}, "the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the given PriorityClass name"),
+        ({"preemptionPolicy": "Never"}, "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority admission controller computed PreemptLowerPriority from the given PriorityClass name"),
+    ],
+)  # fmt: skip
+async def test_priorities_refused(tmp_path: Path, spec: Any, why: str) -> None:
+    async with api(tmp_path) as ask:
+        said = await ask("POST", PODS, pod("x", **spec))
+        assert (said.code, said.message) == (403, f'pods "x" is forbidden: {why}')
+        assert said.json["details"] == {"name": "x", "kind": "pods"}
+
+
+async def test_priority_classes_keep_their_value_and_the_system_its_classes(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        await ask.ok("POST", CLASSES, {"metadata": {"name": "hi"}, "value": 1000})
+        said = await ask("PATCH", f"{CLASSES}/hi", {"value": 1}, MERGE)
+        assert (
+            said.message
+            == 'PriorityClass.scheduling.k8s.io "hi" is invalid: value: Forbidden: may not be changed in an update.'
+        )
+        assert (await ask("POST", CLASSES, {"metadata": {"name": "system-x"}, "value": 1})).code == 422
+        assert (await ask("DELETE", f"{CLASSES}/system-node-critical")).code == 403
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [
+        pytest.param([], ["not-ready", "unreachable"], id="none given"),
+        pytest.param([{"operator": "Exists"}], [], id="everything tolerated"),
+        pytest.param([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}], ["unreachable"], id="one given"),
+        pytest.param([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoSchedule"}], ["not-ready", "unreachable"], id="of another effect"),
+    ],
+)  # fmt: skip
+async def test_default_tolerations(tmp_path: Path, given: Any, added: list[str]) -> None:
+    async with api(tmp_path) as ask:
+        found = (await ask.ok("POST", PODS, pod(tolerations=given)))["spec"]["tolerations"]
+        assert found[: len(given)] == given
+        assert [each["key"].partition("/")[2] for each in found[len(given) :]] == added
+
+
+async def test_limit_ranges_fill_in_and_refuse(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        limits = [{"type": "Container", "max": {"cpu": "1"}, "default": {"cpu": "500m"}}]
+        await ask.ok("POST", LIMIT_RANGES, {"metadata": {"name": "lr"}, "spec": {"limits": limits}})
+        found = await ask.ok("POST", PODS, pod("a"))
+        assert found["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "500m"}, "requests": {"cpu": "500m"}}
+        assert found["metadata"]["annotations"]["kubernetes.io/limit-ranger"] == (
+            "LimitRanger plugin set: cpu request for container c; cpu limit for container c"
+        )
+        assert found["status"]["qosClass"] == "Burstable"
+        said = await ask("POST", PODS, pod("x", limits={"cpu": "5"}))
+        assert (said.code, said.message) == (
+            403,
+            'pods "x" is forbidden: maximum cpu usage per Container is 1, but limit is 5',
+        )
+
+
+@pytest.mark.parametrize(("profile", "code"), [("1.27", 200), ("1.36", 403)])
+async def test_limit_ranges_on_resize_by_profile(tmp_path: Path, profile: str, code: int) -> None:
+    async with api(tmp_path, profile) as ask:
+        await ask.ok("POST", PODS, pod(requests={"cpu": "1"}))
+        limits = [{"type": "Container", "max": {"cpu": "1"}, "default": {"cpu": "1"}}]
+        await ask.ok("POST", LIMIT_RANGES, {"metadata": {"name": "lr"}, "spec": {"limits": limits}})
+        patch = {
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}}]}
+        }
+        said = await ask("PATCH", f"{PODS}/demo/resize", patch, STRATEGIC)
+        assert said.code == code
+
+
+async def quota(ask: Asker, **hard: str) -> None:
+    await ask.ok("POST", QUOTAS, {"metadata": {"name": "rq"}, "spec": {"hard": hard}})
+    status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
+    await ask.ok("PATCH", f"{QUOTAS}/rq/status", status, MERGE)
+
+
+async def used(ask: Asker) -> Any:
+    return (await ask.ok("GET", f"{QUOTAS}/rq"))["status"]["used"]
+
+
+async def test_quota_is_charged_with_the_pod(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        await quota(ask, cpu="1", pods="3")
+        await ask.ok("POST", PODS, pod("a", requests={"cpu": "600m"}))
+        assert await used(ask) == {"cpu": "600m", "pods": "1"}
+        said = await ask("POST", PODS, pod("x", requests={"cpu": "5"}))
+        assert (
+            said.message
+            == 'pods "x" is forbidden: exceeded quota: rq, requested: cpu=5, used: cpu=600m, limited: cpu=1'
+        )
+        assert (
+            await ask("POST", PODS, pod("y"))
+        ).message == 'pods "y" is forbidden: failed quota: rq: must specify cpu for: c'
+        await ask.ok("POST", f"{PODS}?dryRun=All", pod("z", requests={"cpu": "100m"}))
+        assert await used(ask) == {"cpu": "600m", "pods": "1"}
+
+
+async def test_the_last_room_goes_to_one_of_many(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        await quota(ask, pods="3")
+        said = await asyncio.gather(*(ask("POST", PODS, pod(f"p{number}")) for number in range(12)))
+        assert sorted(each.code for each in said) == [201] * 3 + [403] * 9
+        assert await used(ask) == {"pods": "3"}
+
+
+@pytest.mark.parametrize("profile", ["1.27", "1.36"])
+async def test_quota_on_resize(tmp_path: Path, profile: str) -> None:
+    async with api(tmp_path, profile) as ask:
+        await quota(ask, cpu="1")
+        await ask.ok("POST", PODS, pod(requests={"cpu": "500m"}))
+
+        async def resize(cpu: str) -> Any:
+            patch = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
+            return await ask("PATCH", f"{PODS}/demo/resize", patch, STRATEGIC)
+
+        assert (await resize("900m")).code == 200
+        assert await used(ask) == {"cpu": "900m"}
+        said = await resize("2")
+        assert (
+            said.message
+            == 'pods "demo" is forbidden: exceeded quota: rq, requested: cpu=1100m, used: cpu=900m, limited: cpu=1'
+        )

@@ -1,0 +1,126 @@
+"""Signals without pid races, /proc/PID, oom_score_adj, capabilities: on real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from plimsoll.linux.processes import (
+    CAP_SYS_RESOURCE,
+    ScoreAdjustment,
+    cgroups_of,
+    has_capability,
+    oom_score_adj,
+    set_oom_score_adj,
+    signal_members,
+    stat,
+)
+
+Sleepers = Callable[[int], list[subprocess.Popen[bytes]]]
+
+
+@pytest.fixture
+def sleepers() -> Iterator[Sleepers]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(count: int) -> list[subprocess.Popen[bytes]]:
+        new = [subprocess.Popen(["sleep", "60"]) for _ in range(count)]
+        started.extend(new)
+        return new
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def gone_pid() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def test_all_members_are_signalled(sleepers: Sleepers) -> None:
+    processes = sleepers(3)
+    assert signal_members(lambda: [process.pid for process in processes], signal.SIGKILL) == 3
+    assert [process.wait(10) for process in processes] == [-signal.SIGKILL] * 3
+
+
+def test_who_left_the_group_meanwhile_is_spared(sleepers: Sleepers) -> None:
+    """Between taking the pidfds and sending, the group is asked again: a pid that is no longer in it may be anybody's."""
+    left, stayed = sleepers(2)
+    answers = iter([[left.pid, stayed.pid, gone_pid()], [stayed.pid]])
+    assert signal_members(lambda: next(answers), signal.SIGKILL) == 1
+    assert stayed.wait(10) == -signal.SIGKILL
+    assert left.poll() is None
+
+
+def test_who_came_meanwhile_waits_for_the_next_round(sleepers: Sleepers) -> None:
+    first, second = sleepers(2)
+    answers = iter([[first.pid], [first.pid, second.pid]])
+    assert signal_members(lambda: next(answers), signal.SIGTERM) == 1
+    assert first.wait(10) == -signal.SIGTERM
+    assert second.poll() is None
+
+
+def test_stat_and_cgroups(sleepers: Sleepers) -> None:
+    (process,) = sleepers(1)
+    found = stat(process.pid)
+    assert found
+    assert (found.pid, found.parent) == (process.pid, os.getpid())
+    cgroups = cgroups_of(process.pid)
+    assert cgroups
+    assert cgroups == cgroups_of(), "a child starts in its parent's cgroups"
+    process.kill()
+    process.wait()
+    assert stat(process.pid) is None
+    assert cgroups_of(process.pid) is None
+
+
+def test_raising_the_score_is_everybodys_right(sleepers: Sleepers) -> None:
+    (process,) = sleepers(1)
+    assert set_oom_score_adj(process.pid, 999) == ScoreAdjustment(999, 999)
+    assert oom_score_adj(process.pid) == 999
+    assert set_oom_score_adj(process.pid, 999).done
+
+
+def test_lowering_it_needs_a_capability(sleepers: Sleepers) -> None:
+    (process,) = sleepers(1)
+    done = set_oom_score_adj(process.pid, -998)
+    if has_capability(CAP_SYS_RESOURCE):
+        assert done == ScoreAdjustment(-998, -998)
+    else:
+        assert done == ScoreAdjustment(-998, oom_score_adj(process.pid), "lowering it needs CAP_SYS_RESOURCE")
+        assert not done.done
+
+
+def test_no_such_score_and_no_such_process(sleepers: Sleepers) -> None:
+    (process,) = sleepers(1)
+    assert set_oom_score_adj(process.pid, 1001).reason == "the kernel takes −1000 to 1000"
+    assert set_oom_score_adj(gone_pid(), 0) == ScoreAdjustment(0, None, "the process is gone")
+    assert oom_score_adj(gone_pid()) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "has"),
+    [
+        ("Name:\tx\nCapEff:\t000001ffffffffff\n", True),
+        ("CapPrm:\t000001ffffffffff\nCapEff:\t000001fffeffffff\n", False),
+        ("CapEff:\t0000000001000000\n", True),
+        ("CapEff:\t0000000000000000\n", False),
+        ("Name:\tx\n", False),
+    ],
+)
+def test_capabilities(status: str, has: bool) -> None:
+    assert has_capability(CAP_SYS_RESOURCE, status) is has
+
+
+def test_own_capabilities_are_those_of_a_child() -> None:
+    code = "from plimsoll.linux.processes import has_capability; print(has_capability(24))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{has_capability(CAP_SYS_RESOURCE)}\n"

@@ -1,0 +1,136 @@
+"""Commits that fail: everybody who waits is told, nobody sees anything of them, and the store goes on or says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plimsoll.store.errors import StoreUnavailable, WriteFailed
+from plimsoll.store.records import Record
+from plimsoll.store.store import Store
+from tests.unit.store.bodies import body, delete, put, value_of
+
+pytestmark = pytest.mark.asyncio
+BIG = "x" * 400_000
+
+
+async def test_a_full_database_refuses_what_does_not_fit_and_goes_on(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path, max_bytes=1_000_000)
+    await store.change("/pods/default/small", put(1))
+    version = store.version
+    watch = store.watch("", version)
+    refused = await asyncio.gather(
+        store.change("/pods/default/small", put(2)),
+        *(store.change(f"/pods/default/big{i}", put(BIG)) for i in range(5)),
+        store.change("/pods/default/small", lambda current, new: None),
+        return_exceptions=True,
+    )
+    assert all(isinstance(error, WriteFailed) and not error.lasting for error in refused), refused
+    assert "database or disk is full; later writes are tried" in str(refused[0])
+    assert (store.version, store.count(""), value_of(store.get("/pods/default/small"))) == (version, 1, 1)
+    assert store.refusal is None
+    assert store.meter.waiting == 0
+    assert store.meter.failed_commits == 1
+
+    record = await store.change("/pods/default/small", put(3))
+    assert record is not None
+    assert record.version > version + 6  # what was promised to the failed ones is not used again
+    assert [change.version for change in await watch.changes()] == [record.version]
+    await store.change("/pods/default/small", delete)
+    await store.close()
+    store = await Store.open(tmp_path)
+    assert store.count("") == 0
+    assert store.version == record.version + 1
+    await store.close()
+
+
+async def test_those_who_decided_on_a_failed_state_fail_with_it(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path, max_bytes=1_000_000)
+    shown: list[object] = []
+
+    def look(current: Record | None, version: int) -> bytes:
+        shown.append(len(str(value_of(current))))
+        return body(version, "after")
+
+    keys = ["/pods/default/web", *(f"/pods/default/p{i}" for i in range(300))]  # more than one transaction takes
+    outcomes = await asyncio.gather(
+        store.change("/pods/default/web", put(BIG * 3)),
+        *(store.change(key, look) for key in keys),
+        return_exceptions=True,
+    )
+    assert shown == [len(BIG) * 3, *[len("None")] * 300]
+    assert {type(outcome) for outcome in outcomes} == {WriteFailed}
+    assert store.meter.failed_commits == 1
+    assert store.count("") == 0
+    await store.change("/pods/default/web", look)
+    assert shown[301:] == [len("None")]
+    await store.close()
+
+
+_IO_ERROR = """
+import asyncio, json, pathlib, resource, signal, sys
+from plimsoll.store.errors import WriteFailed
+from plimsoll.store.store import Store
+
+async def main(directory):
+    store = await Store.open(directory)
+    await store.change("/pods/default/a", lambda current, version: b"{}")
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
+    errors = []
+    for size in (100_000, 10):
+        try:
+            await store.change("/pods/default/b", lambda current, version: b"x" * size)
+        except WriteFailed as error:
+            errors.append([error.lasting, str(error)])
+    seen = [store.count(""), store.version, store.refusal]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    await store.close()
+    store = await Store.open(directory)
+    again = await store.change("/pods/default/b", lambda current, version: b"{}")
+    print(json.dumps({"errors": errors, "seen": seen, "count": store.count(""), "version": again.version}))
+    await store.close()
+
+asyncio.run(main(pathlib.Path(sys.argv[1])))
+"""
+
+
+async def test_after_an_input_output_error_writes_are_refused_until_a_restart(tmp_path: Path) -> None:
+    """The kernel itself refuses the write: a file size limit, in a process of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _IO_ERROR, str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    output, errors = await process.communicate()
+    assert not process.returncode, errors.decode()
+    result = json.loads(output)
+    assert [lasting for lasting, _ in result["errors"]] == [True, True]
+    for _, text in result["errors"]:
+        assert "I/O error; writes are refused until the server is restarted; reads go on" in text
+    assert result["seen"] == [1, 2, "disk I/O error"]
+    assert result["count"] == 2
+    assert result["version"] > 3
+
+
+async def test_no_room_for_a_store_at_all(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, pathlib, resource, signal, sys; from plimsoll.store.store import Store\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
+        "asyncio.run(Store.open(pathlib.Path(sys.argv[1])))"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert (
+        f"{StoreUnavailable.__name__}: the store {tmp_path / 'objects.db'} can't be opened: disk I/O error"
+        in errors.decode()
+    )
+    store = await Store.open(tmp_path)  # the next attempt starts from scratch
+    await store.change("/pods/default/a", put(1))
+    await store.close()
