@@ -60,8 +60,10 @@ class FaultyDriver:
 
     async def remove(self, path: str) -> None:
         self._before(Remove(path))
-        await self.inner.remove(path)
-        self._after(Remove(path))
+        try:
+            await self.inner.remove(path)
+        finally:  # a scope may have gone by itself
+            self._after(Remove(path))
 
     async def move(self, path: str, pid: int) -> None:
         await self.inner.move(path, pid)

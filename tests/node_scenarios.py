@@ -44,7 +44,12 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 def node_setting(
-    version: CgroupVersion, driver: DriverName, *, root: str = "/plimsoll-test", memory_bytes: int = 8 * GI
+    version: CgroupVersion,
+    driver: DriverName,
+    *,
+    root: str = "/plimsoll-test",
+    reserved: str = RESERVED,
+    memory_bytes: int = 8 * GI,
 ) -> Setting:
     """Memory QoS tiered where there is v2, reserved cgroups enforced, qosReserved on: every knob moves."""
     profile = PROFILES["1.36"]
@@ -57,7 +62,7 @@ def node_setting(
         memory_reservation_policy="TieredReservation" if version == 2 else "None",
         qos_reserved_percent={"memory": 50},
         system_reserved={"cpu": parse("250m"), "memory": parse("256Mi")},
-        system_reserved_cgroup=RESERVED,
+        system_reserved_cgroup=reserved,
         enforce_node_allocatable=("pods", "system-reserved"),
         pod_pids_limit=512,
         fail_cgroup_v1=False,

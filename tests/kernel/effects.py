@@ -20,6 +20,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,11 @@ Resources = Mapping[str, Mapping[str, str]]
 
 MIB = 1 << 20
 KILLED = -9
+REGULAR_S = 0.02  # between two beats of a worker that gets to run
 SOON_S = 30.0  # for what takes less than a second on an idle machine
 
 _PROGRAM = """
-import mmap, os, select, sys, time
+import array, mmap, os, select, sys, time
 
 held, files = [], []
 
@@ -105,13 +107,16 @@ def fork(most):
         os.waitpid(pid, 0)
 
 def beat():
-    longest, last = 0.0, time.monotonic()
+    # All memory that it needs is there before it begins: it may come to live below memory.high.
+    beats, count = array.array("d", bytes(8 * 30000)), 0
+    beats[:] = array.array("d", [1.0]) * len(beats)
     say("beating")
     while not select.select([0], [], [], 0.001)[0]:
-        now = time.monotonic()
-        longest, last = max(longest, now - last), now
+        if count < len(beats):
+            beats[count] = time.monotonic()
+            count += 1
     sys.stdin.readline()
-    say(max(longest, time.monotonic() - last))
+    say(*(round(at, 6) for at in beats[:count]))
 
 def ping():
     pass
@@ -121,13 +126,6 @@ for line in iter(sys.stdin.readline, ""):
     globals()[name](*(int(word) if word.isdigit() else word for word in words))
     say("done")
 """
-
-
-def eventually(condition: Callable[[], bool], what: str, deadline_s: float = SOON_S) -> None:
-    end = time.monotonic() + deadline_s
-    while not condition():
-        assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
-        time.sleep(0.01)
 
 
 class Worker:
@@ -200,6 +198,23 @@ class Worker:
         for stream in (self._in, self._out):
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
+
+
+@contextlib.contextmanager
+def silence(*workers: Worker) -> Iterator[Callable[[], float]]:
+    """Two workers beat meanwhile; afterwards: the longest that the first was silent while the second went on as ever.
+
+    A busy machine makes both wait, which is no silence of the first.
+    """
+    for each in workers:
+        each.tell("beat")
+        each.until("beating")
+    found: list[float] = []
+    yield lambda: found[0]
+    first, second = ([float(at) for at in each.do("stop").split()] for each in workers)
+    gaps = [(start, end) for start, end in pairwise(first) if end - start > REGULAR_S]
+    steady = [(start, end) for start, end in pairwise(second) if end - start <= REGULAR_S]
+    found.append(max((sum(b - a for a, b in steady if start <= a and b <= end) for start, end in gaps), default=0.0))
 
 
 def pod(name: str, **containers: Resources) -> Pod:

@@ -24,13 +24,13 @@ from plimsoll.cgroups.shrink import ShrinkRefused
 from plimsoll.linux.processes import CAP_SYS_RESOURCE, has_capability, oom_score_adj
 from plimsoll.rules.shrink_ladder import Ladder
 from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod
-from tests.kernel.guest import ROOT
 from tests.unit.console import run
 
 LIMIT = {"limits": {"memory": "40Mi"}}
 BEFORE, AFTER = {"limits": {"memory": "64Mi"}}, {"limits": {"memory": "24Mi"}}
 BYTES = "memory.limit_in_bytes"
 NOT_HERE = 77
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -164,7 +164,7 @@ def test_a_negative_score_without_the_capability_is_reported(tmp_path: Path) -> 
     if has_capability(CAP_SYS_RESOURCE):
         pytest.skip("oom_score_adj: this process has CAP_SYS_RESOURCE, nothing is refused (a guest's test sees -997)")
     had = oom_score_adj(os.getpid())
-    sure = pod("sure", app={"limits": {"cpu": "100m", "memory": "64Mi"}})
+    sure = pod("sure", app={"limits": {"cpu": "1", "memory": "64Mi"}})
     with new_node(tmp_path) as node:
         node.add(sure)
         worker = node.start(sure, "app")

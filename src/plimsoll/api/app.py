@@ -231,7 +231,8 @@ class App:
         assert task is not None
         self._watches.add(task)
         leaving = asyncio.create_task(request.disconnected())
-        leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
+        # A client that leaves just as the watch ends must not cancel what comes after it.
+        leaving.add_done_callback(lambda done: task.cancel() if not done.cancelled() and task in self._watches else None)
         try:
             await request.start(200, _JSON_HEADERS)
             async for lines in stream.lines():

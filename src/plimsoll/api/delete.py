@@ -207,7 +207,7 @@ async def delete_collection(cluster: Cluster, call: Call) -> Answer:
     """Every match by the rules above; the answer shows them as they were."""
     info, resource = call.info, call.info.resource
     options = delete_options(read_delete_options(call), info)
-    version, records = selected_records(cluster, info)
+    version, records = await selected_records(cluster, info)
     for record in records:
         name = record.key.rpartition("/")[2]
         if resource.storage == "priorityclasses" and name in BUILT_IN:

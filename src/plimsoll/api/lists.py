@@ -22,6 +22,7 @@ from plimsoll.store.errors import Expired
 from plimsoll.store.records import Record
 
 FUTURE_WAIT_S = 3.0
+PIECE = 256  # objects that are looked at in one go
 _POLL_S = 0.02
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
@@ -116,18 +117,40 @@ async def list_objects(cluster: Cluster, call: Call, wanted: Wanted) -> Answer:
     return Answer(200, item_list(info.resource, bodies, page.metadata()), is_ready=True)
 
 
-def selected_records(cluster: Cluster, info: RequestInfo) -> tuple[int, list[Record]]:
+async def selected_records(cluster: Cluster, info: RequestInfo) -> tuple[int, list[Record]]:
     """All that a collection delete is about, now."""
     chosen = selection(info.resource, info.option("labelSelector"), info.option("fieldSelector"))
-    version, records = cluster.store.list(prefix(info.resource, info.namespace))
-    return version, [record for record in records if not chosen or chosen.matches(record.body)]
+    version, records = candidates(cluster, info, chosen)
+    return version, await matching(records, chosen)
+
+
+def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[int, list[Record]]:
+    """What may match now: one object if the selector names it, as kubectl's waiting commands do; else all."""
+    resource, name = info.resource, chosen.required("metadata.name")
+    namespace = info.namespace or chosen.required("metadata.namespace") or ""
+    if name and bool(namespace) == resource.namespaced:
+        record = cluster.store.get(key(resource, namespace, name))
+        return cluster.store.version, [] if record is None else [record]
+    return cluster.store.list(prefix(resource, info.namespace))
+
+
+async def matching(records: list[Record], chosen: Selection) -> list[Record]:
+    """In pieces: looking at thousands takes a while, and others want their turn."""
+    if not chosen:
+        return records
+    found: list[Record] = []
+    for start in range(0, len(records), PIECE):
+        if start:
+            await asyncio.sleep(0)
+        found += [record for record in records[start : start + PIECE] if chosen.matches(record.body)]
+    return found
 
 
 async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chosen: Selection) -> Page:
     base = prefix(info.resource, info.namespace)
     limit = options.limit if options.limit > 0 else None
     if options.continue_token:
-        return _continued(cluster, base, options, chosen, limit)
+        return await _continued(cluster, base, options, chosen, limit)
     version = options.resource_version
     number = parsed_version(version) if version else 0
     if version == "0":
@@ -136,29 +159,32 @@ async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chose
         await reached(cluster, number)
     exact = bool(number) and (options.match == "Exact" or (limit is not None and not options.match))
     if not exact:
-        return _cut(cluster, base, None, None, chosen, limit)
+        if chosen:
+            found, records = candidates(cluster, info, chosen)
+            return _first(base, found, await matching(records, chosen), limit)
+        return await _cut(cluster, base, None, None, chosen, limit)
     try:
-        return _cut(cluster, base, number, None, chosen, limit)
+        return await _cut(cluster, base, number, None, chosen, limit)
     except Expired:
         raise expired(_TOO_OLD_LIST) from None
 
 
-def _continued(cluster: Cluster, base: str, options: ListOptions, chosen: Selection, limit: int | None) -> Page:
+async def _continued(cluster: Cluster, base: str, options: ListOptions, chosen: Selection, limit: int | None) -> Page:
     if options.resource_version not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
     token = _parsed_token(options.continue_token)
     start_after = base + token.start[1:].rstrip("\0") if token.start.endswith("\0") else base + token.start[1:]
     if token.rv == -1:
-        return _cut(cluster, base, None, start_after, chosen, limit)
+        return await _cut(cluster, base, None, start_after, chosen, limit)
     try:
-        return _cut(cluster, base, min(token.rv, 2**63), start_after, chosen, limit)
+        return await _cut(cluster, base, min(token.rv, 2**63), start_after, chosen, limit)
     except Expired:
         raise expired(_TOO_OLD_CONTINUE, continue_token(-1, token.start)) from None
     except ValueError:
         raise too_large_version(token.rv, cluster.store.version) from None
 
 
-def _cut(
+async def _cut(
     cluster: Cluster, base: str, version: int | None, start_after: str | None, chosen: Selection, limit: int | None
 ) -> Page:
     """One page: of now, or of `version`. With a selector nobody knows how many are left (05 B6)."""
@@ -177,11 +203,14 @@ def _cut(
         found, records = store.list(base, start_after=start_after)
     else:
         found, records = store.list_at(base, version, start_after=start_after)
-    matching = [record for record in records if chosen.matches(record.body)]
-    if limit is None or len(matching) <= limit:
-        return Page(found, matching)
-    matching = matching[:limit]
-    return Page(found, matching, _token_after(found, base, matching[-1].key))
+    return _first(base, found, await matching(records, chosen), limit)
+
+
+def _first(base: str, version: int, records: list[Record], limit: int | None) -> Page:
+    """Of all that match, the first so many."""
+    if limit is None or len(records) <= limit:
+        return Page(version, records)
+    return Page(version, records[:limit], _token_after(version, base, records[limit - 1].key))
 
 
 def _token_after(version: int, base: str, last: str) -> str:

@@ -6,8 +6,9 @@ its name, so nobody else can answer for it; the server shows its own client cert
 
 from __future__ import annotations
 
+import ipaddress
 import ssl
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import Unreachable
 from plimsoll.kube.websocket import WebSocket
+from plimsoll.rules.names import dns_subdomain_problems
 
 Document = dict[str, Any]
 _NODES, _PODS = stored_resource("nodes"), stored_resource("pods")
@@ -35,15 +37,25 @@ class NodeCalls:
     def __init__(self, authority: Authority) -> None:
         self._authority = authority
         self._context: ssl.SSLContext | None = None
-        self._transports: dict[Endpoint, HttpTransport] = {}
+        self._transports: dict[str, tuple[Endpoint, HttpTransport]] = {}  # by node: where it listened last
 
-    def transport(self, endpoint: Endpoint) -> HttpTransport:
-        found = self._transports.get(endpoint)
-        if found is None:
-            host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-            access = Access(f"https://{host}:{endpoint.port}", server_name=endpoint.node)
-            found = self._transports[endpoint] = HttpTransport(access, tls=self._tls())
-        return found
+    async def transport(self, endpoint: Endpoint) -> HttpTransport:
+        kept = self._transports.get(endpoint.node)
+        if kept is not None and kept[0] == endpoint:
+            return kept[1]
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        access = Access(f"https://{host}:{endpoint.port}", server_name=endpoint.node)
+        made = HttpTransport(access, tls=self._tls())
+        self._transports[endpoint.node] = (endpoint, made)
+        if kept is not None:
+            await kept[1].close()
+        return made
+
+    async def keep_only(self, nodes: Collection[str]) -> None:
+        """Hang up on nodes that are no more."""
+        for gone in self._transports.keys() - nodes:
+            _, transport = self._transports.pop(gone)
+            await transport.close()
 
     async def websocket(self, endpoint: Endpoint, target: str, subprotocols: Sequence[str]) -> WebSocket:
         return await WebSocket.connect(
@@ -56,9 +68,7 @@ class NodeCalls:
         )
 
     async def close(self) -> None:
-        transports, self._transports = self._transports, {}
-        for each in transports.values():
-            await each.close()
+        await self.keep_only(())
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:
@@ -77,7 +87,21 @@ def node_endpoint(cluster: Cluster, name: str) -> Endpoint:
     host = addresses.get("InternalIP") or addresses.get("Hostname")
     if not port or not host:
         raise ApiError(503, "ServiceUnavailable", f'node "{name}" has not told where its endpoint listens', {})
-    return Endpoint(name, host, int(port))
+    if not 0 < port < 65536 or not _is_host(host) or not _is_host(name):
+        raise ApiError(503, "ServiceUnavailable", f'node "{name}" says that it listens at {host!r}, port {port}', {})
+    return Endpoint(name, host, port)
+
+
+def _is_host(text: str) -> bool:
+    """Nobody checks the addresses in a node's status when they are written, so it is done before they are used.
+
+    Labels are 63 letters at most, which Kubernetes does not ask of a node's name; TLS and the resolver do.
+    """
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return not dns_subdomain_problems(text) and all(len(label) < 64 for label in text.split("."))
+    return "%" not in text
 
 
 def pod_of(cluster: Cluster, namespace: str, name: str) -> Document:

@@ -30,6 +30,7 @@ from plimsoll.rules.selectors import matches_label
 Document = dict[str, Any]
 GROUP = "metrics.k8s.io"
 EVERY_S, FRESH_S = 15.0, 2.0
+ANSWER_S = 2.0  # whoever asks for metrics waits no longer for a node that does not answer
 _SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)(?: (\d+))?$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -111,16 +112,19 @@ class NodeMetrics:
         """Ask every node whose numbers are older than that."""
         now_s = cluster.clock()
         names = [node["metadata"]["name"] for node in cluster.documents("nodes")]
-        for gone in self._nodes.keys() - set(names):
-            del self._nodes[gone]
+        for gone in self._asked_s.keys() - set(names):
+            del self._asked_s[gone]
+            self._nodes.pop(gone, None)
+        await self._calls.keep_only(set(names))
         stale = [name for name in names if now_s - self._asked_s.get(name, 0.0) > age_s]
         await asyncio.gather(*(self._ask(cluster, name) for name in stale))
 
     async def _ask(self, cluster: Cluster, name: str) -> None:
         self._asked_s[name] = cluster.clock()
         try:
-            transport = self._calls.transport(node_endpoint(cluster, name))
-            answer = await transport.send(Request("GET", "/metrics/resource", accept="text/plain"))
+            transport = await self._calls.transport(node_endpoint(cluster, name))
+            async with asyncio.timeout(ANSWER_S):
+                answer = await transport.send(Request("GET", "/metrics/resource", accept="text/plain"))
         except (ApiError, Unreachable, TimeoutError) as error:
             log.debug("metrics of node %s: %s", name, error)
             self._nodes.pop(name, None)

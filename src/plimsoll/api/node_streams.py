@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from plimsoll.api.app import App
 from plimsoll.api.call import Call
 from plimsoll.api.exchange import Message, Receive, Scope, Send
 from plimsoll.api.node_calls import NodeCalls, node_endpoint, pod_of, unreachable
-from plimsoll.api.status import bad_request, invalid
+from plimsoll.api.status import ApiError, bad_request, internal_error, invalid
 from plimsoll.errors import FieldError
 from plimsoll.kube.request import Answer, Method, Request, Unreachable
+from plimsoll.kube.request import ApiError as NodeRefused
 from plimsoll.kube.websocket import WebSocket
 
 Document = dict[str, Any]
@@ -45,13 +46,15 @@ class NodeStreams:
             return
         query = [(name, info.option(name)) for name in _LOG_OPTIONS if info.option(name)]
         path = f"/containerLogs/{info.namespace}/{info.name}/{container}"
-        await self._passed(app, node, Request("GET", _with(path, query), accept="*/*"), receive, send)
+        asked = Request("GET", _with(path, query), accept="*/*")
+        await self._passed(app, node, asked, receive, send, refusals_are_ours=True)
 
     async def proxy(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
         info = call.info
         method: Method = scope["method"]
         query = scope["query_string"].decode("latin-1")
-        path = f"/{info.rest}" + (f"?{query}" if query else "")
+        # Quoted again: a line break in it would begin a header, or another request.
+        path = "/" + quote(info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
         await self._passed(app, info.name, Request(method, path, accept="*/*"), receive, send)
 
     async def no_upgrade(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,17 +65,25 @@ class NodeStreams:
             raise bad_request("SPDY is not spoken here: exec is a WebSocket (kubectl 1.30 or newer does it by itself)")
         raise bad_request("Upgrade request required")
 
-    async def _passed(self, app: App, node: str, asked: Request, receive: Receive, send: Send) -> None:
-        """The node's answer, piece by piece, until it ends or the client has left."""
-        transport = self._calls.transport(node_endpoint(app.cluster, node))
+    async def _passed(
+        self, app: App, node: str, asked: Request, receive: Receive, send: Send, *, refusals_are_ours: bool = False
+    ) -> None:
+        """The node's answer, piece by piece, until it ends or the client has left.
+
+        `refusals_are_ours`: what the node says against it becomes a Status.
+        """
+        transport = await self._calls.transport(node_endpoint(app.cluster, node))
         task = asyncio.current_task()
         assert task is not None
         leaving = asyncio.create_task(_left(receive))
-        leaving.add_done_callback(lambda done: None if done.cancelled() else task.cancel())
+        passing = True
+        leaving.add_done_callback(lambda done: task.cancel() if passing and not done.cancelled() else None)
         try:
             async with aclosing(transport.stream(asked)) as stream:
                 async for part in stream:
                     if isinstance(part, Answer):
+                        if refusals_are_ours and part.status >= 400:
+                            raise _refusal(part)
                         await send({"type": "http.response.start", "status": part.status, "headers": _TEXT})
                         part = part.body
                     await send({"type": "http.response.body", "body": part, "more_body": True})
@@ -84,6 +95,7 @@ class NodeStreams:
                 raise
             task.uncancel()
         finally:
+            passing = False
             leaving.cancel()
 
     async def exec(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
@@ -104,6 +116,8 @@ class NodeStreams:
         target = _with(f"/exec/{info.namespace}/{info.name}/{container}", query)
         try:
             far = await self._calls.websocket(node_endpoint(app.cluster, node), target, offered)
+        except NodeRefused as error:
+            raise ApiError(error.code, error.reason, error.message) from error
         except Unreachable as error:
             raise unreachable(error) from error
         try:
@@ -136,6 +150,13 @@ async def _relayed(far: WebSocket, receive: Receive, send: Send) -> None:
         for each in tasks:
             each.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _refusal(answer: Answer) -> ApiError:
+    text = answer.body.decode("utf-8", "replace").strip()
+    if answer.status == 400:
+        return bad_request(text)
+    return internal_error(text) if answer.status == 500 else ApiError(answer.status, "", text, {})
 
 
 async def _left(receive: Receive) -> None:

@@ -27,8 +27,9 @@ from plimsoll.api.status import (
 )
 from plimsoll.api.update import write
 from plimsoll.codec.apply import ApplyError, Conflicts, apply_server_side
-from plimsoll.codec.decode import DecodeError, decode_document
+from plimsoll.codec.decode import MAX_DEPTH, DecodeError, decode_document
 from plimsoll.codec.go_print import go_printed
+from plimsoll.codec.jsonstream import is_deeper
 from plimsoll.codec.patches import PatchError, apply_json_patch, apply_merge_patch, patch_problems, read_patch
 from plimsoll.codec.schema import Kind
 from plimsoll.codec.strategic import apply_strategic
@@ -39,6 +40,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+_JSON_NAMES = {list: "array", str: "string", bool: "bool"}
 
 
 async def patch(cluster: Cluster, call: Call) -> Answer:
@@ -200,9 +202,21 @@ def _applied_document(call: Call, options: WriteOptions) -> Document:
                 )
             if options.field_validation == "Warn":
                 call.warnings += told
-        value: Document = found.value
-        return value
+        return _applied_object(found.value)
     return {}
+
+
+def _applied_object(value: Any) -> Document:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        what = _JSON_NAMES.get(type(value), "number")
+        problem = f"json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+    elif is_deeper(value, MAX_DEPTH):
+        problem = "exceeded max depth"
+    else:
+        return value
+    raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {problem}")
 
 
 def _check_applied(resource: Resource, applied: Document) -> None:

@@ -21,6 +21,7 @@ from plimsoll.errors import PlimsollError
 
 KEEP_ALIVE_S = 120
 SHUTDOWN_S = 5
+HEAD_BYTES, HEAD_S = 1024 * 1024, 32.0  # of a request's line and headers, as a kube-apiserver has it
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -36,13 +37,50 @@ class StartFailed(PlimsollError):
 
 
 class _PeerProtocol(HttpToolsProtocol):
-    """Puts the client's certificate, verified by TLS, into `scope["state"]["peer"]`."""
+    """Puts the client's certificate, verified by TLS, into `scope["state"]["peer"]`.
+
+    Nobody is known before the head of a request is complete, so until then a client gets little memory and little time.
+    """
+
+    _head_bytes = 0
+    _head_open = False
+    _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         if tls is not None:
             self.app_state = {**self.app_state, "peer": tls.getpeercert()}
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._head_bytes = self._head_bytes + len(data) if self._head_open else 0
+        if self._head_bytes > HEAD_BYTES:
+            self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_open = True
+        if self._head_timer is None:
+            self._await_head()
+
+    def on_headers_complete(self) -> None:
+        self._head_open = False
+        self._forget_timer()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_timer()
+        super().connection_lost(exc)
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def _forget_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
 
 class _Server(uvicorn.Server):

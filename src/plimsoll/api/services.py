@@ -10,7 +10,18 @@ from typing import Any
 
 from plimsoll.api.app import App, Service
 from plimsoll.api.in_process import InProcess, part_of_us
-from plimsoll.api.loops import deployments, jobs, left_over_pods, namespaces, nodes, old_events, owners, replica_sets
+from plimsoll.api.loops import (
+    budgets,
+    deployments,
+    jobs,
+    left_over_pods,
+    namespaces,
+    nodes,
+    old_events,
+    owners,
+    quotas,
+    replica_sets,
+)
 from plimsoll.api.loops.loop import Shelf
 from plimsoll.kube.client import Client
 
@@ -33,10 +44,12 @@ async def loops(app: App) -> AsyncIterator[None]:
         nodes.eviction_loop(shelf, clock),
         left_over_pods.loop(shelf),
         old_events.loop(shelf, clock),
+        quotas.loop(shelf, cluster.profile, clock),
         owners.loop(shelf),
         replica_sets.loop(shelf),
         deployments.loop(shelf),
         jobs.loop(shelf, clock),
+        budgets.loop(shelf),
     )
     async with _running({f"loop {each.name}": each.run for each in every}):
         yield

@@ -16,7 +16,7 @@ import msgspec
 from plimsoll.api.call import Call
 from plimsoll.api.cluster import Cluster, prefix
 from plimsoll.api.kinds import Resource
-from plimsoll.api.lists import parsed_version
+from plimsoll.api.lists import PIECE, candidates, matching, parsed_version
 from plimsoll.api.negotiate import Wanted
 from plimsoll.api.output import encoded
 from plimsoll.api.request import ListOptions, list_options
@@ -30,7 +30,6 @@ from plimsoll.store.records import Change, Record
 BOOKMARK_EVERY_S = 60.0
 LAST_BOOKMARK_S = 2.0  # before the end
 SHORTEST_S, LONGEST_S = 1800, 3600  # of a watch that names no timeout
-_PIECE = 200  # initial objects per write
 
 
 class _Shared(msgspec.Struct):
@@ -54,6 +53,7 @@ class Stream:
     def __init__(self, cluster: Cluster, call: Call, wanted: Wanted) -> None:
         info = call.info
         self._cluster = cluster
+        self._info = info
         self._resource: Resource = info.resource
         self._options: ListOptions = list_options(info)
         self._chosen = selection(info.resource, self._options.label_selector, self._options.field_selector)
@@ -115,17 +115,15 @@ class Stream:
             if options.resource_version in ("", "0"):
                 self._after = store.version
             return
-        version, records = store.list(self._prefix)
+        version, records = candidates(self._cluster, self._info, self._chosen)
         self._after = version
-        for start in range(0, len(records), _PIECE):
-            piece = b"".join(self._added(record) for record in records[start : start + _PIECE] if self._matches(record))
-            if piece:
-                yield piece
+        for start in range(0, len(records), PIECE):
+            found = await matching(records[start : start + PIECE], self._chosen)
+            if found:
+                yield b"".join(map(self._added, found))
+            await asyncio.sleep(0)
         if options.send_initial and options.bookmarks:
             yield self._bookmark(None, ends_initial=True)
-
-    def _matches(self, record: Record) -> bool:
-        return not self._chosen or self._chosen.matches(record.body)
 
     def _added(self, record: Record) -> bytes:
         return self._line("ADDED", self._object(record.body))

@@ -118,15 +118,23 @@ class Executor:
         remade: Remade,
         page_size: int = 4096,
         lower: Lower | None = None,
+        lower_only_back: bool = False,
+        is_squeezed: Callable[[str], bool] = lambda _path: True,
         holders: Holders | None = None,
     ) -> None:
-        """`remade` is told path and inode of cgroups that stand there after a refusal and are ours."""
+        """`remade` is told path and inode of cgroups that stand there after a refusal and are ours.
+
+        `is_squeezed`: in which cgroups `lower` brings memory limits down, never in one that we may be in ourselves;
+        with `lower_only_back` the way there is written as it is, but going back still kills nobody.
+        """
         self._driver = driver
         self._journal = journal
         self._boot_id = boot_id
         self._remade = remade
         self._page_size = page_size
         self._lower = lower
+        self._lower_only_back = lower_only_back
+        self._is_squeezed = is_squeezed
         self._holders = holders
 
     async def run(
@@ -168,7 +176,10 @@ class Executor:
         elif entry.boot_id != self._boot_id:  # cgroups do not outlive a boot
             self._journal.end(entry, "void")
         elif left := await self._undo(entry, entry.steps):
-            raise RecoveryRefused(entry.subject, left)
+            # A larger limit that is in use by now cannot be taken back; the next plan goes on from what is there.
+            if not all(isinstance(step, Write) and step.file in MEMORY_LIMITS for step, _ in left):
+                raise RecoveryRefused(entry.subject, left)
+            self._journal.end(entry, "void")
         return entry
 
     async def _undo(self, entry: Begin, steps: Sequence[Step]) -> list[tuple[Step, str]]:
@@ -180,7 +191,7 @@ class Executor:
         left: list[tuple[Step, str]] = []
         for step in back:
             try:
-                await self._take_back(step)
+                await self._do(step, {}, back=True)
             except CgroupGone:
                 continue
             except (CgroupError, ShrinkRefused) as error:
@@ -190,21 +201,19 @@ class Executor:
             self._journal.end(entry, "undone")
         return left
 
-    async def _take_back(self, step: Step) -> None:
-        if isinstance(step, Remove) and self._driver.members(step.path, deep=True):
-            await self._driver.kill(step.path)  # only the process that was to live there can be in it
-        await self._do(step, {})
-
-    async def _do(self, step: Step, pids: Mapping[str, int]) -> None:
+    async def _do(self, step: Step, pids: Mapping[str, int], *, back: bool = False) -> None:
         match step:
             case Make(path):
                 await self._make(path, pids.get(path))
             case Remove(path):
                 with contextlib.suppress(CgroupGone):
+                    if self._driver.members(path):  # whoever is in a cgroup that goes, goes first
+                        await self._driver.kill(path)
                     await self._driver.remove(path)
             case Write(path, file, value, was):
-                if self._lower is not None and was is not None and self._squeezes(path, file, value, was):
-                    await self._lower(path, file, value)
+                lower = self._lower if back or not self._lower_only_back else None
+                if lower is not None and was is not None and self._squeezes(path, file, value, was):
+                    await lower(path, file, value)
                 else:
                     await self._driver.write(path, file, value)
 
@@ -228,7 +237,7 @@ class Executor:
 
     def _squeezes(self, path: str, file: str, value: str, was: str) -> bool:
         lowers = file in MEMORY_LIMITS and amount(file, value, self._page_size) < amount(file, was, self._page_size)
-        return lowers and bool(self._driver.members(path, deep=True))
+        return lowers and self._is_squeezed(path) and bool(self._driver.members(path, deep=True))
 
     def _outcome(self, entry: Begin, steps: Sequence[Step]) -> Outcome:
         removed = tuple(step.path for step in steps if isinstance(step, Remove))

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.processes import stat
 
 VARIABLE = "PLIMSOLL_HOLDER"
 _SHELL = "/bin/sh"
@@ -20,6 +22,9 @@ _COMMAND = ("sh", "-c", "cd / && exec sleep infinity")
 _SEARCH = "/usr/local/bin:/usr/bin:/bin"
 # Python ignores them, and what is ignored stays so after exec.
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+_EXEC_S = 1.0
 
 
 class NotAHolder(PlimsollError):
@@ -50,13 +55,27 @@ def _inheritable() -> list[int]:
 
 def held_by(pid: int) -> str | None:
     """The cgroup that this process was started to hold; None where it is no holder, or gone."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            entries = file.read().split(b"\0")
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return None
+    end_s = time.monotonic() + _EXEC_S
+    entries = _environment(pid)
+    # Between two programs (the shell that becomes sleep) a process has no environment for a moment.
+    while entries == [b""] and not _has_ended(pid) and time.monotonic() < end_s:
+        time.sleep(0.001)
+        entries = _environment(pid)
     mark = f"{VARIABLE}=".encode()
     return next((os.fsdecode(entry.removeprefix(mark)) for entry in entries if entry.startswith(mark)), None)
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return []
+
+
+def _has_ended(pid: int) -> bool:
+    found = stat(pid)
+    return found is None or found.state in "ZX"
 
 
 def end(pid: int, cgroup_path: str) -> bool:

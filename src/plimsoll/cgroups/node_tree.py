@@ -25,7 +25,7 @@ from plimsoll.cgroups.journal import Begin
 from plimsoll.cgroups.marks import KnownPod, NodeState
 from plimsoll.cgroups.node_turn import Applied, Drawn, NodeTurns
 from plimsoll.cgroups.node_wants import Containers
-from plimsoll.cgroups.observe import files_to_look_at, observe
+from plimsoll.cgroups.observe import every_file, files_to_look_at, observe
 from plimsoll.cgroups.shrink import Shrinker, check_as_kubernetes
 from plimsoll.cgroups.simulated import SimulatedHolders, SimulatedKernel
 from plimsoll.errors import InvalidName, PlimsollError
@@ -78,13 +78,25 @@ class NodeTree:
         if holders is None and driver.name == "systemd":
             holders = SimulatedHolders(driver) if isinstance(driver, SimulatedKernel) else holder
         self._holders = holders
-        lower = Shrinker(driver, clock=clock, sleep=sleep, ladder=ladder) if shrink == "safe" else None
-        self._turns = NodeTurns(driver, setting, state_dir, lower=lower, holders=holders, proc=proc)
+        self._turns = NodeTurns(
+            driver,
+            setting,
+            state_dir,
+            lower=Shrinker(driver, clock=clock, sleep=sleep, ladder=ladder),
+            lower_only_back=shrink == "kubernetes",
+            holders=holders,
+            proc=proc,
+        )
 
     async def setup(self) -> Applied:
         """kubepods, the classes, node allocatable, the reserved cgroups; and whatever pods are known."""
         async with self._turns.mine():
             return await self._turns.bring("node set-up", self._turns.state.pods)
+
+    async def recover(self) -> None:
+        """Only undo what an earlier run has left half done; every other call does this first, too."""
+        async with self._turns.mine():
+            pass
 
     async def refresh(self) -> Applied:
         """Everything as it should be; pod cgroups of ours that no known pod has are removed."""
@@ -110,9 +122,6 @@ class NodeTree:
             every = {**self._turns.state.pods, **known}
             was = [self._turns.state.pods[uid] for uid in known if uid in self._turns.state.pods]
             gone = self._left_behind(was, every)
-            if gone:
-                self._turns.refuse(self._turns.draw(every, set(known)))  # before anybody is killed
-            gone = await self._cleared(gone)
             return await self._turns.bring(_titles(known.values()), every, only=set(known), gone=gone, pids=pids)
 
     async def resize(self, pod: Pod) -> Applied:
@@ -140,7 +149,7 @@ class NodeTree:
             if known is None:
                 return Applied(f"pod with uid {uid}")
             every = {other: each for other, each in self._turns.state.pods.items() if other != uid}
-            gone = await self._cleared(self._left_behind([known], every))
+            gone = self._left_behind([known], every)
             return await self._turns.bring(_titles([known]), every, only=(), gone=gone)
 
     async def teardown(self, *, kill: bool = False) -> Applied:
@@ -151,9 +160,9 @@ class NodeTree:
             running = {path: pids for path in gone if (pids := self._processes(path))}
             if running and not kill:
                 raise StillRunning(running)
-            gone = await self._cleared(gone)
             kept = {path: WantedCgroup("reserved", path, files) for path, files in state.kept.items()}
-            files = sorted({*files_to_look_at(kept), *files_to_look_at(turns.wants.wanted(state.pods))})
+            wanted_files = files_to_look_at({**kept, **turns.wants.wanted(state.pods)})
+            files = sorted({*wanted_files, *every_file(turns.driver.version)})
             snapshot = observe(turns.driver, (*gone, *kept), files)
             there = {path: each for path, each in kept.items() if path in snapshot}
             plan = reconcile(there, snapshot, ours=gone, page_size=turns.page_size)
@@ -214,9 +223,8 @@ class NodeTree:
     # ---
 
     async def _exactly(self, subject: str, pods: Mapping[str, KnownPod]) -> Applied:
-        self._turns.refuse(self._turns.draw(pods))  # before anybody is killed
         wanted = self._turns.wants.wanted(pods)
-        gone = await self._cleared(path for path in self._turns.marked() if path not in wanted)
+        gone = self._turns.with_children(path for path in self._turns.marked() if path not in wanted)
         return await self._turns.bring(subject, pods, gone=gone)
 
     def _left_behind(self, before: Iterable[KnownPod], every: Mapping[str, KnownPod]) -> list[str]:
@@ -229,14 +237,7 @@ class NodeTree:
             for path in self._turns.wants.pod_paths(every[each.uid]).values()
         }
         marked = set(self._turns.marked())
-        return sorted(path for path in had - has if path in marked)
-
-    async def _cleared(self, paths: Iterable[str]) -> list[str]:
-        """These cgroups and what must go with them, without processes."""
-        gone = self._turns.with_children(paths)
-        for path in gone:
-            await self._turns.kill(path)
-        return gone
+        return self._turns.with_children(sorted(path for path in had - has if path in marked))
 
     def _processes(self, path: str) -> list[int]:
         pids, holders = self._turns.driver.members(path), self._holders

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.driver import CgroupDriver, CgroupError, CgroupGone
+from plimsoll.cgroups.driver import CgroupDriver, CgroupError
 from plimsoll.cgroups.executor import Executor, Holders, Lower, Outcome, StepRefused
 from plimsoll.cgroups.journal import Journal
 from plimsoll.cgroups.marks import (
@@ -28,15 +28,15 @@ from plimsoll.cgroups.marks import (
     this_boot,
 )
 from plimsoll.cgroups.node_wants import NodeWants
-from plimsoll.cgroups.observe import files_to_look_at, observe, walk
+from plimsoll.cgroups.observe import every_file, files_to_look_at, observe, walk
 from plimsoll.cgroups.shrink import usage_bytes
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.hierarchy import KUBEPODS
-from plimsoll.rules.node_limits import capped_protection, fitted
+from plimsoll.rules.node_limits import UPPER, capped_protection, fitted
 from plimsoll.rules.reconcile import MEMORY_LIMITS, Plan, Unmet, reconcile
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.steps import Snapshot, Step, Write
-from plimsoll.rules.wanted import Wanted, protected
+from plimsoll.rules.wanted import Wanted, parent_path, protected
 
 
 class MissingCgroup(PlimsollError):
@@ -73,7 +73,8 @@ class NodeTurns:
         setting: Setting,
         state_dir: Path,
         *,
-        lower: Lower | None,
+        lower: Lower,
+        lower_only_back: bool,
         holders: Holders | None,
         proc: Path,
     ) -> None:
@@ -95,6 +96,8 @@ class NodeTurns:
             remade=self._keep_inodes,
             page_size=self.page_size,
             lower=lower,
+            lower_only_back=lower_only_back,
+            is_squeezed=self._is_pods,
             holders=holders,
         )
 
@@ -120,7 +123,7 @@ class NodeTurns:
     ) -> Drawn:
         """`only`: uids of the pods that are looked at below the classes; None is all. `gone`: cgroups to remove."""
         plain = self.wants.wanted(pods, only)
-        files = sorted({*files_to_look_at(plain), "memory.low"})
+        files = sorted({*files_to_look_at(plain), *(every_file(self.driver.version) if gone else ())})
         snapshot = observe(self.driver, (*plain, *gone), files)
         own_roots = {
             path
@@ -128,7 +131,7 @@ class NodeTurns:
             if each.level == "root" and (path not in snapshot or is_ours(self.state, path, snapshot[path].inode))
         }
         full = protected(plain, own_roots)
-        upper = [path for path, each in full.items() if each.level in ("pods", "class") and path in snapshot]
+        upper = [path for path, each in full.items() if each.level in UPPER and path in snapshot]
         fits = fitted(full, snapshot, {path: usage_bytes(self.driver, path) for path in upper}, self.page_size)
         lacking = {file: reason for file in files if (reason := self._lacking.get(file) or self.driver.has(file))}
         plan = reconcile(fits.plan, snapshot, ours=gone, lacking=lacking, page_size=self.page_size)
@@ -198,7 +201,7 @@ class NodeTurns:
                     raise
                 if refused.lacks_file and isinstance(step, Write) and step.file not in self._lacking:
                     self._lacking[step.file] = str(refused.cause)
-                elif fits_again and level in ("pods", "class") and _is_in_use(step, refused.cause):
+                elif fits_again and level in UPPER and _is_in_use(step, refused.cause):
                     fits_again = False  # usage has grown since we looked: once more with what it is now (02 §8.5)
                 else:
                     raise
@@ -237,17 +240,17 @@ class NodeTurns:
             self.save(after)
         return Applied(subject, steps, drawn.plan.unmet)
 
+    def _is_pods(self, path: str) -> bool:
+        """A pod's cgroup or a container's, also one that a runtime made."""
+        mark, above = self.state.made.get(path), self.state.made.get(parent_path(path))
+        return mark.level in ("pod", "container") if mark is not None else above is not None and above.level == "pod"
+
     def _keep_inodes(self, inodes: Mapping[str, int]) -> None:
         """After a refusal: what was removed and made anew, or stays, is ours under the inode that it has now."""
         made = self.state.made
         marks = {path: Mark(inode, made[path].level if path in made else "") for path, inode in inodes.items()}
         if any(made.get(path) != mark for path, mark in marks.items()):
             self.save(msgspec.structs.replace(self.state, made=made | marks))
-
-    async def kill(self, path: str) -> None:
-        with contextlib.suppress(CgroupGone):
-            if self.driver.members(path, deep=True):
-                await self.driver.kill(path)
 
 
 def _is_in_use(step: Step, cause: PlimsollError) -> bool:

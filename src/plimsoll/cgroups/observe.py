@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
+import msgspec
+
 from plimsoll.cgroups.driver import CgroupDriver
+from plimsoll.rules.files import FilesV1, FilesV2
+from plimsoll.rules.policy import CgroupVersion
 from plimsoll.rules.reconcile import RESETS
 from plimsoll.rules.steps import Make, Remove, Seen, Snapshot, Step, Write
 from plimsoll.rules.wanted import Wanted
@@ -28,6 +32,11 @@ def files_to_look_at(plan: Wanted) -> list[str]:
     """What is wanted anywhere, and what would have to be reset where it is not."""
     wanted = {file for cgroup in plan.values() for file in cgroup.files}
     return sorted(wanted | set(RESETS))
+
+
+def every_file(version: CgroupVersion) -> list[str]:
+    """All that is ever written, whatever a plan is about: for cgroups that go and may have to come back."""
+    return [field.encode_name for field in msgspec.structs.fields(FilesV2 if version == 2 else FilesV1)]
 
 
 def observe_touched(driver: CgroupDriver, steps: Iterable[Step]) -> Snapshot:

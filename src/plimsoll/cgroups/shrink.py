@@ -109,7 +109,8 @@ class Shrinker:
         try:
             async with asyncio.timeout(self._ladder.frozen_s):
                 await self._driver.freeze(path, frozen=True)
-                return await self._write_if_it_fits(path, file, value)
+            # Not to be cut off: a write that nobody waits for may come after the thaw, and kill.
+            return await self._write_if_it_fits(path, file, value)
         except TimeoutError:
             return False
         finally:

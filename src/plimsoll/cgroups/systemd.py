@@ -13,6 +13,7 @@ What is below a scope is delegated: no units there, only files.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -172,12 +173,21 @@ class SystemdCgroups:
             await self.files.remove(path)
             return
         unit = _own_unit(path, "remove")
+        await self._clear_remains(path)
         if self.files.children(path) or self.files.members(path):
             raise CgroupError("remove", path, "", errno.EBUSY, "it has processes or cgroups in it")
         there = self.files.look(path, ()) is not None
         await self._stop(path, unit)
         if not there:
             raise CgroupGone("remove", path, "", errno.ENOENT)
+
+    async def _clear_remains(self, path: str) -> None:
+        """On v1 systemd tries each controller's directory of a scope that has ended once, and may come too early."""
+        for name in self.files.children(path):
+            below = f"{path}/{name}"
+            if name.endswith(".scope") and not self.files.members(below, deep=True):
+                with contextlib.suppress(CgroupGone):
+                    await self.files.remove(below)
 
     async def _stop(self, path: str, unit: Unit) -> None:
         """The unit stopped and forgotten, and what systemd has left of its directories removed."""

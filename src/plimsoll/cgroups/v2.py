@@ -193,10 +193,19 @@ class CgroupsV2:
                         self.refused.setdefault(controller, error)
 
     async def write(self, path: str, file: str, value: str) -> None:
-        if is_slow(file):
+        if is_slow(file) and not self._fits(path, file, value):
             await asyncio.to_thread(self._write, path, file, value)
         else:
             self._write(path, file, value)
+
+    def _fits(self, path: str, file: str, value: str) -> bool:
+        """A limit above what is in use is taken at once: no thread is waited for while a cgroup is frozen for it."""
+        if file not in ("memory.max", "memory.high"):
+            return False
+        seen = self.look(path, ("memory.current",))
+        return value == "max" or (
+            seen is not None and value.isdecimal() and int(seen.files.get("memory.current", value)) < int(value)
+        )
 
     def _write(self, path: str, file: str, value: str) -> None:
         with self.mount.directory(path) as directory:

@@ -86,7 +86,16 @@ async def _run(
             click.echo(f"{url}\nKUBECONFIG={path}")
             _settle()
 
+        _allow_many_connections()
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
+
+
+def _allow_many_connections() -> None:
+    """Every watcher is one; the usual soft limit is there for programs that use select()."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _settle() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from plimsoll.api.app import App, Options, Service
 from plimsoll.api.authority import Authority, kubeconfig
 from plimsoll.api.identity import authenticator
+from plimsoll.api.measurements import measured
 from plimsoll.api.meter import Audit
 from plimsoll.api.node_calls import NodeCalls
 from plimsoll.api.node_metrics import NodeMetrics
@@ -33,7 +34,7 @@ def control_plane(
 ) -> App:
     calls = NodeCalls(authority)
     streams, metrics = NodeStreams(calls), NodeMetrics(calls)
-    services: list[Service] = [loops, metrics.service]
+    services: list[Service] = [measured, loops, metrics.service]
     if scheduler:
         services.append(running("scheduler", _schedule))
     return App(

@@ -13,7 +13,7 @@ from itertools import chain, pairwise, repeat
 
 from plimsoll.rules.batch_files import container_files, conversions, pod_files
 from plimsoll.rules.batch_walk import figures
-from plimsoll.rules.figures import Columns, Figures
+from plimsoll.rules.figures import Ask, Figures
 from plimsoll.rules.files import hugepage_files
 from plimsoll.rules.hierarchy import UNKNOWN_UID
 from plimsoll.rules.objects import Pod, QoSClass, is_sidecar
@@ -24,23 +24,38 @@ from plimsoll.rules.values import hugepage_limits
 
 
 def block_plans(pods: Sequence[Pod], policy: NodePolicy, place: Placement) -> list[PodPlan]:
-    """The plan of each pod, in order. Raises what `pod_plan` raises, for one of the pods that are at fault."""
+    """The plan of each pod, in order. Raises what `pod_plan` raises, for the first pod that is at fault."""
     if policy.hugepage_sizes or policy.limited_swap or policy.static_cpus or place.driver == "systemd":
         return [pod_plan(pod, policy, place) for pod in pods]
-    columns = Columns(pods)
-    found = [figures(pod, columns, *bounds, policy) for pod, bounds in zip(pods, pairwise(columns.bounds), strict=True)]
-    known = [each for each in found if each is not None]
-    if len(known) == len(pods):
-        return list(_made(pods, columns, known, policy, place)) if pods else []
-    others = iter(block_plans([pod for pod, own in zip(pods, found, strict=True) if own is not None], policy, place))
-    return [pod_plan(pod, policy, place) if own is None else next(others) for pod, own in zip(pods, found, strict=True)]
+    walked: list[Pod] = []
+    found: list[Figures] = []
+    asks: list[Ask] = []
+    bounds = [0]  # where the asks of each pod begin and end
+    alone: list[tuple[int, PodPlan]] = []
+    for index, pod in enumerate(pods):
+        own = figures(pod, asks, policy)
+        if own is None:
+            alone.append((index, pod_plan(pod, policy, place)))
+        else:
+            walked.append(pod)
+            found.append(own)
+            bounds.append(len(asks))
+    plans = list(_made(walked, found, asks, bounds, policy, place)) if walked else []
+    for index, plan in alone:
+        plans.insert(index, plan)
+    return plans
 
 
 def _made(
-    pods: Sequence[Pod], columns: Columns, found: Sequence[Figures], policy: NodePolicy, place: Placement
+    pods: Sequence[Pod],
+    found: Sequence[Figures],
+    asks: Sequence[Ask],
+    bounds: Sequence[int],
+    policy: NodePolicy,
+    place: Placement,
 ) -> Iterable[PodPlan]:
     classes, requests, limits, cpu_limits, memory_limits, shares = zip(*found, strict=True)
-    containers = list(_container_plans(pods, columns, classes, shares, policy))
+    containers = _container_plans(pods, asks, bounds, classes, shares, policy) if asks else []
     metadata = [pod.metadata for pod in pods]
     uids = [each.uid for each in metadata]
     parents = place.parents
@@ -54,33 +69,44 @@ def _made(
         limits,
         [parents[qos].child("pod" + (uid or UNKNOWN_UID)) for qos, uid in zip(classes, uids, strict=True)],
         pod_files(classes, requests, cpu_limits, memory_limits, policy),
-        [containers[start:end] for start, end in pairwise(columns.bounds)],
+        [containers[start:end] for start, end in pairwise(bounds)],
         [len(pod.spec.init_containers) for pod in pods],
         [hugepage_files(hugepage_limits(each), policy.cgroup_version) for each in requests],
     )
 
 
 def _container_plans(
-    pods: Sequence[Pod], columns: Columns, classes: Sequence[QoSClass], shares: Sequence[int], policy: NodePolicy
-) -> Iterable[ContainerPlan]:
-    counts = [end - start for start, end in pairwise(columns.bounds)]
+    pods: Sequence[Pod],
+    asks: Sequence[Ask],
+    bounds: Sequence[int],
+    classes: Sequence[QoSClass],
+    shares: Sequence[int],
+    policy: NodePolicy,
+) -> list[ContainerPlan]:
+    names, cpu_asks, memory_asks, cpu_caps, own_memory_caps, memory_caps = zip(*asks, strict=True)
+    counts = [end - start for start, end in pairwise(bounds)]
     owners = list(chain.from_iterable(map(repeat, classes, counts)))
-    scores = _scores(pods, columns, classes, shares, policy)
-    return map(ContainerPlan, columns.names, scores, container_files(owners, columns, policy))
+    files = container_files(owners, cpu_asks, memory_asks, cpu_caps, own_memory_caps, memory_caps, policy)
+    return list(map(ContainerPlan, names, _scores(pods, memory_asks, bounds, classes, shares, policy), files))
 
 
 def _scores(
-    pods: Sequence[Pod], columns: Columns, classes: Sequence[QoSClass], shares: Sequence[int], policy: NodePolicy
+    pods: Sequence[Pod],
+    memory_asks: Sequence[int],
+    bounds: Sequence[int],
+    classes: Sequence[QoSClass],
+    shares: Sequence[int],
+    policy: NodePolicy,
 ) -> list[int]:
     """As if every pod were Burstable, without sidecars and pod level, then put right where that is not so."""
-    scores = list(map(conversions(policy).score.__getitem__, columns.memory_requests))
-    constants = list(map(pod_score, pods, classes))
-    for pod, constant, share, (start, end) in zip(pods, constants, shares, pairwise(columns.bounds), strict=True):
+    scores = list(map(conversions(policy).score.__getitem__, memory_asks))
+    for pod, qos, share, (start, end) in zip(pods, classes, shares, pairwise(bounds), strict=True):
+        constant = pod_score(pod, qos)
         if constant is not None:
             scores[start:end] = [constant] * (end - start)
-        elif share or pod.spec.init_containers:
+        elif share or (pod.spec.init_containers and policy.sidecar_oom_rule):
             sidecars = [policy.sidecar_oom_rule and is_sidecar(each) for each in pod.spec.init_containers]
-            counted = [each + share for each in columns.memory_requests[start:end]]
+            counted = [ask + share for ask in memory_asks[start:end]]
             count = len(sidecars)
             scores[start:end] = burstable_scores(
                 counted[:count], sidecars, counted[count:], policy.memory_capacity_bytes

@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import TypeVar
 
 from plimsoll.rules.cpu import shares
-from plimsoll.rules.figures import Amounts, Columns
+from plimsoll.rules.figures import Amounts
 from plimsoll.rules.files import Files, FilesV2, cpu_max, cpu_weight, files_v1
 from plimsoll.rules.memory import memory_high
 from plimsoll.rules.objects import CPU, MEMORY, QoSClass
@@ -62,34 +62,41 @@ class Conversions:
 conversions = lru_cache(maxsize=4)(Conversions)
 
 
-def container_files(classes: Sequence[QoSClass], columns: Columns, policy: NodePolicy) -> Iterable[Files]:
-    memory, own_limits = columns.memory_requests, columns.own_memory_limits
+def container_files(
+    classes: Sequence[QoSClass],
+    cpu_asks: Sequence[int],
+    memory_asks: Sequence[int],
+    cpu_caps: Sequence[int],
+    own_memory_caps: Sequence[int],
+    memory_caps: Sequence[int],
+    policy: NodePolicy,
+) -> Iterable[Files]:
     if policy.cgroup_version == 1:
-        figures = (columns.cpu_requests, memory, columns.cpu_limits, own_limits, columns.memory_limits)
-        return map(files_v1, map(container_cgroup, classes, *figures, repeat(0), repeat(None), repeat(policy)))
+        columns = (classes, cpu_asks, memory_asks, cpu_caps, own_memory_caps, memory_caps)
+        return map(files_v1, map(container_cgroup, *columns, repeat(0), repeat(None), repeat(policy)))
     known = conversions(policy)
     minima: Iterable[int | None] = repeat(None)
     low: Iterable[int | None] = repeat(None)
     high: Iterable[int | None] = repeat(None)
-    if policy.memory_qos and classes:
+    if policy.memory_qos:
         reservation, allocatable, factor = policy.reservation, policy.allocatable_memory_bytes, policy.throttling_factor
         page_size, without_request = policy.page_size, policy.high_without_request
         minima, low = zip(
-            *[container_protection(each, qos, reservation) for each, qos in zip(memory, classes, strict=True)],
+            *[container_protection(each, qos, reservation) for each, qos in zip(memory_asks, classes, strict=True)],
             strict=True,
         )
         high = [
             memory_high(each, limit, allocatable, factor, page_size, without_request)
-            for each, limit in zip(memory, own_limits, strict=True)
+            for each, limit in zip(memory_asks, own_memory_caps, strict=True)
         ]
     return map(
         FilesV2,
-        map(known.container_weight.__getitem__, columns.cpu_requests),
-        map(known.container_max.__getitem__, columns.cpu_limits),
+        map(known.container_weight.__getitem__, cpu_asks),
+        map(known.container_max.__getitem__, cpu_caps),
         minima,
         low,
         high,
-        [each or None for each in columns.memory_limits],
+        [each or None for each in memory_caps],
         repeat(0 if policy.swap_controller else None),
         repeat(1 if policy.oom_group else None),
     )
@@ -113,7 +120,8 @@ def pod_files(
     if policy.memory_qos:
         reservation = policy.reservation
         minima, low = zip(
-            *[pod_protection(each, qos, reservation) for each, qos in zip(memory, classes, strict=True)], strict=True
+            *[pod_protection(each, qos, reservation) for each, qos in zip(memory_asks, classes, strict=True)],
+            strict=True,
         )
     return map(
         FilesV2,

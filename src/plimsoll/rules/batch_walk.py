@@ -1,4 +1,4 @@
-"""The walk of `batch`: one pod → its figures, by the rules of `effective` and `qos`.
+"""The walk of `batch`: one pod → its figures, in one pass over its containers.
 
 Everything is added up in thousandths, which amounts are whole numbers of once R-2 has rounded them, and rounded up to
 bytes and pieces at the end. Pods with pod-level resources go by name (`batch_by_name`), and so do those with fractions
@@ -7,23 +7,25 @@ that a maximum or overhead would meet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from plimsoll.rules.batch_by_name import figures_by_name
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.effective import added, peak, with_overhead
-from plimsoll.rules.figures import Amounts, Columns, Figures, in_bounds, thousandths, whole
+from plimsoll.rules.figures import Amounts, Ask, Figures, in_bounds, thousandths, whole
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Pod, ResourceList
+from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Container, Pod, PodSpec, ResourceList
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, class_of
-from plimsoll.rules.quantity import ZERO
+from plimsoll.rules.quantity import MAX_INT64
 from plimsoll.rules.sizes import has_page_size
 from plimsoll.rules.values import declared_limits
 
 _all_usual = frozenset({CPU, MEMORY}).issuperset
 
 
-def figures(pod: Pod, columns: Columns, start: int, end: int, policy: NodePolicy) -> Figures | None:
-    """The figures of the pod whose containers stand at start:end; what pod level leaves them is written there.
+def figures(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
+    """The pod's figures, and what each container asks for appended to `asks`, init containers first.
 
     None where only `pod_plan` knows what to do: an amount is negative or beyond every node, a resize is pending.
     """
@@ -33,41 +35,71 @@ def figures(pod: Pod, columns: Columns, start: int, end: int, policy: NodePolicy
         if held_pod(pod) is not pod:
             return None
     if pod.spec.resources is None:
-        found = _plain(pod, columns, start, end)
+        before = len(asks)
+        found = _plain(pod, pod.spec, asks)
         if found is not None:
             return found
-    return figures_by_name(pod, columns, start, end, policy)
+        del asks[before:]
+    return figures_by_name(pod, asks, policy)
 
 
-def _plain(pod: Pod, columns: Columns, start: int, end: int) -> Figures | None:
-    spec = pod.spec
-    requests, limits = columns.requests[start:end], columns.limits[start:end]
-    requested, limited = _summed(requests), _summed(limits)
-    every_cpu, every_memory = all(columns.cpu_limits[start:end]), all(columns.own_memory_limits[start:end])
-    memory_request, memory_limit = requested.get(MEMORY, 0), limited.get(MEMORY, 0)
+def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
+    requested: Amounts = {}
+    limited: Amounts = {}
+    cpu_request = memory_request = cpu_limit = memory_limit = 0
+    every_cpu = every_memory = all_usual = True
+    init_containers, first = spec.init_containers, len(asks)
+    for container in init_containers + spec.containers if init_containers else spec.containers:
+        resources = container.resources
+        requests, limits = resources.requests, resources.limits
+        cpu = memory = None
+        cpu_ask = memory_ask = cpu_cap = memory_cap = 0
+        if limits:
+            if (cpu := limits.get(CPU)) is not None:
+                cpu_cap = cpu.tally
+                limited[CPU] = cpu_limit = cpu_limit + cpu_cap
+            if (memory := limits.get(MEMORY)) is not None:
+                memory_cap = memory.value
+                limited[MEMORY] = memory_limit = memory_limit + memory.tally
+        if requests:
+            cpu, memory = requests.get(CPU, cpu), requests.get(MEMORY, memory)  # D-1
+        if cpu is not None:
+            cpu_ask = cpu.tally
+            requested[CPU] = cpu_request = cpu_request + cpu_ask
+        if memory is not None:
+            memory_ask = memory.value
+            requested[MEMORY] = memory_request = memory_request + memory.tally
+        if not cpu_cap:
+            every_cpu = False
+        if not memory_cap:
+            every_memory = False
+        if (limits and not _all_usual(limits)) or (requests and not _all_usual(requests)):
+            all_usual = False
+            _add_others(limits or {}, requests or {}, requested, limited)
+        asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap, memory_cap))
+    if cpu_request + memory_request + cpu_limit + memory_limit > MAX_INT64:
+        return None
+    if not all_usual and not (_others_whole(requested) and _others_whole(limited)):
+        return None
     qos = pod.status.qos_class or class_of(
-        every_cpu and every_memory,
-        (requested.get(CPU, 0), memory_request),
-        (limited.get(CPU, 0), memory_limit),
+        every_cpu and every_memory, (cpu_request, memory_request), (cpu_limit, memory_limit)
     )
-    if spec.init_containers or spec.overhead:
-        if memory_request % 1000 or memory_limit % 1000:
+    overhead = spec.overhead
+    if (init_containers or overhead) and (memory_request % 1000 or memory_limit % 1000):
+        return None
+    if memory_request:
+        requested[MEMORY] = -(-memory_request // 1000)
+    if memory_limit:
+        limited[MEMORY] = -(-memory_limit // 1000)
+    if init_containers:
+        _take_peaks(spec, asks[first:], requested, limited)
+        if qos == BURSTABLE and not (every_cpu and every_memory):
+            every_cpu, every_memory = declared_limits(pod)
+    if overhead:
+        more = whole(thousandths(overhead))
+        requested, limited = added(requested, more), with_overhead(limited, more)
+        if not _all_usual(overhead) or not in_bounds(requested):
             return None
-        if spec.init_containers:
-            sidecars = [each.restart_policy == "Always" for each in spec.init_containers]
-            if not all(sidecars):  # with sidecars only, the worst moment is when everybody runs
-                _take_peaks(requested, requests, sidecars)
-                _take_peaks(limited, limits, sidecars)
-            if qos == BURSTABLE and not (every_cpu and every_memory):
-                every_cpu, every_memory = declared_limits(pod)
-        if spec.overhead:
-            overhead = thousandths(spec.overhead)
-            requested, limited = added(requested, overhead), with_overhead(limited, overhead)
-    if not (in_bounds(requested) and in_bounds(limited)):
-        return None
-    if not _all_usual(requested) and not _others_whole(requested, limited):
-        return None
-    requested, limited = whole(requested), whole(limited)
     if qos == BEST_EFFORT:
         return qos, requested, limited, None, None, 0
     return (
@@ -80,29 +112,59 @@ def _plain(pod: Pod, columns: Columns, start: int, end: int) -> Figures | None:
     )
 
 
-def _summed(lists: list[ResourceList]) -> Amounts:
-    if len(lists) == 1:
-        return thousandths(lists[0])
-    total: Amounts = {}
-    for each in lists:
-        for name, quantity in each.items():
-            total[name] = total.get(name, 0) + quantity.tally
-    return total
-
-
-def _take_peaks(total: Amounts, lists: list[ResourceList], sidecars: list[bool]) -> None:
-    """Replace sums by what is asked for at the worst moment, name by name."""
-    count = len(sidecars)
-    regular = _summed(lists[count:])
-    for name in total:
-        column = [each.get(name, ZERO).tally for each in lists[:count]]
-        total[name] = peak(regular.get(name, 0), zip(sidecars, column, strict=True)) or 0
-
-
-def _others_whole(requests: Amounts, limits: Amounts) -> bool:
-    """Are all but cpu and memory whole, and page sizes readable? Every limited name is requested too (D-1)."""
-    for name, amount in requests.items():
+def _add_others(limits: ResourceList, requests: ResourceList, requested: Amounts, limited: Amounts) -> None:
+    """Add what is neither cpu nor memory, limits standing in for requests (D-1)."""
+    for name, quantity in limits.items():
         if name != CPU and name != MEMORY:
-            if amount % 1000 or limits.get(name, 0) % 1000 or not has_page_size(name):
+            limited[name] = limited.get(name, 0) + quantity.tally
+    for name, quantity in (requests if limits.keys() <= requests.keys() else {**limits, **requests}).items():
+        if name != CPU and name != MEMORY:
+            requested[name] = requested.get(name, 0) + quantity.tally
+
+
+def _others_whole(amounts: Amounts) -> bool:
+    """Bring what is neither cpu nor memory from thousandths to whole units; False where that cannot be done."""
+    for name, amount in amounts.items():
+        if name != CPU and name != MEMORY:
+            amounts[name], rest = divmod(amount, 1000)
+            if rest or amount > MAX_INT64 or not has_page_size(name):
                 return False
     return True
+
+
+def _take_peaks(spec: PodSpec, asks: list[Ask], requests: Amounts, limits: Amounts) -> None:
+    """Replace sums by what is asked for at the worst moment, name by name."""
+    sidecars = [each.restart_policy == "Always" for each in spec.init_containers]
+    if all(sidecars):  # then the worst moment is when everybody runs
+        return
+    _, cpu_asks, memory_asks, cpu_caps, memory_caps, _ = zip(*asks, strict=True)
+    _take_peak(requests, CPU, cpu_asks, sidecars)
+    _take_peak(requests, MEMORY, memory_asks, sidecars)
+    _take_peak(limits, CPU, cpu_caps, sidecars)
+    _take_peak(limits, MEMORY, memory_caps, sidecars)
+    if not all(map(_asks_usual, spec.init_containers)):
+        everybody = spec.init_containers + spec.containers
+        for total, lists in ((requests, list(map(_requested, everybody))), (limits, list(map(_limited, everybody)))):
+            for name in total:
+                if name != CPU and name != MEMORY:
+                    _take_peak(total, name, [each.get(name, 0) for each in lists], sidecars)
+
+
+def _take_peak(total: Amounts, name: str, column: Sequence[int], sidecars: list[bool]) -> None:
+    if name in total:
+        total[name] = peak(sum(column[len(sidecars) :]), zip(sidecars, column, strict=False)) or 0
+
+
+def _asks_usual(container: Container) -> bool:
+    resources = container.resources
+    return _all_usual(resources.requests or ()) and _all_usual(resources.limits or ())
+
+
+def _requested(container: Container) -> Amounts:
+    """Requests in whole units, limits standing in for those that are missing (D-1)."""
+    resources = container.resources
+    return {name: each.value for name, each in {**(resources.limits or {}), **(resources.requests or {})}.items()}
+
+
+def _limited(container: Container) -> Amounts:
+    return {name: each.value for name, each in (container.resources.limits or {}).items()}

@@ -1,8 +1,8 @@
 """What the upper cgroups cannot have at this moment, and what those above them would have to have.
 
-A memory limit of kubepods or of a class is not brought below what is in use: what is in use is the limit then, and the
-next turn tries again (02 §8.5). Memory protection is capped by every ancestor: one that is not ours is not changed, but
-it is said what it would have to hold.
+A memory limit of kubepods, of a class or of a reserved cgroup is not brought below what is in use: what is in use is
+the limit then, and the next turn tries again (02 §8.5). Memory protection is capped by every ancestor: one that is not
+ours is not changed, but it is said what it would have to hold.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from plimsoll.rules.reconcile import MEMORY_LIMITS, Unmet, amount
 from plimsoll.rules.steps import Snapshot
 from plimsoll.rules.wanted import PROTECTIONS, Wanted, WantedCgroup
 
+UPPER = ("pods", "class", "reserved")  # levels whose limits are not a pod's own
+
 
 class Fitted(msgspec.Struct, frozen=True):
     plan: Wanted
@@ -24,14 +26,14 @@ class Fitted(msgspec.Struct, frozen=True):
 def fitted(
     plan: Wanted, snapshot: Snapshot, usage_bytes: Mapping[str, int] | None = None, page_size: int = 4096
 ) -> Fitted:
-    """`usage_bytes`: of kubepods and the classes, by path.
+    """`usage_bytes`: of the upper cgroups, by path.
 
     On a node that promises more than it has, qosReserved leaves less than nothing: then what is there stays.
     """
     result: dict[str, WantedCgroup] = dict(plan)
     unmet: list[Unmet] = []
     for path, cgroup in plan.items():
-        for file in sorted(MEMORY_LIMITS & cgroup.files.keys()) if cgroup.level in ("pods", "class") else ():
+        for file in sorted(MEMORY_LIMITS & cgroup.files.keys()) if cgroup.level in UPPER else ():
             want, seen = cgroup.files[file], snapshot.get(path)
             found = seen.files.get(file) if seen is not None else None
             used = -(-(usage_bytes or {}).get(path, 0) // page_size) * page_size

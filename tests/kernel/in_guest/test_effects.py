@@ -17,7 +17,7 @@ from plimsoll.cgroups.executor import StepRefused
 from plimsoll.cgroups.shrink import ShrinkRefused
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.rules.shrink_ladder import Ladder
-from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod
+from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod, silence
 
 SCRATCH = Path("/scratch")  # a disk: only its page cache can be reclaimed, the root's is all memory
 QOS = {"featureGates": {"MemoryQoS": True}}
@@ -99,11 +99,9 @@ def test_memory_min_keeps_page_cache_under_a_siblings_pressure(protected: bool, 
         readers = [node.start(each, "app") for each in (keeper, plain)]
         for reader in readers:
             reader.do("read", cold_file(scratch, 32))
-        kept_before = node.memory(keeper, "app").file_bytes or 0
-        assert kept_before >= 32 * MIB if protected else kept_before >= 30 * MIB
+        assert all((node.memory(each, "app").file_bytes or 0) >= 32 * MIB for each in (keeper, plain))
         assert taker.do("take", 48) == "48"
         kept, lost = (node.memory(each, "app").file_bytes or 0 for each in (keeper, plain))
-        print(kept / MIB, lost / MIB)
         if protected:
             assert kept >= 31 * MIB
             assert lost <= 16 * MIB
@@ -129,7 +127,6 @@ def test_memory_min_makes_the_kernel_kill_somebody_else(protected: bool, tmp_pat
         assert owner.do("take", 40) == "40"
         left = node.memory(keeper, "app").file_bytes or 0
         assert node.kills(keeper, "app") == 0
-        print(left / MIB)
         if protected:
             assert victim.exit_code() == KILLED
             assert node.kills(other, "app") == 1
@@ -179,7 +176,7 @@ def test_a_limit_of_processes_stops_a_fork_bomb(tmp_path: Path) -> None:
 
 
 def test_a_guaranteed_containers_score_is_negative(tmp_path: Path) -> None:
-    sure = pod("sure", app={"limits": {"cpu": "100m", "memory": "64Mi"}})
+    sure = pod("sure", app={"limits": {"cpu": "1", "memory": "64Mi"}})
     with new_node(tmp_path) as node:
         node.add(sure)
         worker = node.start(sure, "app")
@@ -189,7 +186,8 @@ def test_a_guaranteed_containers_score_is_negative(tmp_path: Path) -> None:
 
 
 BEFORE, AFTER = {"limits": {"memory": "64Mi"}}, {"limits": {"memory": "24Mi"}}
-FROZEN_S = 0.05
+# 50 ms for the container and then for its pod, perhaps without a beat in between.
+FROZEN_S = 2 * 0.05
 
 
 def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path, scratch: Path) -> None:
@@ -199,12 +197,9 @@ def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path, scratch: Pa
         reader, beating, control = node.start(web, "app"), node.start(web, "app"), node.outside()
         reader.do("read", cold_file(scratch, 40))
         assert node.memory(web, "app").usage_bytes > 40 * MIB
-        for each in (beating, control):
-            each.tell("beat")
-            each.until("beating")
-        node.resize(pod("web", app=AFTER))
-        longest, usual = (float(each.do("stop")) for each in (beating, control))
-        assert longest <= FROZEN_S + usual
+        with silence(beating, control) as silent_s:
+            node.resize(pod("web", app=AFTER))
+        assert silent_s() <= FROZEN_S
         for name in ("", "app"):
             assert int(node.text(node.path(web, name), "memory.max")) == 24 * MIB
             assert node.text(node.path(web, name), "memory.high") == "max"
@@ -220,13 +215,9 @@ def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
         node.add(web)
         hog, beating, control = node.start(web, "app"), node.start(web, "app"), node.outside()
         hog.do("take", 32)
-        for each in (beating, control):
-            each.tell("beat")
-            each.until("beating")
-        with pytest.raises(StepRefused) as refused:
+        with silence(beating, control) as silent_s, pytest.raises(StepRefused) as refused:
             node.resize(pod("web", app=AFTER))
-        longest, usual = (float(each.do("stop")) for each in (beating, control))
-        assert longest <= FROZEN_S + usual
+        assert silent_s() <= FROZEN_S
         assert isinstance(refused.value.cause, ShrinkRefused)
         assert "are still in use after" in str(refused.value)
         assert "not less than 24.0 MiB" in str(refused.value)

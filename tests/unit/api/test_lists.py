@@ -79,6 +79,27 @@ async def test_selectors_leave_the_count_open(tmp_path: Path) -> None:
         ) == ["a2", "a3", "b2"]
 
 
+@pytest.mark.parametrize(
+    ("path", "selector", "found"),
+    [
+        pytest.param("/api/v1/namespaces/default/configmaps", "metadata.name=a1", ["a1"], id="in a namespace"),
+        pytest.param("/api/v1/configmaps", "metadata.name=a1,metadata.namespace=default", ["a1"], id="both named"),
+        pytest.param("/api/v1/configmaps", "metadata.name=a1", ["a1"], id="in all namespaces"),
+        pytest.param("/api/v1/namespaces/default/configmaps", "metadata.name=nope", [], id="nothing"),
+        pytest.param(
+            "/api/v1/namespaces/default/configmaps", "metadata.name=a1,metadata.namespace=other", [], id="elsewhere"
+        ),
+        pytest.param("/api/v1/namespaces", "metadata.name=default", ["default"], id="cluster-wide"),
+    ],
+)
+async def test_one_object_by_its_name(tmp_path: Path, path: str, selector: str, found: list[str]) -> None:
+    async with api(tmp_path) as ask:
+        await fill(ask, "a1", "a10")
+        listed = await ask.ok("GET", f"{path}?fieldSelector={selector.replace('=', '%3D')}&limit=500")
+        assert names(listed) == found
+        assert listed["metadata"] == {"resourceVersion": str(ask.app.cluster.store.version)}
+
+
 async def test_versions_of_lists(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         await fill(ask, "a", "b")

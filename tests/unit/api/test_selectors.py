@@ -107,7 +107,7 @@ def test_fields_of_other_kinds() -> None:
     assert holds(fields="spec.unschedulable=true", plural="nodes", spec={"unschedulable": True})
     assert holds(fields="status.phase=Active", plural="namespaces", status={"phase": "Active"})
     about = {"kind": "Node", "name": "n1", "uid": "n1"}
-    event = {
+    event: dict[str, Any] = {
         "involvedObject": about,
         "reason": "R",
         "type": "Normal",

@@ -21,6 +21,7 @@ from plimsoll.rules.setting import Setting
 from plimsoll.rules.steps import Make, Remove, Seen, Snapshot, Step, Write
 from plimsoll.rules.undo import completed, undo, undo_halves
 from plimsoll.rules.wanted import Wanted, WantedCgroup, derived_id, parent_path, protected, wanted
+from tests.node_scenarios import node_setting, pod, sized
 from tests.unit.strategies import lean, node_settings, valid_pods
 
 UIDS = [f"dba294ab-05fe-4314-a6d0-00000000000{digit}" for digit in range(4)]
@@ -222,6 +223,30 @@ def test_the_way_back_leads_back_from_anywhere(
 
 def _texts(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
     return {path: seen.files for path, seen in snapshot.items()}
+
+
+@pytest.mark.parametrize("limit", ["", "1Gi"], ids=["Guaranteed", "Burstable"])
+@pytest.mark.parametrize("last", [200, 100, 400], ids=["same-sum", "less", "more"])
+def test_protection_moves_between_pods_and_never_exceeds_what_stands_above(limit: str, last: int) -> None:
+    """One pod shrinks while others grow: the sum of their memory.min or memory.low fits at every moment."""
+
+    def plan_of(*mebibytes: int) -> dict[str, WantedCgroup]:
+        pods = [pod(n, app=sized("1", f"{each}Mi", "1", limit)) for n, each in enumerate(mebibytes)]
+        works = [workload(each, setting) for each in pods]
+        return protected(wanted(desired_tree(works, setting, Shown(container_id=derived_id))), ["/plimsoll-test"])
+
+    async def scenario() -> None:
+        kernel = kernel_of(setting)
+        old, new = plan_of(100, 300, 200), plan_of(300, 100, last)
+        await prepared(kernel, old)
+        await carry_out(kernel, planned(kernel, old, setting).steps)
+        moments = Moments(kernel, old, new, setting.machine.page_size)
+        moments.check(set())
+        await carry_out(kernel, planned(kernel, new, setting).steps, lambda: moments.check(set()))
+        assert moments.count > 6 and planned(kernel, new, setting).steps == ()
+
+    setting = node_setting(2, "cgroupfs")
+    asyncio.run(scenario())
 
 
 # --- single rules ---

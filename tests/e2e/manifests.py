@@ -1,0 +1,37 @@
+"""Manifests that the tests of this folder hand to clients."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def pod(name: str, *containers: dict[str, Any], labels: dict[str, str] | None = None, **spec: Any) -> str:
+    """A pod; without containers one that is Burstable. As JSON, which is also YAML."""
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, **({"labels": labels} if labels else {})},
+            "spec": {"containers": list(containers) or [container(name)], "terminationGracePeriodSeconds": 2, **spec},
+        }
+    )
+
+
+def container(
+    name: str, cpu: str = "100m", memory: str = "32Mi", *, limits: dict[str, str] | None = None, **fields: Any
+) -> dict[str, Any]:
+    resources: dict[str, Any] = {"requests": {"cpu": cpu, "memory": memory}}
+    if limits:
+        resources["limits"] = limits
+    return {"name": name, "image": "nginx:1.25", "resources": resources, **fields}
+
+
+def guaranteed(name: str, cpu: str, memory: str, **fields: Any) -> dict[str, Any]:
+    return container(name, cpu, memory, limits={"cpu": cpu, "memory": memory}, **fields)
+
+
+def resized(name: str, requests: dict[str, str | None], limits: dict[str, str | None] | None = None) -> str:
+    """A strategic patch of one container's resources."""
+    resources = {"requests": requests, **({"limits": limits} if limits is not None else {})}
+    return json.dumps({"spec": {"containers": [{"name": name, "resources": resources}]}})

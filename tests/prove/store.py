@@ -1,0 +1,17 @@
+"""Fifty kills −9 of the store's process, in the middle of its writing."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.e2e.store_kill import run
+
+KILLS = 50
+
+
+def main(seed: int) -> dict[str, int]:
+    with tempfile.TemporaryDirectory() as directory:
+        counts, faults = run(Path(directory), seed, KILLS)
+    print("\n".join(faults[:20]))
+    return {**counts, "failed": len(faults)}
