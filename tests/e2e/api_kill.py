@@ -270,7 +270,9 @@ async def _compare(book: Book, watchers: list[Watcher], transport: HttpTransport
     book.acknowledged.clear()
 
 
-async def _live(server: ApiProcess, book: Book, watchers: list[Watcher], writers: list[Writer], rng: random.Random) -> None:
+async def _live(
+    server: ApiProcess, book: Book, watchers: list[Watcher], writers: list[Writer], rng: random.Random
+) -> None:
     """Compare, then write until the kill."""
     transports = [server.transport() for _ in range(WRITERS + 2)]
     try:
@@ -283,7 +285,7 @@ async def _live(server: ApiProcess, book: Book, watchers: list[Watcher], writers
         tasks = [asyncio.create_task(each.run(transports[-2])) for each in watchers]
         tasks += [asyncio.create_task(each.run(one)) for each, one in zip(writers, transports, strict=False)]
         enough = book.counts["acknowledged"] + rng.choice((1, 30, 200, 500))
-        while book.counts["acknowledged"] < enough and not book.faults:
+        while book.counts["acknowledged"] < enough and not book.faults:  # noqa: ASYNC110  sixteen writers count
             await asyncio.sleep(0.002)
         await asyncio.sleep(rng.uniform(0, 0.02))  # at any moment
         server.kill()

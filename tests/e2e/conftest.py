@@ -25,16 +25,19 @@ def _installed() -> dict[str, Binary]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every kubectl with every profile; those of one pair stay together, as they share servers."""
+    """The newest kubectl with every profile, each other one with one of them, in turn.
+
+    What belongs to one pair stays together: it shares a server.
+    """
     if "kubectl" not in metafunc.fixturenames:
         return
-    # By fixture order, not by name: the world is the outer one.
-    pairs = [
-        pytest.param(profile, version, marks=pytest.mark.xdist_group(f"kubectl {version} {profile}"))
-        for profile in PROFILES
-        for version in (FROM_PACKAGE, *_installed())
+    pairs = [(profile, FROM_PACKAGE) for profile in PROFILES]
+    pairs += list(zip(itertools.cycle(reversed(PROFILES)), _installed(), strict=False))
+    marked = [
+        pytest.param(*pair, id="-".join(pair), marks=pytest.mark.xdist_group(f"kubectl {' '.join(pair)}"))
+        for pair in pairs
     ]
-    metafunc.parametrize(("cluster", "binary"), pairs, indirect=True, scope="session")
+    metafunc.parametrize(("cluster", "binary"), marked, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

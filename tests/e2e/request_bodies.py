@@ -17,8 +17,8 @@ import yaml
 
 from plimsoll.codec.schema import Kind, StructType, Type, struct
 from tests.unit.codec.test_protobuf import envelope, field, varint
-from tests.unit.mutation import ODD_VALUES, TOKENS
 from tests.unit.mutation import NAMES as ODD_NAMES
+from tests.unit.mutation import ODD_VALUES, TOKENS
 
 Document = dict[str, Any]
 
@@ -184,7 +184,9 @@ def random_value(rng: random.Random, type_: Type, name: str, depth: int) -> Any:
     match type_.form:
         case "object":
             of = struct(type_.struct)
-            chosen = [each for each in of.fields.values() if each.required or rng.random() < 1.5 / (depth + len(of.fields))]
+            chosen = [
+                each for each in of.fields.values() if each.required or rng.random() < 1.5 / (depth + len(of.fields))
+            ]
             return {each.name: random_value(rng, each.type, each.name, depth + 1) for each in chosen if depth < 12}
         case "list":
             assert type_.item is not None

@@ -48,7 +48,18 @@ _ACCEPTS = (
     "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
     "text/html", "application/json;as=Nothing;v=v1;g=meta.k8s.io", ";;;,=", "a" * 3000, "application/json;q=0", AGGREGATED,
 )  # fmt: skip
-_CONTENT_TYPES = ("", "text/plain", "application/xml", "application/json; charset=utf-8", "a/b;;=", JSON, YAML, PROTOBUF, MERGE, "\xff")
+_CONTENT_TYPES = (
+    "",
+    "text/plain",
+    "application/xml",
+    "application/json; charset=utf-8",
+    "a/b;;=",
+    JSON,
+    YAML,
+    PROTOBUF,
+    MERGE,
+    "\xff",
+)
 _STRANGE_NAMES = (
     "", "%00", "a%2Fb", "..", ".", "%2e%2e", "%ff", "%F0%9F%98%80", "A", "a_b", "x" * 300, "x%20y", "%0d%0aHost:x", "status", "watch", "%", "*",
 )  # fmt: skip
@@ -191,23 +202,32 @@ def _query(rng: random.Random, offer: Offer, wild: int) -> str:
         terms += _chosen(rng, wild, dryRun=("All", "x", ""), fieldValidation=("Strict", "Warn", "Ignore", "x"))
         terms += _chosen(rng, wild, gracePeriodSeconds=_COUNTS, propagationPolicy=("Orphan", "Foreground", "x"))
         terms += _chosen(rng, wild, force=_FLAGS, resourceVersion=("0", "1", "abc"), timeout=("5s", "abc", "-1s"))
-        terms += _chosen(rng, wild, container=("c", "zz", "\0"), tailLines=_COUNTS, sinceSeconds=_COUNTS, command=("ls",))
+        terms += _chosen(
+            rng, wild, container=("c", "zz", "\0"), tailLines=_COUNTS, sinceSeconds=_COUNTS, command=("ls",)
+        )
     if wild:
         terms += _chosen(rng, wild, pretty=_FLAGS, includeObject=("Metadata", "Object", "None", "x"), odd=("\0", "é"))
     if not terms:
         return ""
     if wild and rng.randrange(60) == 0:
-        return "?" + rng.choice(("&&&", "%", "%ff=%ff", "=", "a" * 3000, "a=1&" * 900, "watch=1&timeoutSeconds=1&watch=0"))
+        return "?" + rng.choice(
+            ("&&&", "%", "%ff=%ff", "=", "a" * 3000, "a=1&" * 900, "watch=1&timeoutSeconds=1&watch=0")
+        )
     return "?" + urlencode(terms)
 
 
 def _chosen(rng: random.Random, wild: int, **options: Sequence[str]) -> list[tuple[str, str]]:
     """Some of the options, each seldom; only what is right where nothing is wild."""
-    return [(name, rng.choice(values if wild else values[:2])) for name, values in options.items() if rng.randrange(9) == 0]
+    return [
+        (name, rng.choice(values if wild else values[:2])) for name, values in options.items() if rng.randrange(9) == 0
+    ]
 
 
 def _token(rng: random.Random) -> str:
-    version, start = rng.choice((1, 5, 17, -1, 0, -5, 2**70, "x", None)), rng.choice(("/x\0", "/", "", "x", "/../", "/default/x\0", 5))
+    version, start = (
+        rng.choice((1, 5, 17, -1, 0, -5, 2**70, "x", None)),
+        rng.choice(("/x\0", "/", "", "x", "/../", "/default/x\0", 5)),
+    )
     token = {"v": rng.choice(("meta.k8s.io/v1", "v1", 1)), "rv": version, "start": start}
     text = base64.urlsafe_b64encode(json.dumps(token).encode()).rstrip(b"=").decode()
     return rng.choice((text, text, text, text[:-3], "!", "é", text + "==", "A" * 5000))
@@ -284,7 +304,9 @@ def _operation(rng: random.Random, document: Document) -> Any:
     if operation["op"] in ("move", "copy"):
         operation["from"] = rng.choice(_POINTERS)
     elif rng.randrange(6):
-        operation["value"] = rng.choice(("v", {"app": "web"}, document.get("spec"), None, *copy.deepcopy(rng.sample(ODD_VALUES, 3))))
+        operation["value"] = rng.choice(
+            ("v", {"app": "web"}, document.get("spec"), None, *copy.deepcopy(rng.sample(ODD_VALUES, 3)))
+        )
     if rng.randrange(30) == 0:
         return rng.choice((operation["op"], None, {}, {"op": 1, "path": 2}, [operation]))
     return operation
@@ -308,7 +330,9 @@ def _add_directives(rng: random.Random, body: Document) -> None:
             case 4:
                 holder["containers"] = [rng.choice(({"$patch": "delete", "name": "c"}, {"image": "x"}, None, "x", {}))]
             case 5:
-                holder["conditions"] = rng.choice(([{"status": "x"}], [{"type": "Ready", "status": "True"}], {}, [None]))
+                holder["conditions"] = rng.choice(
+                    ([{"status": "x"}], [{"type": "Ready", "status": "True"}], {}, [None])
+                )
             case _:
                 holder["$" + rng.choice(("x", "patch/x", "setElementOrder", "retainKeys/y"))] = deep(3, "map")
 
@@ -322,7 +346,9 @@ def sweep(offers: Sequence[Offer]) -> list[Asked]:
         places = [f"/namespaces/{each}" for each in NAMESPACES] if offer.namespaced else [""]
         body = b'{"gracePeriodSeconds":0}'
         headers = (("accept", JSON), ("content-type", JSON))
-        found += [Asked("DELETE", f"{offer.base}{quote(each)}/{offer.plural}", headers, body, "admin") for each in places]
+        found += [
+            Asked("DELETE", f"{offer.base}{quote(each)}/{offer.plural}", headers, body, "admin") for each in places
+        ]
     return found
 
 

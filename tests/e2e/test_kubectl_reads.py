@@ -49,7 +49,9 @@ def test_nodes(kubectl: Kubectl, cluster: World) -> None:
 
 def test_pod_tables(kubectl: Kubectl) -> None:
     assert kubectl("get", "pods").err.strip() == f"No resources found in {kubectl.namespace} namespace."
-    running(kubectl, pod("a", labels={"app": "x"}), pod("b", guaranteed("b", "100m", "32Mi"), guaranteed("c", "1", "1Gi")))
+    running(
+        kubectl, pod("a", labels={"app": "x"}), pod("b", guaranteed("b", "100m", "32Mi"), guaranteed("c", "1", "1Gi"))
+    )
     head, first, second = kubectl("get", "pods", "-o", "wide").lines
     assert re.split(r"\s{2,}", head) == [
         "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE", "NOMINATED NODE", "READINESS GATES",
@@ -60,9 +62,12 @@ def test_pod_tables(kubectl: Kubectl) -> None:
     assert kubectl("get", "pods", "--show-labels").table[0][-1] == "app=x"
     assert kubectl("get", "pods", "-L", "app").table[0][-1] == "x"
     assert [row[1] for row in kubectl("get", "pods", "-A").table if row[0] == kubectl.namespace] == ["a", "b"]
-    classes = '{range .items[*]}{.metadata.name}={.status.qosClass} {end}'
+    classes = "{range .items[*]}{.metadata.name}={.status.qosClass} {end}"
     assert kubectl("get", "pods", "-o", f"jsonpath={classes}").out == "a=Burstable b=Guaranteed "
-    assert kubectl("get", "pods", "-o", "custom-columns=N:.metadata.name,C:.status.qosClass").table[1] == ["b", "Guaranteed"]
+    assert kubectl("get", "pods", "-o", "custom-columns=N:.metadata.name,C:.status.qosClass").table[1] == [
+        "b",
+        "Guaranteed",
+    ]
 
 
 def test_selecting_and_sorting(kubectl: Kubectl) -> None:
@@ -139,7 +144,7 @@ def test_explain(kubectl: Kubectl) -> None:
     assert re.search(r"  requests\t<map\[string\]Quantity>\n", text)
     assert "  containers\t<[]Container> -required-\n" in kubectl("explain", "pod.spec").out
     assert re.search(r"GROUP: +apps\nKIND: +Deployment\nVERSION: +v1\n", kubectl("explain", "deployments").out)
-    assert "field \"zz\" does not exist" in kubectl.refused("explain", "pod.zz")
+    assert 'field "zz" does not exist' in kubectl.refused("explain", "pod.zz")
 
 
 def test_top(kubectl: Kubectl) -> None:

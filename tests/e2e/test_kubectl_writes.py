@@ -48,7 +48,9 @@ def test_server_side_apply(kubectl: Kubectl) -> None:
     assert kubectl(*apply, stdin=pod("web")).out == "pod/web serverside-applied\n"
     kubectl("apply", "-f", "-", stdin=pod("old"))
     assert kubectl(*apply, stdin=pod("old")).out == "pod/old serverside-applied\n"
-    managers = kubectl("get", "pod", "old", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}")
+    managers = kubectl(
+        "get", "pod", "old", "--show-managed-fields", "-o", "jsonpath={.metadata.managedFields[*].manager}"
+    )
     assert "kubectl" in managers.out.split() and "kubectl-client-side-apply" not in managers.out.split()
     kubectl(*apply, stdin=settings)
     said = kubectl.refused(*apply, "--field-manager=other", stdin=settings.replace('"1"', '"2"'))
@@ -61,11 +63,20 @@ def test_create_and_replace(kubectl: Kubectl) -> None:
     assert kubectl("create", "-f", "-", stdin=pod("web")).out == "pod/web created\n"
     said = kubectl.refused("create", "-f", "-", stdin=pod("web"))
     assert said == 'Error from server (AlreadyExists): error when creating "STDIN": pods "web" already exists'
-    assert kubectl("create", "--dry-run=server", "-f", "-", stdin=pod("dry")).out == "pod/dry created (server dry run)\n"
+    assert (
+        kubectl("create", "--dry-run=server", "-f", "-", stdin=pod("dry")).out == "pod/dry created (server dry run)\n"
+    )
     assert kubectl.refused("get", "pod", "dry") == 'Error from server (NotFound): pods "dry" not found'
-    newer = pod("web", labels={"v": "2"})
+    kubectl("wait", "pod/web", "--for=condition=Ready", "--timeout=30s")
+    live = kubectl("get", "pod", "web", "-o", "json").out
+    newer = live.replace("nginx:1.25", "nginx:1.26")
     assert kubectl("replace", "-f", "-", stdin=newer).out == "pod/web replaced\n"
-    assert field(kubectl, "pod/web", ".metadata.labels.v") == "2"
+    assert field(kubectl, "pod/web", ".spec.containers[0].image") == "nginx:1.26"
+    assert kubectl.refused("replace", "-f", "-", stdin=live) == (
+        'Error from server (Conflict): error when replacing "STDIN": Operation cannot be fulfilled on pods "web": '
+        "the object has been modified; please apply your changes to the latest version and try again"
+    )
+    newer = pod("web", labels={"v": "2"})
     uid = field(kubectl, "pod/web", ".metadata.uid")
     out = kubectl("replace", "--force", "-f", "-", stdin=newer).lines
     assert out[0].startswith('pod "web" deleted') and out[-1] == "pod/web replaced"
@@ -129,7 +140,9 @@ def test_patches(kubectl: Kubectl) -> None:
         "please apply your changes to the latest version and try again"
     )
     status = '{"status":{"message":"hello"}}'
-    assert kubectl("patch", "pod", "web", "--subresource=status", "--type=merge", "-p", status).out == "pod/web patched\n"
+    assert (
+        kubectl("patch", "pod", "web", "--subresource=status", "--type=merge", "-p", status).out == "pod/web patched\n"
+    )
     assert kubectl("get", "pod", "web", "--subresource=status", "-o", "jsonpath={.status.message}").out == "hello"
     said = kubectl.refused("patch", "pod", "web", "-p", '{"spec":{"nodeName":"other"}}')
     assert said.startswith(
@@ -162,7 +175,9 @@ def test_labels_and_annotations(kubectl: Kubectl) -> None:
 
 
 def test_deployment(kubectl: Kubectl) -> None:
-    assert kubectl("create", "deployment", "d", "--image=nginx:1.25", "--replicas=2").out == "deployment.apps/d created\n"
+    assert (
+        kubectl("create", "deployment", "d", "--image=nginx:1.25", "--replicas=2").out == "deployment.apps/d created\n"
+    )
     kubectl("wait", "deployment/d", "--for=condition=Available", "--timeout=30s")
     until(lambda: kubectl("get", "deploy", "d").table[0][1:4] == ["2/2", "2", "2"])
     assert kubectl("get", "rs").table[0][1:4] == ["2", "2", "2"]
@@ -174,7 +189,9 @@ def test_deployment(kubectl: Kubectl) -> None:
     assert victim not in kubectl("get", "pods", "-o", "name").lines
     assert kubectl("set", "image", "deploy/d", "nginx=nginx:1.26").out == "deployment.apps/d image updated\n"
     assert "successfully rolled out" in kubectl("rollout", "status", "deploy/d", "--timeout=40s").out
-    assert re.search(r"Replicas: +3 desired \| 3 updated \| 3 total \| 3 available", kubectl("describe", "deploy", "d").out)
+    assert re.search(
+        r"Replicas: +3 desired \| 3 updated \| 3 total \| 3 available", kubectl("describe", "deploy", "d").out
+    )
     assert kubectl("scale", "deploy", "d", "--replicas=0", "--current-replicas=3").out == "deployment.apps/d scaled\n"
     assert kubectl("delete", "deploy", "d").out.startswith('deployment.apps "d" deleted')
     until(lambda: kubectl("get", "rs,pods", "-o", "name").out == "")

@@ -106,7 +106,8 @@ def test_drift_is_found_and_mended(machine: Machine) -> None:
     assert done.returncode == 1 and "differs" in done.stdout and f"{path} {file}" in done.stdout
     found = json.loads(machine.plimsoll("node", "status", "-o", "json").stdout)
     assert [step["file"] for step in found["drift"]] == [file]
-    assert f"write {path} {file}" in machine.ok("node", "setup")
+    mended = machine.ok("node", "setup")
+    assert f"write {path}\n    {file} " in mended and "(was 77)" in mended
     assert machine.plimsoll("node", "status").returncode == 0
 
 

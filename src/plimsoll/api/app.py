@@ -231,8 +231,12 @@ class App:
         assert task is not None
         self._watches.add(task)
         leaving = asyncio.create_task(request.disconnected())
-        # A client that leaves just as the watch ends must not cancel what comes after it.
-        leaving.add_done_callback(lambda done: task.cancel() if not done.cancelled() and task in self._watches else None)
+
+        def left(done: asyncio.Task[None]) -> None:
+            if task in self._watches and not done.cancelled():  # who leaves as the watch ends cancels nothing after it
+                task.cancel()
+
+        leaving.add_done_callback(left)
         try:
             await request.start(200, _JSON_HEADERS)
             async for lines in stream.lines():

@@ -31,13 +31,16 @@ ALWAYS_PRINTED: Document = {
 
 
 def as_new(event: Document) -> Document:
-    """A stored event in events.k8s.io/v1's words, without kind and apiVersion."""
-    return {_TO_NEW.get(key, key): value for key, value in event.items()}
+    """A stored event in events.k8s.io/v1's words, without kind and apiVersion.
+
+    An unknown field under a name of the other group is left out, both ways: nobody has checked what it holds.
+    """
+    return {_TO_NEW.get(key, key): value for key, value in event.items() if key not in _TO_CORE}
 
 
 def as_core(event: Document) -> Document:
     """A body in events.k8s.io/v1's words as it is stored."""
-    return {_TO_CORE.get(key, key): value for key, value in event.items()}
+    return {_TO_CORE.get(key, key): value for key, value in event.items() if key not in _TO_NEW}
 
 
 def completed(event: Document) -> Document:

@@ -47,7 +47,7 @@ async def loops(app: App) -> AsyncIterator[None]:
         quotas.loop(shelf, cluster.profile, clock),
         owners.loop(shelf),
         replica_sets.loop(shelf),
-        deployments.loop(shelf),
+        deployments.loop(shelf, clock),
         jobs.loop(shelf, clock),
         budgets.loop(shelf),
     )

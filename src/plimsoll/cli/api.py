@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ _STATE = click.option(
 )
 
 
-def _state(given: Path | None) -> Path:
+def default_state(given: Path | None) -> Path:
     from plimsoll.linux.state_dir import private_directory, state_home
 
     return private_directory(given or state_home(dict(os.environ), os.geteuid()))
@@ -43,12 +44,23 @@ def api(context: click.Context, /, state_dir: Path | None, **options: Any) -> No
     if context.invoked_subcommand is None:
         import asyncio
 
-        asyncio.run(_run(_state(state_dir), **options))
+        asyncio.run(run(default_state(state_dir), **options))
 
 
-async def _run(
-    state: Path, listen: str, profile_name: str, feature_gates: str, audit_log: Path | None, scheduler: bool
+def _announced(url: str, kubeconfig: Path) -> None:
+    click.echo(f"{url}\nKUBECONFIG={kubeconfig}")
+
+
+async def run(
+    state: Path,
+    listen: str,
+    profile_name: str,
+    feature_gates: str,
+    audit_log: Path | None,
+    scheduler: bool,
+    announced: Callable[[str, Path], None] = _announced,
 ) -> None:
+    """The server until a signal ends it; `announced` is told where it listens and with which file one reaches it."""
     import asyncio
     import contextlib
     import signal
@@ -83,7 +95,7 @@ async def _run(
         def announce(url: str) -> None:
             path = write_admin_kubeconfig(state, authority, url)
             write_private(state / "address", url.encode())
-            click.echo(f"{url}\nKUBECONFIG={path}")
+            announced(url, path)
             _settle()
 
         _allow_many_connections()
@@ -126,7 +138,7 @@ def backup(state_dir: Path | None, file: Path) -> None:
     """Copy the store to FILE, also while the server runs."""
     from plimsoll.store.backup import backup as copy
 
-    copy(_state(state_dir) / "store", file)
+    copy(default_state(state_dir) / "store", file)
     click.echo(f"{file}")
 
 
@@ -137,7 +149,7 @@ def restore(state_dir: Path | None, file: Path) -> None:
     """Put a copy back; no server may be running. What was there is moved aside."""
     from plimsoll.store.backup import restore as put_back
 
-    aside = put_back(file, _state(state_dir) / "store")
+    aside = put_back(file, default_state(state_dir) / "store")
     click.echo("restored" if aside is None else f"restored; what was there is now in {aside}")
 
 
@@ -161,7 +173,7 @@ def create_token(state_dir: Path | None, node: str | None, user: str | None, rol
 
     if (node is None) == (user is None):
         raise click.UsageError("give --node NAME or --user NAME")
-    state = _state(state_dir)
+    state = default_state(state_dir)
     authority = Authority(state)
     if not authority.ca_file.exists():
         raise click.ClickException(f"{state} has no CA yet: start `plimsoll api` once")
@@ -183,7 +195,7 @@ def list_tokens(state_dir: Path | None) -> None:
     """Users that have bearer tokens."""
     from plimsoll.api.users import Tokens
 
-    for name in Tokens(_state(state_dir)).names():
+    for name in Tokens(default_state(state_dir)).names():
         click.echo(name)
 
 
@@ -194,7 +206,7 @@ def revoke_token(state_dir: Path | None, user: str) -> None:
     """Every bearer token of a user; it works no longer at once."""
     from plimsoll.api.users import Tokens
 
-    gone = Tokens(_state(state_dir)).revoke(user)
+    gone = Tokens(default_state(state_dir)).revoke(user)
     if not gone:
         raise click.ClickException(f"{user!r} has no token")
     click.echo(f"{user}: {gone} revoked")

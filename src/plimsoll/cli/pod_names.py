@@ -1,4 +1,4 @@
-"""What people call a pod and its containers, for the uids and ids that cgroups have: from a dump of the pods.
+"""What people call pods and containers, for the uids and ids that cgroups have: from our own state, or from a dump.
 
 `kubectl get pods -A -o json` has all of it. A manifest with a uid gives at least the pod's name. A static pod is known
 to cgroups by the hash of its file, which its mirror pod carries as an annotation.
@@ -6,6 +6,7 @@ to cgroups by the hash of its file, which its mirror pod carries as an annotatio
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -31,6 +32,37 @@ class UnreadablePods(PlimsollError):
 class PodNames(msgspec.Struct, frozen=True):
     pods: dict[str, str] = {}  # uid → namespace/name
     containers: dict[str, str] = {}  # id → name
+
+
+class _OurMetadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+
+
+class _OurPod(msgspec.Struct):
+    metadata: _OurMetadata
+
+
+class _Ours(msgspec.Struct):
+    pod: _OurPod
+    containers: dict[str, str]
+
+
+class _OurState(msgspec.Struct):
+    pods: list[_Ours]
+
+
+def our_pod_names(state: Path) -> PodNames:
+    """Of pods whose cgroups we made ourselves; none where that file is not there or not ours to read."""
+    try:
+        found = msgspec.json.decode(state.read_bytes(), type=_OurState)
+    except (OSError, msgspec.DecodeError):
+        return PodNames()
+    return PodNames(
+        {each.pod.metadata.uid: f"{each.pod.metadata.namespace}/{each.pod.metadata.name}" for each in found.pods},
+        {container_id: name for each in found.pods for name, container_id in each.containers.items()},
+    )
 
 
 def read_pod_names(files: tuple[str, ...]) -> PodNames:

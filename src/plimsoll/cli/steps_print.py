@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import click
@@ -11,7 +12,9 @@ from plimsoll.cgroups.executor import step_text
 from plimsoll.cgroups.node_turn import Applied
 from plimsoll.cli.output import Paint, colourful, inert
 from plimsoll.rules.reconcile import Unmet
-from plimsoll.rules.steps import Make, Remove, Step
+from plimsoll.rules.steps import Make, Remove, Step, Write
+
+_ID = re.compile(r"\b[0-9a-f]{64}\b")
 
 
 def print_applied(applied: Applied, output: str, *, dry_run: bool = False, notes: Iterable[str] = ()) -> None:
@@ -25,7 +28,7 @@ def print_applied(applied: Applied, output: str, *, dry_run: bool = False, notes
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
     paint = Paint(colourful())
-    for line in lines(applied.steps, paint):
+    for line in grouped(applied.steps, paint):
         click.echo(line)
     would = "would be " if dry_run else ""
     if applied.steps:
@@ -37,11 +40,30 @@ def print_applied(applied: Applied, output: str, *, dry_run: bool = False, notes
         click.echo(paint(f"note: {inert(note)}", "dim"), err=True)
 
 
+def grouped(steps: Sequence[Step], paint: Paint) -> Iterable[str]:
+    """The writes of one cgroup stand below its path."""
+    at = ""
+    for step in steps:
+        if isinstance(step, Write):
+            if step.path != at:
+                yield f"{paint('write', 'cyan')} {_short(step.path)}"
+            was = "" if step.was is None else paint(f"  (was {step.was})", "dim")
+            yield f"    {step.file:<32} {step.value}{was}"
+        else:
+            yield from lines([step], paint)
+        at = step.path
+
+
+def _short(text: str) -> str:
+    """Ids as people show them: the first twelve of 64 digits."""
+    return _ID.sub(lambda found: found[0][:12], inert(text))
+
+
 def lines(steps: Sequence[Step], paint: Paint) -> Iterable[str]:
     colours = {Make: "green", Remove: "red"}
     for step in steps:
         verb, _, rest = step_text(step).partition(" ")
-        yield f"{paint(verb, colours.get(type(step), 'cyan'))} {inert(rest)}"
+        yield f"{paint(verb, colours.get(type(step), 'cyan'))} {_short(rest)}"
 
 
 def counted(steps: Sequence[Step]) -> str:

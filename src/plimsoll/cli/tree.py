@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,6 +18,7 @@ from plimsoll.cli.output import Paint, colourful, inert, on_terminal, width
 from plimsoll.cli.tree_print import Picture, lines
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.machine import this_machine
+from plimsoll.linux.state_dir import state_home
 from plimsoll.rules.desired import Cgroup
 from plimsoll.rules.hierarchy import cgroup_path, root_name
 from plimsoll.rules.tree_drift import drift, expected
@@ -55,6 +58,7 @@ class NoPods(PlimsollError):
 @click.option("--depth", type=click.IntRange(0), metavar="N", help="So many levels below the first.")
 @click.option("--tasks", "with_tasks", is_flag=True, help="What each cgroup's own tasks are doing.")
 @click.option("--pods", "files", multiple=True, metavar="FILE", help="Names from `kubectl get pods -A -o json`.")
+@click.option("--state-dir", type=click.Path(path_type=Path), help="Of `plimsoll node`: the names of our own pods.")
 @click.option("--against", metavar="FILE", help="Mark what differs from `plimsoll explain … -o json` (- for a pipe).")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def tree(
@@ -63,6 +67,7 @@ def tree(
     depth: int | None,
     with_tasks: bool,
     files: tuple[str, ...],
+    state_dir: Path | None,
     against: str | None,
     output: str,
 ) -> None:
@@ -77,7 +82,7 @@ def tree(
     driver = open_cgroupfs(found)
     try:
         root = _chosen(driver, found, cgroup, cgroup_root)
-        view = look(driver, root, _names(files), depth=depth, with_tasks=with_tasks)
+        view = look(driver, root, _names(files, state_dir), depth=depth, with_tasks=with_tasks)
         if against is not None:
             view = msgspec.structs.replace(view, notes=differences(driver, view, _explained(against, driver)))
     finally:
@@ -147,13 +152,12 @@ def differences(driver: CgroupDriver, view: View, wanted: Cgroup) -> dict[str, l
     return drift(each, seen, driver.has)
 
 
-def _names(files: tuple[str, ...]) -> Names:
-    if not files:
-        return Names()
-    from plimsoll.cli.pod_names import read_pod_names
+def _names(files: tuple[str, ...], state_dir: Path | None) -> Names:
+    from plimsoll.cli.pod_names import our_pod_names, read_pod_names
 
-    found = read_pod_names(files)
-    return Names(found.pods, found.containers)
+    home = state_dir or state_home(dict(os.environ), os.geteuid())
+    ours, given = our_pod_names(home / "node" / "node.json"), read_pod_names(files)
+    return Names({**ours.pods, **given.pods}, {**ours.containers, **given.containers})
 
 
 def look(driver: CgroupDriver, root: str, names: Names, *, depth: int | None = None, with_tasks: bool = False) -> View:

@@ -120,7 +120,7 @@ def pod_files(
     if policy.memory_qos:
         reservation = policy.reservation
         minima, low = zip(
-            *[pod_protection(each, qos, reservation) for each, qos in zip(memory_asks, classes, strict=True)],
+            *[pod_protection(each, qos, reservation) for each, qos in zip(memory, classes, strict=True)],
             strict=True,
         )
     return map(

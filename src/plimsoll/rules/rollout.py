@@ -119,3 +119,37 @@ def deployment_status(
         "availableReplicas": available,
         "unavailableReplicas": max(wanted_replicas(deployment) - available, 0),
     }
+
+
+def deployment_conditions(deployment: Mapping[str, Any], status: Document, new: str, now: str) -> list[Document]:
+    """Available and Progressing, as `kubectl wait` and `describe` read them; `new` names the newest ReplicaSet.
+
+    A condition that says the same as before is kept with its times.
+    """
+    wanted, (_, least) = wanted_replicas(deployment), bounds(deployment)
+    is_available = status["availableReplicas"] >= least
+    is_complete = status["updatedReplicas"] == status["replicas"] == status["availableReplicas"] == wanted
+    known = {each["type"]: each for each in deployment.get("status", {}).get("conditions") or ()}
+    found = []
+    for kind, is_true, reason, message in (
+        (
+            "Available",
+            is_available,
+            "MinimumReplicasAvailable" if is_available else "MinimumReplicasUnavailable",
+            f"Deployment {'has' if is_available else 'does not have'} minimum availability.",
+        ),
+        (
+            "Progressing",
+            True,
+            "NewReplicaSetAvailable" if is_complete else "ReplicaSetUpdated",
+            f'ReplicaSet "{new}" {"has successfully progressed" if is_complete else "is progressing"}.',
+        ),
+    ):
+        said = {"type": kind, "status": str(is_true), "reason": reason, "message": message}
+        before = known.get(kind, {})
+        if said.items() <= before.items():
+            found.append(before)
+            continue
+        since = before.get("lastTransitionTime", now) if before.get("status") == said["status"] else now
+        found.append({**said, "lastUpdateTime": now, "lastTransitionTime": since})
+    return found

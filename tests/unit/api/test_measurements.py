@@ -7,11 +7,11 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.api.measurements import measured
-from tests.unit.api.asking import PODS, served
+from tests.unit.api.asking import PODS, api
 
 
 async def test_requests_and_writes_are_counted(tmp_path: Path) -> None:
-    async with served(tmp_path) as ask, measured(ask.app):
+    async with api(tmp_path) as ask, measured(ask.app):
         await ask("GET", f"{PODS}/nobody")
         await ask("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}})
         page = await ask("GET", "/metrics")

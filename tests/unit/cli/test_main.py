@@ -81,7 +81,7 @@ def test_a_full_disk_is_one_sentence() -> None:
 
 
 def test_the_tour_runs() -> None:
-    ran = run("up")
+    ran = run("up", "--tour")
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.count("$ plimsoll explain") == 4
 

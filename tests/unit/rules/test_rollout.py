@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from plimsoll.rules.jobs import job_status, job_step
 from plimsoll.rules.replicas import replica_status, scaling
-from plimsoll.rules.rollout import bounds, deployment_status, replica_set_of, rollout, template_hash
+from plimsoll.rules.rollout import (
+    bounds,
+    deployment_conditions,
+    deployment_status,
+    replica_set_of,
+    rollout,
+    template_hash,
+)
 
 Json = dict[str, Any]
 
@@ -173,3 +180,32 @@ def test_a_finished_job_is_left_alone() -> None:
     assert job["status"]["completionTime"] == "now" and "active" not in job["status"]
     assert job_step(job, []) == job_step(job, pods)
     assert job_step(job, []).create == 0
+
+
+def test_conditions_keep_their_times_until_they_change() -> None:
+    def told(deployment: Json, available: int, now: str) -> list[Json]:
+        status = {"replicas": 4, "updatedReplicas": 4, "availableReplicas": available}
+        return deployment_conditions(deployment, status, "d-x", now)
+
+    deployment = _owner(4)
+    first = told(deployment, 0, "t1")
+    assert [(each["type"], each["status"], each["reason"]) for each in first] == [
+        ("Available", "False", "MinimumReplicasUnavailable"),
+        ("Progressing", "True", "ReplicaSetUpdated"),
+    ]
+    deployment["status"] = {"conditions": first}
+    assert told(deployment, 2, "t2") == first, "three of four must be there"
+    available = told(deployment, 3, "t3")
+    assert available[0]["status"] == "True" and available[0]["lastTransitionTime"] == "t3"
+    assert available[1] == first[1]
+    deployment["status"] = {"conditions": available}
+    done = told(deployment, 4, "t4")
+    assert done[0] == available[0]
+    assert done[1] == {
+        "type": "Progressing",
+        "status": "True",
+        "reason": "NewReplicaSetAvailable",
+        "message": 'ReplicaSet "d-x" has successfully progressed.',
+        "lastUpdateTime": "t4",
+        "lastTransitionTime": "t1",
+    }

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from plimsoll.api.ages import Clock, rfc3339
 from plimsoll.api.loops.loop import Dependents, Loop, Shelf, itself
 from plimsoll.api.loops.replica_sets import PREFIX as SETS_PREFIX
 from plimsoll.api.loops.replica_sets import SETS
 from plimsoll.kube import request
 from plimsoll.kube.request import Resource
 from plimsoll.rules.ownership import reference
-from plimsoll.rules.rollout import deployment_status, replica_set_of, rollout
+from plimsoll.rules.rollout import deployment_conditions, deployment_status, replica_set_of, rollout
 
 DEPLOYMENTS = Resource("/apis/apps/v1", "deployments")
 PREFIX = "apps/deployments/"
 
 
-def loop(shelf: Shelf) -> Loop:
+def loop(shelf: Shelf, clock: Clock) -> Loop:
     dependents = Dependents(shelf, "Deployment", PREFIX)
 
     async def look(key: str) -> float | None:
@@ -34,6 +35,7 @@ def loop(shelf: Shelf) -> Loop:
             change = {"spec": {"replicas": size}}
             await shelf.client.ask(request.patch(SETS, each, change, namespace, content_type=request.MERGE))
         status = deployment_status(found, new, old)
+        status["conditions"] = deployment_conditions(found, status, new["metadata"]["name"], rfc3339(clock()))
         if status != found.get("status"):
             await shelf.client.ask(
                 request.patch(DEPLOYMENTS, name, {"status": status}, namespace, "status", content_type=request.MERGE)
