@@ -19,9 +19,9 @@ from tests.e2e.raw_http import Connection, admin_tls, request_bytes
 from tests.e2e.request_grammar import Asked, Offer, asked
 
 ASKERS = 4
+RAW_S = 0.5  # what is half a request gets no answer
 PODS = "/api/v1/namespaces/default/pods"
 _HELLO = b"GET /version HTTP/1.1\r\nHost: test\r\n"
-# What is sent, and whether an answer may be missing.
 RAW = (
     b"\r\n\r\n", b"\x16\x03\x01" * 100, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET /\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n", b"FOO / HTTP/1.1\r\n\r\n",
     b"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n", b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\nbad header\r\n\r\n", b"GET * HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -47,15 +47,15 @@ class Asker:
             await self.hang_up()
         return answer
 
-    async def raw(self, data: bytes) -> Answered:
-        """Code 0: the server hung up without a word."""
+    async def raw(self, data: bytes, patience_s: float = HANG_S) -> Answered:
+        """Code 0: the server hung up without a word, or waits for more."""
         if self._kept is None:
             self._kept = await Connection.open(self._url, self._tls)
         connection, self._kept = self._kept, None
         try:
-            async with asyncio.timeout(HANG_S):
+            async with asyncio.timeout(patience_s):
                 heard = await connection.exchange(data)
-        except (OSError, EOFError):
+        except (OSError, EOFError, TimeoutError):
             await connection.close()
             return Answered()
         if heard.headers.get("connection") == "close" or heard.code == 101:
@@ -87,7 +87,7 @@ async def _fuzz(server: ApiProcess, seed: int, cases: int) -> Outcome:
     )
     for number, data in enumerate(RAW):
         ask = Asker(server.url, tls)
-        answer = await ask.raw(data)
+        answer = await ask.raw(data, RAW_S)
         await ask.hang_up()
         counts["no HTTP"] += 1
         if answer.code >= 500 or b"Traceback" in answer.body:
