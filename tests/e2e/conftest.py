@@ -79,8 +79,8 @@ def home(cluster: World, binary: Binary, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def kubectl(cluster: World, binary: Binary, home: Path, request: pytest.FixtureRequest) -> Kubectl:
-    """In a namespace of the test's own."""
+def kubectl(cluster: World, binary: Binary, home: Path, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """In a namespace of the test's own, which goes with it, so that the node has room for the next."""
     words = re.sub("[^a-z0-9]+", "-", request.node.originalname.removeprefix("test_"))[:40].strip("-")
     namespace = f"{words}-{next(_NUMBER)}"
     config = home / f"{namespace}.kubeconfig"
@@ -88,4 +88,5 @@ def kubectl(cluster: World, binary: Binary, home: Path, request: pytest.FixtureR
     config.write_text(re.sub(r"(?m)^(\s*)cluster: plimsoll$", rf"\1cluster: plimsoll\n\1namespace: {namespace}", text))
     made = Kubectl(binary, config, home, namespace)
     made("create", "namespace", namespace)
-    return made
+    yield made
+    made("delete", "namespace", namespace, "--wait=false")

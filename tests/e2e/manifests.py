@@ -35,3 +35,8 @@ def resized(name: str, requests: dict[str, str | None], limits: dict[str, str | 
     """A strategic patch of one container's resources."""
     resources = {"requests": requests, **({"limits": limits} if limits is not None else {})}
     return json.dumps({"spec": {"containers": [{"name": name, "resources": resources}]}})
+
+
+def together(*manifests: str) -> str:
+    """One document for several: a stream of JSON may not be cut by `---` (06 Y4)."""
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [json.loads(each) for each in manifests]})

@@ -11,13 +11,13 @@ import pytest
 
 from plimsoll.kube.kubeconfig import load
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.manifests import container, pod
+from tests.e2e.manifests import container, pod, together
 from tests.e2e.waiting import until
 from tests.e2e.world import NODE, World
 
 
 def started(kubectl: Kubectl, *manifests: str) -> None:
-    kubectl("apply", "-f", "-", stdin="\n---\n".join(manifests))
+    kubectl("apply", "-f", "-", stdin=together(*manifests))
     kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
 
 

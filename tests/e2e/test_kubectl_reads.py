@@ -6,13 +6,13 @@ import json
 import re
 
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.manifests import container, guaranteed, pod
+from tests.e2e.manifests import container, guaranteed, pod, together
 from tests.e2e.waiting import until
 from tests.e2e.world import NODE, World
 
 
 def running(kubectl: Kubectl, *manifests: str) -> None:
-    kubectl("apply", "-f", "-", stdin="\n---\n".join(manifests))
+    kubectl("apply", "-f", "-", stdin=together(*manifests))
     kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
 
 

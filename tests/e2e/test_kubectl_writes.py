@@ -6,7 +6,7 @@ import json
 import re
 
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.manifests import container, guaranteed, pod
+from tests.e2e.manifests import container, guaranteed, pod, together
 from tests.e2e.waiting import until
 
 POLICY = """
@@ -206,7 +206,7 @@ def test_job(kubectl: Kubectl) -> None:
 
 
 def test_deleting(kubectl: Kubectl) -> None:
-    kubectl("apply", "-f", "-", stdin="\n---\n".join(pod(name) for name in ("a", "b", "c", "d")))
+    kubectl("apply", "-f", "-", stdin=together(*map(pod, ("a", "b", "c", "d"))))
     kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
     with kubectl.background("wait", "pod/a", "--for=delete", "--timeout=30s") as waiting:
         assert re.fullmatch(r'pod "a" deleted( from \S+ namespace)?\n', kubectl("delete", "pod", "a").out)

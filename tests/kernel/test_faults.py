@@ -15,18 +15,23 @@ from tests.kernel.conftest import InGuest
 from tests.kernel.guest import PYTHON
 
 COMBINATIONS = [
-    pytest.param("host", "cgroupfs", 9, id="host-v1-cgroupfs"),
-    pytest.param("uml-v2", "cgroupfs", 16, id="v2-cgroupfs"),
-    pytest.param("uml-v2-systemd", "systemd", 24, id="v2-systemd"),
-    pytest.param("uml-v1-systemd", "systemd", 24, id="v1-systemd"),
+    pytest.param("host", "cgroupfs", 9, [], id="host-v1-cgroupfs"),
+    pytest.param("uml-v2", "cgroupfs", 12, ["first-pods", "teardown"], id="v2-cgroupfs"),
+    pytest.param("uml-v2-systemd", "systemd", 16, ["first-pods", "teardown"], id="v2-systemd"),
+    pytest.param("uml-v1-systemd", "systemd", 16, ["first-pods", "teardown"], id="v1-systemd"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "driver", "every"), COMBINATIONS)
+@pytest.mark.parametrize(("kind", "driver", "every", "scenarios"), COMBINATIONS)
 def test_all_old_or_all_new(
-    kind: str, driver: str, every: int, in_guest: InGuest, exercised: Callable[[str, str], None]
+    kind: str,
+    driver: str,
+    every: int,
+    scenarios: list[str],
+    in_guest: InGuest,
+    exercised: Callable[[str, str], None],
 ) -> None:
-    argv = ["-m", "tests.kernel.faults", "--driver", driver, "--every", str(every), "--rounds", "6"]
+    argv = ["-m", "tests.kernel.faults", "--driver", driver, "--every", str(every), "--rounds", "6", *scenarios]
     if kind == "host":
         if os.geteuid() != 0 or this_host().version != 1:
             pytest.skip("host: root on cgroup v1 is needed")
@@ -39,6 +44,6 @@ def test_all_old_or_all_new(
         assert inside.status == 0, inside.report()
         output = inside.stdout
     found = json.loads(output)
-    assert found["undone"] >= 6
-    assert found["killed"] >= 6
+    assert found["undone"] >= 4
+    assert found["killed"] >= 4
     assert found["looks"] > 10

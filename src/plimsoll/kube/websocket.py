@@ -89,6 +89,7 @@ class WebSocket:
 
     async def receive(self) -> bytes | None:
         """The next message; None when the other side has closed."""
+        await self._taken()  # messages may have come together with the answer to the handshake
         while not self._ready and not self._ended:
             try:
                 await self._feed()
