@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.e2e.api_fuzz import HANG_S, Answered, Failure, Outcome, offers_of, wrong_with
 from tests.e2e.api_process import ApiProcess
 from tests.e2e.raw_http import Connection, admin_tls, request_bytes
-from tests.e2e.request_grammar import Asked, Offer, asked
+from tests.e2e.request_grammar import Asked, Offer, asked, furniture
 
 ASKERS = 4
 RAW_S = 0.5  # what is half a request gets no answer
@@ -81,7 +81,11 @@ async def _fuzz(server: ApiProcess, seed: int, cases: int) -> Outcome:
     tls = admin_tls(server.kubeconfig)
     counts: Counter[str] = Counter()
     failures: list[Failure] = []
-    offers = await offers_of(Asker(server.url, tls))
+    first = Asker(server.url, tls)
+    offers = await offers_of(first)
+    for request in furniture():
+        await first(request)
+    await first.hang_up()
     await asyncio.gather(
         *(_asker(server.url, tls, seed, range(at, cases, ASKERS), offers, counts, failures) for at in range(ASKERS))
     )

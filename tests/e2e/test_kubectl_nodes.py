@@ -79,18 +79,22 @@ def test_cordon_drain_uncordon(kubectl: Kubectl) -> None:
     started(kubectl, pod("lonely"))
     kubectl("create", "deployment", "d", "--image=nginx:1.25")
     kubectl("wait", "deployment/d", "--for=condition=Available", "--timeout=30s")
-    assert kubectl("cordon", NODE).out == f"node/{NODE} cordoned\n"
-    assert kubectl("get", "nodes").table[0][1] == "Ready,SchedulingDisabled"
-    assert kubectl("cordon", NODE).out == f"node/{NODE} already cordoned\n"
-    said = kubectl.refused("drain", NODE, "--ignore-daemonsets")
-    assert "cannot delete Pods that declare no controller (use --force to override)" in said
-    drained = kubectl("drain", NODE, "--force", "--ignore-daemonsets", "--timeout=40s")
-    assert f"evicting pod {kubectl.namespace}/lonely" in drained.out + drained.err
-    assert "pod/lonely evicted" in drained.out
-    assert drained.lines[-1] == f"node/{NODE} drained"
-    ((name, ready, status, *_),) = until(lambda: [row for row in kubectl("get", "pods").table if row[2] == "Pending"])
-    assert (name.startswith("d-"), ready, status) == (True, "0/1", "Pending")
-    assert kubectl("uncordon", NODE).out == f"node/{NODE} uncordoned\n"
+    try:
+        assert kubectl("cordon", NODE).out == f"node/{NODE} cordoned\n"
+        assert kubectl("get", "nodes").table[0][1] == "Ready,SchedulingDisabled"
+        assert kubectl("cordon", NODE).out == f"node/{NODE} already cordoned\n"
+        said = kubectl.refused("drain", NODE, "--ignore-daemonsets")
+        assert "cannot delete Pods that declare no controller (use --force to override)" in said
+        drained = kubectl("drain", NODE, "--force", "--ignore-daemonsets", "--timeout=40s")
+        assert f"evicting pod {kubectl.namespace}/lonely" in drained.out + drained.err
+        assert "pod/lonely evicted" in drained.out
+        assert drained.lines[-1] == f"node/{NODE} drained"
+        ((name, ready, status, *_),) = until(
+            lambda: [row for row in kubectl("get", "pods").table if row[2] == "Pending"]
+        )
+        assert (name.startswith("d-"), ready, status) == (True, "0/1", "Pending")
+    finally:
+        assert kubectl("uncordon", NODE).out == f"node/{NODE} uncordoned\n"
     assert kubectl("get", "nodes").table[0][1] == "Ready"
     kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
 

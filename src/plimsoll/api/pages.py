@@ -10,12 +10,13 @@ from plimsoll.api.about import HEALTH_PATHS, health, version_body
 from plimsoll.api.discovery import discovery
 from plimsoll.api.negotiate import DISCOVERY, JSON, wants_discovery
 from plimsoll.api.request import Query
-from plimsoll.api.status import method_not_allowed
+from plimsoll.api.status import method_not_allowed, not_acceptable
+from plimsoll.codec import openapi_v2
 from plimsoll.codec.openapi import openapi_document, openapi_hash, openapi_index
 from plimsoll.rules.profile import Profile
 
 TEXT = "text/plain; charset=utf-8"
-OPENAPI = "/openapi/v3"
+OPENAPI, OPENAPI_V2 = "/openapi/v3", "/openapi/v2"
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -60,6 +61,8 @@ class Pages:
             return Page(code, body, TEXT)
         if path.startswith(HEALTH_PATHS):
             return self._single_check(path, faults())
+        if path == OPENAPI_V2:
+            return _older_openapi(accept)
         if path == OPENAPI:
             return Page(200, openapi_index(), etag=openapi_hash(""), headers=((b"vary", b"Accept"),))
         if path.startswith(f"{OPENAPI}/"):
@@ -87,3 +90,11 @@ def _openapi(path: str) -> Page | None:
     if body is None:
         return None
     return Page(200, body, etag=openapi_hash(path), headers=((b"vary", b"Accept"), (b"cache-control", b"public")))
+
+
+def _older_openapi(accept: str) -> Page:
+    """Only as protobuf, which is what kubectl asks for."""
+    kinds = [each.partition(";")[0].strip() for each in accept.split(",")]
+    if openapi_v2.MEDIA_TYPE not in kinds and "*/*" not in kinds:
+        raise not_acceptable(f"only the following media types are accepted: {openapi_v2.MEDIA_TYPE}")
+    return Page(200, openapi_v2.openapi_v2(), openapi_v2.MEDIA_TYPE, headers=((b"vary", b"Accept"),))

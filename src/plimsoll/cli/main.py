@@ -28,7 +28,8 @@ VERBS = {
     "node": ("plimsoll.cli.node", "node", "A node's own cgroups on this machine: setup, status, teardown."),
     "cgroup": ("plimsoll.cli.cgroup", "cgroup", "Pods' cgroups on this machine, without Kubernetes: apply, run, rm."),
     "api": ("plimsoll.cli.api", "api", "The control plane: a Kubernetes API that kubectl works with."),
-    "up": ("plimsoll.cli.up", "up", "A tour on the bundled examples."),
+    "scheduler": ("plimsoll.cli.scheduler", "scheduler", "The scheduler by itself, beside any control plane."),
+    "up": ("plimsoll.cli.up", "up", "What there is, shown on this machine; then the API server."),
 }
 
 

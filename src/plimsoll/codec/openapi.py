@@ -72,6 +72,11 @@ def openapi_index() -> bytes:
     return msgspec.json.encode({"paths": paths})
 
 
+def openapi_paths() -> tuple[str, ...]:
+    """Of all documents."""
+    return tuple(_kinds_by_path())
+
+
 def openapi_document(path: str) -> bytes | None:
     """The answer to GET /openapi/v3/{path} (`api/v1`, `apis/apps/v1`), None if there is none."""
     return _document(path) if path in _kinds_by_path() else None

@@ -215,7 +215,7 @@ async def test_pages(tmp_path: Path) -> None:
         for path in ("/healthz", "/livez", "/readyz", "/readyz/store"):
             assert ((await ask("GET", path)).body, (await ask("GET", path)).code) == (b"ok", 200)
         assert (await ask("GET", "/readyz?verbose")).body == b"[+]ping ok\n[+]store ok\nreadyz check passed\n"
-        for path in ("/foo", "/apis/foo", "/apis/foo/v1", "/api/v2", "/openapi/v2"):
+        for path in ("/foo", "/apis/foo", "/apis/foo/v1", "/api/v2"):
             said = await ask("GET", path)
             assert (said.code, said.headers["content-type"], said.body) == (
                 404,
