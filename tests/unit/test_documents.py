@@ -89,7 +89,15 @@ def test_page_has_a_row_for_each_test_and_that_row_names_it() -> None:
 
 def test_page_mentions_no_test_in_another_form() -> None:
     text = PAGE.read_text(encoding="utf-8").replace("`tests/unit/test_documents.py::test_row[ID]`", "")
-    assert len(re.findall(r"test_documents", text)) == len(_TEST.findall(text))
+    assert len(re.findall(r"test_documents(?!_)", text)) == len(_TEST.findall(text))
+
+
+def test_page_names_other_tests_that_exist() -> None:
+    text = _TEST.sub("", PAGE.read_text(encoding="utf-8"))
+    named = set(re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text))
+    assert named
+    for file, name in sorted(named):
+        assert re.search(rf"(?m)^(async )?def {name}\(", (ROOT / file).read_text(encoding="utf-8")), f"{file}::{name}"
 
 
 def test_page_refers_to_rows_and_areas_that_exist() -> None:

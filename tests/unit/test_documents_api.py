@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from plimsoll.rules.profile import PROFILE_1_27, PROFILES, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from tests.unit.api.asking import ADMIN, MERGE, PODS, START_S, STRATEGIC, Asker, Said, api, pod
 from tests.unit.documents.examples import DOCUMENTS, manifest
+from tests.unit.documents.waiting import until
 
 CLASSES = {
     "000-example": "Burstable",
@@ -39,15 +40,6 @@ CLASSES = {
     "003-demo": "Guaranteed",
     "004-busybox": "Burstable",
 }
-DEADLINE_S = 20.0
-
-
-async def until(holds: Callable[[], Awaitable[Any]]) -> Any:
-    """What it says once that is true."""
-    async with asyncio.timeout(DEADLINE_S):
-        while not (found := await holds()):
-            await asyncio.sleep(0.02)
-    return found
 
 
 # --- 002-15, 002-16: the class ---
@@ -267,7 +259,8 @@ async def node_endpoint(authority: Authority, name: str, page: Callable[[], str]
 async def test_pod_metrics_tell_use_and_nothing_else(tmp_path: Path) -> None:
     authority = Authority(private_directory(tmp_path / "state"))
     authority.prepare(["127.0.0.1"])
-    metrics = NodeMetrics(NodeCalls(authority))
+    calls = NodeCalls(authority)
+    metrics = NodeMetrics(calls)
     asker: Asker
 
     def page() -> str:
@@ -299,7 +292,7 @@ async def test_pod_metrics_tell_use_and_nothing_else(tmp_path: Path) -> None:
         assert (await asker("GET", path)).code == 404, "one reading of a counter is no use yet"
         asker.now_s = START_S + 15
         found = await asker.ok("GET", path)
-        await metrics._calls.close()
+        await calls.close()
     (container,) = found.pop("containers")
     assert found == {
         "kind": "PodMetrics",
