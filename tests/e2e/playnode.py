@@ -14,6 +14,7 @@ import asyncio
 import copy
 import json
 import secrets
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,10 @@ from plimsoll.rules.profile import Profile, profile_named
 from plimsoll.rules.quantity import parse
 from tests.e2e.play_endpoint import endpoint
 from tests.e2e.played_containers import Container, Document, PlayedPod, pod_status
+from tests.e2e.played_node import ALLOCATABLE, node_document
 
 HEARTBEAT_S = 5.0
 ACTUATION_S = 0.4  # how long a runtime is said to take; the step between allocated and actual can be seen meanwhile
-CAPACITY = {"cpu": "16", "memory": "33554432Ki", "ephemeral-storage": "102400Mi", "pods": "110"}
-ALLOCATABLE = {**CAPACITY, "cpu": "15500m", "memory": "32Gi"}
-CONDITIONS = (
-    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-)
 
 
 def now() -> str:
@@ -46,48 +40,6 @@ def now() -> str:
 
 def micro_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def node_document(name: str, port: int, profile: Profile) -> Document:
-    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
-    info = {
-        "machineID": "0" * 32,
-        "systemUUID": "00000000-0000-0000-0000-000000000000",
-        "bootID": "00000000-0000-0000-0000-000000000001",
-        "kernelVersion": "6.1.0-play",
-        "osImage": "Plimsoll Playground",
-        "containerRuntimeVersion": "played://1.0",
-        "kubeletVersion": f"v{profile.name}.0+play",
-        "kubeProxyVersion": "",
-        "operatingSystem": "linux",
-        "architecture": "amd64",
-    }
-    stamp = now()
-    conditions = [
-        {
-            "type": kind,
-            "status": status,
-            "reason": reason,
-            "message": message,
-            "lastHeartbeatTime": stamp,
-            "lastTransitionTime": stamp,
-        }
-        for kind, status, reason, message in CONDITIONS
-    ]
-    status = {
-        "capacity": CAPACITY,
-        "allocatable": ALLOCATABLE,
-        "conditions": conditions,
-        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
-        "nodeInfo": info,
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": status,
-    }
 
 
 class PlayNode:
@@ -99,7 +51,7 @@ class PlayNode:
 
     async def register(self, port: int) -> None:
         """As a kubelet: the Node (anew if it is there), then its lease."""
-        node = node_document(self._name, port, self._profile)
+        node = node_document(self._name, port, self._profile, now())
         try:
             await self._client.ask(request.create(request.NODES, node))
         except ApiError as error:
@@ -124,7 +76,7 @@ class PlayNode:
 
     async def follow(self, group: asyncio.TaskGroup) -> None:
         reflector = Reflector(request.PODS, fields=f"spec.nodeName={self._name}")
-        async for changes in self._client.follow(reflector, lambda error: print(f"pods: {error}", flush=True)):
+        async for changes in self._client.follow(reflector, lambda error: print(f"pods: {error}", file=sys.stderr)):
             for change in changes:
                 self._take(change, group)
 
@@ -225,7 +177,10 @@ class PlayNode:
             "lastTimestamp": stamp,
             "count": 1,
         }
-        await self._client.ask(request.create(request.EVENTS, event, metadata["namespace"]))
+        try:
+            await self._client.ask(request.create(request.EVENTS, event, metadata["namespace"]))
+        except ApiError as error:  # as for a kubelet: an event that is not wanted is no reason to stop
+            print(f"event: {error}", file=sys.stderr)
 
 
 def _amounts(resources: Document) -> dict[tuple[str, str], Any]:

@@ -33,7 +33,7 @@ def test_logs(kubectl: Kubectl) -> None:
         r"\d{4}-\d\d-\d\dT[0-9:.]+Z hello there\n", kubectl("logs", "demo", "--tail=1", "--timestamps").out
     )
     assert kubectl("logs", "two", "-c", "b").out == "b started, attempt 0\n"
-    assert kubectl("logs", "two", "--all-containers", "--prefix").lines == [
+    assert sorted(kubectl("logs", "two", "--all-containers", "--prefix").lines) == [
         "[pod/two/a] a started, attempt 0",
         "[pod/two/b] b started, attempt 0",
     ]

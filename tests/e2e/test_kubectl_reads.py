@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import container, guaranteed, pod, together
@@ -25,6 +26,8 @@ def test_version_and_resources(kubectl: Kubectl, cluster: World) -> None:
     core = kubectl("api-resources", "--api-group=", "--no-headers").table
     assert ["pods", "po", "v1", "true", "Pod"] in core
     assert ["nodes", "no", "v1", "false", "Node"] in core
+    classes = [row[:2] for row in kubectl("get", "priorityclasses").table]
+    assert ["system-cluster-critical", "2000000000"] in classes and ["system-node-critical", "2000001000"] in classes
     assert kubectl("api-versions").lines[-1] == "v1"
     names = [row[0] for row in kubectl("get", "ns").table]
     assert {"default", "kube-node-lease", "kube-public", "kube-system", kubectl.namespace} <= set(names)
@@ -72,7 +75,10 @@ def test_pod_tables(kubectl: Kubectl) -> None:
 
 def test_selecting_and_sorting(kubectl: Kubectl) -> None:
     running(kubectl, pod("a", labels={"app": "x"}), pod("b", labels={"app": "y"}), pod("c"))
-    names = lambda *words: kubectl("get", "pods", "-o", "name", *words).lines  # noqa: E731
+
+    def names(*words: str) -> list[str]:
+        return kubectl("get", "pods", "-o", "name", *words).lines
+
     assert names("-l", "app=x") == ["pod/a"]
     assert names("-l", "app in (x,y)", "--field-selector", "status.phase=Running,metadata.name!=a") == ["pod/b"]
     assert names("-l", "!app") == ["pod/c"]
@@ -178,6 +184,24 @@ def test_who_am_i(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "create", "pods").out == "yes\n"
     assert kubectl("auth", "can-i", "*", "*", "--all-namespaces").out == "yes\n"
     assert ["Username", "admin"] in kubectl("auth", "whoami").table
+
+
+def test_a_viewer(kubectl: Kubectl, cluster: World, tmp_path: Path) -> None:
+    config = tmp_path / "viewer.kubeconfig"
+    config.write_bytes(cluster.token("--user", kubectl.namespace, "--role", "viewer"))
+    viewer = Kubectl(kubectl.binary, config, tmp_path)
+    assert ["Username", kubectl.namespace] in viewer("auth", "whoami").table
+    assert viewer("auth", "can-i", "get", "pods").out == "yes\n"
+    assert viewer.run("auth", "can-i", "create", "pods").out == "no\n"
+    assert viewer("get", "nodes", "-o", "name").out == f"node/{NODE}\n"
+    assert viewer.refused("create", "configmap", "c").startswith(
+        f'error: failed to create configmap: configmaps is forbidden: User "{kubectl.namespace}" cannot create '
+        'resource "configmaps" in API group "" in the namespace "default"'
+    )
+    assert viewer.refused("label", "node", NODE, "a=b") == (
+        f'Error from server (Forbidden): nodes "{NODE}" is forbidden: User "{kubectl.namespace}" cannot patch resource '
+        '"nodes" in API group "" at the cluster scope'
+    )
 
 
 def test_events(kubectl: Kubectl) -> None:

@@ -26,6 +26,14 @@ def field(kubectl: Kubectl, what: str, path: str) -> str:
     return kubectl("get", what, "-o", f"jsonpath={{{path}}}").out
 
 
+def watches(kubectl: Kubectl) -> int:
+    """How many watch pods at present."""
+    (count,) = re.findall(
+        r'apiserver_longrunning_requests\{verb="watch",resource="pods"\} (\d+)', kubectl("get", "--raw", "/metrics").out
+    )
+    return int(count)
+
+
 def test_apply_and_diff(kubectl: Kubectl) -> None:
     first = pod("web", container("web", ports=[{"containerPort": 80}], env=[{"name": "A", "value": "1"}]))
     changed = first.replace("nginx:1.25", "nginx:1.26")
@@ -208,7 +216,9 @@ def test_job(kubectl: Kubectl) -> None:
 def test_deleting(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=together(*map(pod, ("a", "b", "c", "d"))))
     kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
+    before = watches(kubectl)
     with kubectl.background("wait", "pod/a", "--for=delete", "--timeout=30s") as waiting:
+        until(lambda: watches(kubectl) > before)
         assert re.fullmatch(r'pod "a" deleted( from \S+ namespace)?\n', kubectl("delete", "pod", "a").out)
         waiting.wait_for(lambda lines: lines == ["pod/a condition met"])
     forced = kubectl("delete", "pod", "b", "--force", "--grace-period=0")

@@ -21,6 +21,10 @@ class World(msgspec.Struct, frozen=True):
     url: str
     kubeconfig: Path
 
+    def token(self, *words: str) -> bytes:
+        """A kubeconfig for somebody else."""
+        return _said(*_plimsoll(), "api", "--state-dir", str(self.state), "token", "create", *words)
+
 
 @contextmanager
 def world(directory: Path, profile: str, *options: str) -> Iterator[World]:
@@ -32,9 +36,7 @@ def world(directory: Path, profile: str, *options: str) -> Iterator[World]:
         url = stack.enter_context(_running([*_plimsoll(), *server], directory / "api.log", "https://"))
         made = World(profile, state, url, state / "admin.kubeconfig")
         node_config = directory / "node.kubeconfig"
-        node_config.write_bytes(
-            _said(*_plimsoll(), "api", "--state-dir", str(state), "token", "create", "--node", NODE)
-        )
+        node_config.write_bytes(made.token("--node", NODE))
         play = [sys.executable, "-m", "tests.e2e.playnode", "--kubeconfig", str(node_config)]
         play += ["--name", NODE, "--profile", profile]
         stack.enter_context(_running(play, directory / "node.log", "playing"))

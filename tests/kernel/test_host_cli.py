@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from plimsoll.cgroups.detect import CgroupsUnusable, default_root, this_host, writable
+from plimsoll.cgroups.journal import Journal
 from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.rules.steps import Make
 
 ROOT = Path(__file__).resolve().parents[2]
 PODS = str(ROOT / "examples" / "three-classes.yaml")
@@ -35,23 +39,31 @@ pytestmark = pytest.mark.skipif(bool(_problem()), reason=f"host: {_problem()}")
 
 class Machine:
     def __init__(self, root: str, home: Path) -> None:
-        self.root, self._home = root, home
+        self.root, self.home = root, home
         self.driver = open_cgroupfs(this_host())
 
-    def plimsoll(self, *args: str) -> subprocess.CompletedProcess[str]:
+    def started(self, *args: str) -> subprocess.Popen[str]:
         options = (*CAPACITY, "--cgroup-root", self.root)
         before, _, command = " ".join(args).partition(" -- ")
         typed = [*before.split(), *options, *(["--", *args[args.index("--") + 1 :]] if command else [])]
-        environment = {**os.environ, "PLIMSOLL_HOME": str(self._home), "NO_COLOR": "1"}
-        return subprocess.run(
+        environment = {**os.environ, "PLIMSOLL_HOME": str(self.home), "NO_COLOR": "1"}
+        return subprocess.Popen(
             [sys.executable, "-m", "plimsoll.cli.main", *typed],
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
-            check=False,
             env=environment,
             cwd=ROOT,
         )
+
+    def plimsoll(self, *args: str) -> subprocess.CompletedProcess[str]:
+        with self.started(*args) as process:
+            try:
+                out, err = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def ok(self, *args: str) -> str:
         done = self.plimsoll(*args)
@@ -136,6 +148,108 @@ def test_a_uid_longer_than_a_file_name_is_refused(machine: Machine, tmp_path: Pa
     done = machine.plimsoll("cgroup", "apply", str(file))
     assert done.returncode == 2 and done.stderr.startswith("plimsoll: ")
     assert not machine.is_there(f"{machine.root}/kubepods/besteffort")
+
+
+TWO = """
+apiVersion: v1
+kind: Pod
+metadata: {name: two}
+spec: {containers: [{name: a, image: i}, {name: b, image: i}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("no-such-program",), 127),
+        (("/etc/passwd",), 126),
+        (("sh", "-c", "kill -TERM $$"), 143),
+        (("sh", "-c", "grep -q 'SigIgn:.0000000000000000' /proc/self/status"), 0),
+    ],
+    ids=["missing", "not executable", "ended by a signal", "no signal is ignored"],
+)
+def test_exit_codes_of_run(machine: Machine, command: tuple[str, ...], code: int) -> None:
+    done = machine.plimsoll("cgroup", "run", str(ROOT / "examples/burstable.yaml"), "--", *command)
+    assert done.returncode == code, done.stderr
+    assert "pods: 0" in machine.ok("node", "status")
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_who_runs_a_command_hands_signals_on(machine: Machine, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    script = f"trap 'echo ended > {said}; exit 5' TERM; echo ready > {said}; sleep 60 & wait"
+    running = machine.started("cgroup", "run", str(ROOT / "examples/burstable.yaml"), "--", "sh", "-c", script)
+    _until(lambda: said.exists() and said.read_text() == "ready\n")
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(30) == 5 and said.read_text() == "ended\n"
+    assert "pods: 0" in machine.ok("node", "status")
+
+
+def test_the_last_container_out_removes_the_pod(machine: Machine, tmp_path: Path) -> None:
+    file, ready, go = tmp_path / "two.yaml", tmp_path / "ready", tmp_path / "go"
+    file.write_text(TWO)
+    script = f"touch {ready}; while ! test -e {go}; do sleep 0.1; done; exit 9"
+    first = machine.started("cgroup", "run", str(file), "-c", "a", "--", "sh", "-c", script)
+    _until(ready.exists)
+    again = machine.plimsoll("cgroup", "run", str(file), "-c", "a", "--", "true")
+    assert again.returncode == 2 and "runs already" in again.stderr
+    second = machine.plimsoll("cgroup", "run", str(file), "-c", "b", "--", "sh", "-c", "sleep 60 & exit 4")
+    assert second.returncode == 4 and "the pod's cgroups stay" in second.stderr
+    assert "pods: 1" in machine.ok("node", "status")
+    go.touch()
+    assert first.wait(30) == 9
+    assert "pods: 0" in machine.ok("node", "status")
+
+
+def test_removing_all_is_one_document(machine: Machine) -> None:
+    machine.ok("cgroup", "apply", PODS)
+    found = json.loads(machine.ok("cgroup", "rm", "--all", "-o", "json"))
+    assert sum(step["do"] == "remove" for step in found["steps"]) == 6
+    assert json.loads(machine.ok("cgroup", "rm", "--all", "-o", "json"))["steps"] == []
+
+
+def test_a_name_of_two_pods_removes_neither(machine: Machine, tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text("---".join(TWO.replace("name: two", f"name: two, namespace: {each}") for each in ("red", "blue")))
+    machine.ok("cgroup", "apply", str(file))
+    done = machine.plimsoll("cgroup", "rm", "two")
+    assert done.returncode == 2 and "red/two, blue/two" in done.stderr
+    assert "remove" in machine.ok("cgroup", "rm", "red/two") and "pods: 1" in machine.ok("node", "status")
+
+
+def test_what_was_left_unfinished_is_told_by_the_exit_code(machine: Machine) -> None:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    journal = Journal(machine.home / "node" / "journal.jsonl")
+    machine.home.mkdir(mode=0o700)
+    journal.begin("pod shop/web", boot, [Make(machine.root)], {})
+    done = machine.plimsoll("node", "status")
+    assert done.returncode == 1 and "unfinished: pod shop/web" in done.stdout
+    dry = machine.plimsoll("node", "setup", "--dry-run")
+    assert dry.returncode == 2 and "pod shop/web was left unfinished" in dry.stderr
+    machine.ok("node", "setup")
+    assert "unfinished" not in machine.ok("node", "status")
+
+
+def test_a_pod_with_less_than_a_page_is_refused_and_nothing_is_left(machine: Machine, tmp_path: Path) -> None:
+    if machine.driver.version == 2:
+        pytest.skip("cgroup v2 lets it have cgroups")
+    file = tmp_path / "tiny.yaml"
+    file.write_text(TWO.replace("image: i}", "image: i, resources: {limits: {memory: 100}}}"))
+    done = machine.plimsoll("cgroup", "apply", str(file))
+    assert done.returncode == 2 and "leaves no room" in done.stderr and "everything was undone" in done.stderr
+    assert not machine.is_there(machine.root)
+
+
+def test_whose_names_our_own_pods(machine: Machine) -> None:
+    script = f"{sys.executable} -m plimsoll.cli.main whose $$"
+    done = machine.plimsoll("cgroup", "run", str(ROOT / "examples/burstable.yaml"), "--", "sh", "-c", script)
+    assert done.returncode == 0 and "default/burstable" in done.stdout, done.stderr
 
 
 async def test_a_foreign_kubepods_is_never_touched(machine: Machine) -> None:

@@ -74,7 +74,10 @@ class Usage(msgspec.Struct, frozen=True):
 
     def amounts(self) -> Document:
         nanocores = (self.after.cpu_s - self.before.cpu_s) / self.window_s * 1e9
-        return {"cpu": f"{int(nanocores)}n" if nanocores >= 1 else "0", "memory": f"{self.after.memory_bytes // 1024}Ki"}
+        return {
+            "cpu": f"{int(nanocores)}n" if nanocores >= 1 else "0",
+            "memory": f"{self.after.memory_bytes // 1024}Ki",
+        }
 
 
 class NodeMetrics:

@@ -58,8 +58,8 @@ class NodeStreams:
         await self._passed(app, info.name, Request(method, path, accept="*/*"), receive, send)
 
     async def no_upgrade(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
-        """exec over plain HTTP, or with SPDY."""
-        pod_of(app.cluster, call.info.namespace, call.info.name)
+        """exec over plain HTTP, or with SPDY, which kubectl tries when a WebSocket was refused: then say why it was."""
+        _exec_target(app, call)
         headers = dict(scope["headers"])
         if b"spdy" in headers.get(b"upgrade", b"").lower():
             raise bad_request("SPDY is not spoken here: exec is a WebSocket (kubectl 1.30 or newer does it by itself)")
@@ -101,13 +101,7 @@ class NodeStreams:
     async def exec(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
         """A WebSocket that has asked to be let in."""
         info = call.info
-        pod = pod_of(app.cluster, info.namespace, info.name)
-        container = _container(pod, info.option("container"))
-        node = pod["spec"].get("nodeName")
-        if not node:
-            raise bad_request(f"pod {info.name} does not have a host assigned")
-        if not info.query.get("command"):
-            raise bad_request("you must specify at least 1 command for the container")
+        node, container = _exec_target(app, call)
         offered = [each for each in SUBPROTOCOLS if each in scope.get("subprotocols", ())]
         if not offered:
             raise bad_request(f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
@@ -176,6 +170,19 @@ def _container(pod: Document, name: str) -> str:
     if len(regular) > 1:
         raise bad_request(f"a container name must be specified for pod {own}, choose one of: [{' '.join(names)}]")
     return regular[0]
+
+
+def _exec_target(app: App, call: Call) -> tuple[str, str]:
+    """Node and container; raises what is wrong with the request."""
+    info = call.info
+    pod = pod_of(app.cluster, info.namespace, info.name)
+    container = _container(pod, info.option("container"))
+    node: str = pod["spec"].get("nodeName") or ""
+    if not node:
+        raise bad_request(f"pod {info.name} does not have a host assigned")
+    if not info.query.get("command"):
+        raise bad_request("you must specify at least 1 command for the container")
+    return node, container
 
 
 def _check_log_options(call: Call) -> None:

@@ -97,4 +97,4 @@ def _older_openapi(accept: str) -> Page:
     kinds = [each.partition(";")[0].strip() for each in accept.split(",")]
     if openapi_v2.MEDIA_TYPE not in kinds and "*/*" not in kinds:
         raise not_acceptable(f"only the following media types are accepted: {openapi_v2.MEDIA_TYPE}")
-    return Page(200, openapi_v2.openapi_v2(), openapi_v2.MEDIA_TYPE, headers=((b"vary", b"Accept"),))
+    return Page(200, openapi_v2.openapi_v2(), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))

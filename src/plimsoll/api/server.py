@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from plimsoll.api.app import App
 from plimsoll.errors import PlimsollError
@@ -22,6 +22,7 @@ from plimsoll.errors import PlimsollError
 KEEP_ALIVE_S = 120
 SHUTDOWN_S = 5
 HEAD_BYTES, HEAD_S = 1024 * 1024, 32.0  # of a request's line and headers, as a kube-apiserver has it
+SPILL_BYTES = 8 * 1024 * 1024  # of a body that goes on after its answer: most clients read only when they have sent all
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -42,8 +43,8 @@ class _PeerProtocol(HttpToolsProtocol):
     Nobody is known before the head of a request is complete, so until then a client gets little memory and little time.
     """
 
-    _head_bytes = 0
-    _head_open = False
+    _head_bytes = _spilled_bytes = 0
+    _head_open = _body_open = False
     _head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -56,7 +57,10 @@ class _PeerProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._head_bytes = self._head_bytes + len(data) if self._head_open else 0
-        if self._head_bytes > HEAD_BYTES:
+        cycle: RequestResponseCycle | None = self.cycle  # none before the first request, whatever its type says
+        answered = cycle is not None and cycle.response_complete
+        self._spilled_bytes = self._spilled_bytes + len(data) if self._body_open and answered else 0
+        if self._head_bytes > HEAD_BYTES or self._spilled_bytes > SPILL_BYTES:
             self.transport.abort()
 
     def on_message_begin(self) -> None:
@@ -66,9 +70,13 @@ class _PeerProtocol(HttpToolsProtocol):
             self._await_head()
 
     def on_headers_complete(self) -> None:
-        self._head_open = False
+        self._head_open, self._body_open = False, True
         self._forget_timer()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._body_open = False
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_timer()

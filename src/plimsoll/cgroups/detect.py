@@ -149,6 +149,8 @@ def default_root(found: Hierarchies, may_write: Callable[[str], bool]) -> str:
         path = "/" + "/".join(names[:depth])
         if may_write(path):
             return path
+    if found.read_only:
+        raise CgroupsUnusable("the cgroup file systems are mounted read-only: mount -o remount,rw makes them writable")
     raise CgroupsUnusable(
         "cgroups cannot be written: start as root, or in a delegated cgroup "
         "(systemd-run --user --scope -p Delegate=yes plimsoll …)"

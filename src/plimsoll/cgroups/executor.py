@@ -3,12 +3,15 @@
 A plan is written into the journal, then made step by step. When one is refused, everything goes back the same way and
 `StepRefused` says which step, why, and that nothing is left (or what is). Only when the caller has kept the result
 (`commit`) does the plan count as made; a process that dies before leaves an unfinished plan, which `recover` undoes.
+Whoever cancels a plan (Ctrl-C) gets it undone as well; the step that was being made is finished first, as nobody could
+say otherwise whether it comes true.
 
 A resize is all or nothing for each container by itself: containers that are done stay (spec 03 §10).
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,7 +20,7 @@ from typing import Protocol
 import msgspec
 
 from plimsoll.cgroups.driver import CgroupDriver, CgroupError, CgroupGone
-from plimsoll.cgroups.journal import Begin, Journal
+from plimsoll.cgroups.journal import Begin, Journal, StateUnwritable
 from plimsoll.cgroups.observe import observe_touched
 from plimsoll.cgroups.shrink import ShrinkRefused
 from plimsoll.errors import PlimsollError
@@ -153,7 +156,10 @@ class Executor:
         entry = self._journal.begin(subject, self._boot_id, steps, removed, containers, after=after)
         for step in steps:
             try:
-                await self._do(step, pids or {})
+                await self._whole(step, pids or {})
+            except asyncio.CancelledError:
+                await self._undo(entry, steps)
+                raise
             except (CgroupError, ShrinkRefused) as error:
                 foreign = isinstance(step, Make) and isinstance(error, CgroupError) and error.errno == errno.EEXIST
                 lacks_file = self._lacks(step, error)
@@ -162,7 +168,14 @@ class Executor:
                 done = completed(steps, containers, now, self._page_size)
                 raise StepRefused(subject, step, error, left, done, lacks_file) from error
         outcome = self._outcome(entry, steps)
-        commit(outcome)
+        try:
+            commit(outcome)
+        except StateUnwritable:
+            # Without its marks nobody would know a new cgroup as ours. One that is gone stays so until `recover`, which
+            # can say then that what is made in its place is ours.
+            if not outcome.removed:
+                await self._undo(entry, steps)
+            raise
         self._journal.end(entry, "made")
         return outcome
 
@@ -200,6 +213,15 @@ class Executor:
         if not left:
             self._journal.end(entry, "undone")
         return left
+
+    async def _whole(self, step: Step, pids: Mapping[str, int]) -> None:
+        doing = asyncio.ensure_future(self._do(step, pids))
+        try:
+            await asyncio.shield(doing)
+        except asyncio.CancelledError:
+            await asyncio.wait([doing])
+            doing.exception()  # it will be seen how far it came
+            raise
 
     async def _do(self, step: Step, pids: Mapping[str, int], *, back: bool = False) -> None:
         match step:

@@ -34,6 +34,18 @@ class StateBusy(PlimsollError):
         return f"another plimsoll is changing this node's cgroups ({self.path} is locked): wait until it has finished"
 
 
+class StateUnwritable(PlimsollError):
+    """The disk is full, say. `path` is the file that could not be written."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(path, error)
+        self.path, self.error = path, error
+
+    def __str__(self) -> str:
+        reason = self.error.strerror or str(self.error)
+        return f"{self.path} cannot be written: {reason}; mend that, then `plimsoll node status` shows how things stand"
+
+
 class JournalDamaged(PlimsollError):
     def __init__(self, path: Path, line: int, reason: str) -> None:
         super().__init__(path, line, reason)
@@ -76,6 +88,20 @@ class Journal:
             elif begun is not None and record.number == begun.number:
                 begun = None
         return begun
+
+    def is_locked(self) -> bool:
+        """Whether somebody is working on the tree at this moment."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -135,6 +161,8 @@ class Journal:
                 written = os.pwrite(descriptor, data, end)
                 data, end = data[written:], end + written
             os.fsync(descriptor)
+        except OSError as error:
+            raise StateUnwritable(self.path, error) from error
         finally:
             os.close(descriptor)
         if is_new:

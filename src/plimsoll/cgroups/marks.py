@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.journal import sync_directory
+from plimsoll.cgroups.journal import StateUnwritable, sync_directory
 from plimsoll.codec.lean import pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.objects import Pod
@@ -28,6 +28,20 @@ class ForeignTree(PlimsollError):
 
     def __str__(self) -> str:
         return f"{self.path} exists and was not made by plimsoll: choose another place with --cgroup-root"
+
+
+class OtherNode(PlimsollError):
+    """The state is that of a node which stands elsewhere, or which another driver has made."""
+
+    def __init__(self, state: Path, there: str, asked: str) -> None:
+        super().__init__(state, there, asked)
+        self.state, self.there, self.asked = state, there, asked
+
+    def __str__(self) -> str:
+        return (
+            f"{self.state} is the state of the node at {self.there}, not of one at {self.asked}: give that node's "
+            "--cgroup-root and --driver, or another --state-dir"
+        )
 
 
 class KubeletRuns(PlimsollError):
@@ -118,16 +132,23 @@ class StateFile:
         )
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            data = memoryview(msgspec.json.encode(stored))
-            while data:
-                data = data[os.write(descriptor, data) :]
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(fresh, self._path)
-        sync_directory(self._path.parent)
+            _write_whole(fresh, msgspec.json.encode(stored))
+            os.replace(fresh, self._path)
+            sync_directory(self._path.parent)
+        except OSError as error:
+            raise StateUnwritable(self._path, error) from error
+
+
+def _write_whole(path: Path, encoded: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        data = memoryview(encoded)
+        while data:
+            data = data[os.write(descriptor, data) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def is_ours(state: NodeState, path: str, inode: int) -> bool:

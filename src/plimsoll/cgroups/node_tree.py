@@ -22,7 +22,7 @@ from plimsoll.cgroups import holder
 from plimsoll.cgroups.driver import CgroupDriver
 from plimsoll.cgroups.executor import Holders
 from plimsoll.cgroups.journal import Begin
-from plimsoll.cgroups.marks import KnownPod, NodeState
+from plimsoll.cgroups.marks import ForeignTree, KnownPod, NodeState
 from plimsoll.cgroups.node_turn import Applied, Drawn, NodeTurns
 from plimsoll.cgroups.node_wants import Containers
 from plimsoll.cgroups.observe import every_file, files_to_look_at, observe
@@ -33,7 +33,7 @@ from plimsoll.rules.objects import Pod
 from plimsoll.rules.reconcile import Plan, Unmet, reconcile
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.shrink_ladder import Ladder
-from plimsoll.rules.steps import Step
+from plimsoll.rules.steps import Make, Step
 from plimsoll.rules.wanted import WantedCgroup
 
 Shrink = Literal["safe", "kubernetes"]
@@ -46,7 +46,19 @@ class StillRunning(PlimsollError):
 
     def __str__(self) -> str:
         running = ", ".join(f"{path} ({len(pids)})" for path, pids in self.pids.items())
-        return f"there are still processes in {running}: remove these pods first, or have them killed"
+        return f"there are still processes in {running}: remove these pods first, or have them killed (--kill)"
+
+
+class Unfinished(PlimsollError):
+    def __init__(self, subject: str) -> None:
+        super().__init__(subject)
+        self.subject = subject
+
+    def __str__(self) -> str:
+        return (
+            f"{self.subject} was left unfinished, and is undone before anything else: only then can be said what would "
+            "be done (plimsoll node status shows it, plimsoll node setup undoes it)"
+        )
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
@@ -56,6 +68,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     unfinished: Begin | None  # what an earlier run was doing when it died
     drift: tuple[Step, ...]  # what the next turn would do
     unmet: tuple[Unmet, ...]
+    in_progress: bool = False  # somebody is at it: what is unfinished is being done, what differs may be about to
     refusal: str = ""  # why the next turn would do nothing at all
 
 
@@ -120,8 +133,7 @@ class NodeTree:
         async with self._turns.mine():
             known = self._turns.wants.known(pods, containers)
             every = {**self._turns.state.pods, **known}
-            was = [self._turns.state.pods[uid] for uid in known if uid in self._turns.state.pods]
-            gone = self._left_behind(was, every)
+            gone = self._outgrown(known, every)
             return await self._turns.bring(_titles(known.values()), every, only=set(known), gone=gone, pids=pids)
 
     async def resize(self, pod: Pod) -> Applied:
@@ -142,22 +154,24 @@ class NodeTree:
             self._turns.save(msgspec.structs.replace(state, pods=every))
             return await self._turns.bring(_titles([known]), every, only={known.uid}, by_container=True)
 
-    async def remove(self, uid: str) -> Applied:
-        """Kill what runs in the pod, remove its cgroups, and give back what it counted for."""
+    async def remove(self, *uids: str) -> Applied:
+        """Kill what runs in these pods, remove their cgroups, and give back what they counted for."""
         async with self._turns.mine():
-            known = self._turns.state.pods.get(uid)
-            if known is None:
-                return Applied(f"pod with uid {uid}")
-            every = {other: each for other, each in self._turns.state.pods.items() if other != uid}
-            gone = self._left_behind([known], every)
-            return await self._turns.bring(_titles([known]), every, only=(), gone=gone)
+            pods = self._turns.state.pods
+            known = [pods[uid] for uid in uids if uid in pods]
+            if not known:
+                return Applied(f"pod with uid {', '.join(uids)}")
+            every = {uid: each for uid, each in pods.items() if uid not in uids}
+            gone = self._left_behind(known, every)
+            return await self._turns.bring(_titles(known), every, only=(), gone=gone)
 
     async def teardown(self, *, kill: bool = False) -> Applied:
         """Remove all that we made and restore all that we changed, or refuse and change nothing."""
         async with self._turns.mine():
             turns, state = self._turns, self._turns.state
+            turns.refuse_other_node(turns.wants.wanted({}))
             gone = turns.with_children(turns.marked())
-            running = {path: pids for path in gone if (pids := self._processes(path))}
+            running = {path: pids for path in gone if (pids := self.processes(path))}
             if running and not kill:
                 raise StillRunning(running)
             kept = {path: WantedCgroup("reserved", path, files) for path, files in state.kept.items()}
@@ -176,13 +190,13 @@ class NodeTree:
         drawn = self._turns.draw(state.pods)
         top = next((path for path, each in drawn.wanted.items() if each.level == "pods"), "")
         refusal = ""
+        unfinished = self._turns.unfinished()
+        begun = {step.path for step in unfinished.steps if isinstance(step, Make)} if unfinished else ()
         try:
             self._turns.refuse(drawn)
         except PlimsollError as error:
-            refusal = str(error)
-        unfinished = self._turns.journal.unfinished()
-        if unfinished is not None and unfinished.number == state.committed:
-            unfinished = None
+            if not (isinstance(error, ForeignTree) and error.path in begun):  # the next turn takes it away first
+                refusal = str(error)
         return NodeStatus(
             top,
             top in self._turns.marked(),
@@ -190,14 +204,18 @@ class NodeTree:
             unfinished,
             drawn.plan.steps,
             drawn.plan.unmet,
+            self._turns.journal.is_locked(),
             refusal,
         )
 
     def plan(self, pods: Iterable[Pod] = (), *, containers: Containers | None = None) -> Plan:
         """What `add` (without pods: `setup`) would do, without doing it."""
         self._turns.load()
+        if unfinished := self._turns.unfinished():
+            raise Unfinished(unfinished.subject)
         known = self._turns.wants.known(pods, containers)
-        drawn = self._turns.draw({**self._turns.state.pods, **known}, set(known) or None)
+        every = {**self._turns.state.pods, **known}
+        drawn = self._turns.draw(every, set(known) or None, self._outgrown(known, every))
         self._turns.refuse(drawn)
         return drawn.plan
 
@@ -227,6 +245,11 @@ class NodeTree:
         gone = self._turns.with_children(path for path in self._turns.marked() if path not in wanted)
         return await self._turns.bring(subject, pods, gone=gone)
 
+    def _outgrown(self, known: Collection[str], every: Mapping[str, KnownPod]) -> list[str]:
+        """Cgroups that pods which are known already had so far, and do not have in their new form."""
+        pods = self._turns.state.pods
+        return self._left_behind([pods[uid] for uid in known if uid in pods], every)
+
     def _left_behind(self, before: Iterable[KnownPod], every: Mapping[str, KnownPod]) -> list[str]:
         """Cgroups of ours that these pods had and nobody wants any more."""
         had = {path for each in before for path in self._turns.wants.pod_paths(each).values()}
@@ -239,11 +262,17 @@ class NodeTree:
         marked = set(self._turns.marked())
         return self._turns.with_children(sorted(path for path in had - has if path in marked))
 
-    def _processes(self, path: str) -> list[int]:
-        pids, holders = self._turns.driver.members(path), self._holders
+    def processes(self, path: str, *, deep: bool = False) -> list[int]:
+        """Who is in a cgroup, without processes that only hold its scope."""
+        pids, holders = self._turns.driver.members(path, deep=deep), self._holders
         return [pid for pid in pids if holders is None or holders.held_by(pid) != path]
 
 
-def _titles(pods: Collection[KnownPod]) -> str:
-    names = [f"pod {each.pod.metadata.namespace or 'default'}/{each.pod.metadata.name}" for each in pods]
+def titles(pods: Collection[Pod]) -> str:
+    """What a turn for these pods is called."""
+    names = [f"pod {each.metadata.namespace or 'default'}/{each.metadata.name}" for each in pods]
     return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others"
+
+
+def _titles(pods: Collection[KnownPod]) -> str:
+    return titles([each.pod for each in pods])

@@ -15,13 +15,14 @@ import msgspec
 
 from plimsoll.cgroups.driver import CgroupDriver, CgroupError
 from plimsoll.cgroups.executor import Executor, Holders, Lower, Outcome, StepRefused
-from plimsoll.cgroups.journal import Journal
+from plimsoll.cgroups.journal import Begin, Journal
 from plimsoll.cgroups.marks import (
     ForeignTree,
     KnownPod,
     KubeletRuns,
     Mark,
     NodeState,
+    OtherNode,
     StateFile,
     is_ours,
     running_kubelet,
@@ -83,6 +84,7 @@ class NodeTurns:
         self.page_size = setting.machine.page_size
         self._is_at_the_top = setting.pods_root == (KUBEPODS,)
         self._proc = proc
+        self._state_dir = state_dir
         boot_id = this_boot(proc)
         self.journal = Journal(state_dir / "journal.jsonl")
         self._file = StateFile(state_dir / "node.json", boot_id)
@@ -142,6 +144,7 @@ class NodeTurns:
         """Raises where what is there is not ours to touch, or not there although it must be."""
         if self._is_at_the_top and not self.driver.simulated and (pid := running_kubelet(self._proc)):
             raise KubeletRuns(pid)
+        self.refuse_other_node(drawn.wanted)
         for path, each in drawn.wanted.items():
             seen = drawn.snapshot.get(path)
             if each.level == "reserved" and seen is None:
@@ -152,6 +155,22 @@ class NodeTurns:
                 and not is_ours(self.state, path, seen.inode)
             ):
                 raise ForeignTree(path)
+
+    def refuse_other_node(self, wanted: Wanted) -> None:
+        """One state is one node's: what is known of its pods says nothing about cgroups that stand elsewhere."""
+        top = next((path for path, each in wanted.items() if each.level == "pods"), None)
+        if top is None or top in self.state.made:
+            return
+        others = {path for path, mark in self.state.made.items() if mark.level == "pods"}
+        if there := others and sorted(others.intersection(self.marked())):
+            raise OtherNode(self._state_dir, there[0], top)
+
+    def unfinished(self) -> Begin | None:
+        """What an earlier run of this boot was doing when it died, or another one is doing now."""
+        entry = self.journal.unfinished()
+        if entry is None or entry.number == self.state.committed or entry.boot_id != self.state.boot_id:
+            return None
+        return entry
 
     def marked(self) -> list[str]:
         """Every cgroup that we made and that is still the same one, parents first."""

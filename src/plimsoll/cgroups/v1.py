@@ -222,6 +222,9 @@ class CgroupsV1:
             raise CgroupGone("make", error.path, "", error.errno, "its parent is not there") from error
         except CgroupError as error:
             names = self._names(mount)
+            if error.errno == errno.ENOMEM and "memory" in names:
+                detail = "the memory limit above it leaves no room for another cgroup, let alone for a process"
+                raise CgroupError("make", error.path, "", error.errno, detail) from error
             if error.errno not in _REFUSALS or not names <= _OPTIONAL:
                 raise
             self.refused.update(dict.fromkeys(names, error))

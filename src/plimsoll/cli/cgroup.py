@@ -8,16 +8,26 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
-from typing import Any
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from plimsoll.cli.live_node import LiveNode, live_options, opened
+from plimsoll.cli.live_node import LiveNode, finished, live_options, opened
 from plimsoll.cli.output import inert
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.objects import Pod
+
+if TYPE_CHECKING:
+    from plimsoll.cgroups.node_turn import Applied
+
+NOT_EXECUTABLE, NOT_FOUND = 126, 127  # exit codes, as shells have them
+PATIENCE_S = 10.0  # for another plimsoll that has the node
+_FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # and what is ignored stays so after exec
 
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print.")
 
@@ -28,12 +38,14 @@ def cgroup() -> None:
 
     \b
     plimsoll cgroup apply pod.yaml --cgroup-root /demo --capacity cpu=8,memory=4Gi
-    plimsoll cgroup run pod.yaml --cgroup-root /demo -- stress --vm 1
-    plimsoll cgroup rm --all --cgroup-root /demo
+    plimsoll cgroup run pod.yaml --cgroup-root /demo --capacity cpu=8,memory=4Gi -- stress --vm 1
+    plimsoll cgroup rm --all --cgroup-root /demo --capacity cpu=8,memory=4Gi
+
+    What a node has is computed from the options each time: give the same ones, or keep them in --config.
     """
 
 
-@cgroup.command()
+@cgroup.command(short_help="Make the cgroups of these pods.")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @live_options
 @_OUTPUT
@@ -43,6 +55,7 @@ def apply(files: Sequence[str], output: str, dry_run: bool, **options: Any) -> N
 
     Only what differs is written; a second run writes nothing. All or nothing.
     """
+    from plimsoll.cgroups.node_tree import titles
     from plimsoll.cgroups.node_turn import Applied
     from plimsoll.cli.steps_print import print_applied
 
@@ -50,13 +63,13 @@ def apply(files: Sequence[str], output: str, dry_run: bool, **options: Any) -> N
     pods = _pods(files, live)
     if dry_run:
         plan = live.tree.plan(pods)
-        applied = Applied(f"{len(pods)} pods", plan.steps, plan.unmet)
+        applied = Applied(titles(pods), plan.steps, plan.unmet)
     else:
-        applied = asyncio.run(live.tree.add(pods))
+        applied = finished(live, live.tree.add(pods))
     print_applied(applied, output, dry_run=dry_run, notes=live.notes)
 
 
-@cgroup.command(context_settings={"ignore_unknown_options": True})
+@cgroup.command(short_help="Run a command as a pod's container.", context_settings={"ignore_unknown_options": True})
 @click.argument("file", metavar="FILE")
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...")
 @click.option("-c", "--container", metavar="NAME", help="Which of the pod's containers. [default: the first]")
@@ -65,7 +78,8 @@ def apply(files: Sequence[str], output: str, dry_run: bool, **options: Any) -> N
 def run(file: str, command: Sequence[str], container: str | None, keep: bool, **options: Any) -> int:
     """Run a command as if it were a pod's container: in its cgroup, with its oom_score_adj.
 
-    Ends with the command's exit code, 128 + n for signal n. The pod's cgroups are removed afterwards.
+    Ends with the command's exit code, 128 + n for signal n, 127 where there is no such command. What the command leaves
+    running is killed, and the pod's cgroups are removed unless another of its containers runs.
     """
     live = opened(options)
     if live.driver.simulated:
@@ -76,30 +90,40 @@ def run(file: str, command: Sequence[str], container: str | None, keep: bool, **
     name = _container(pods[0], container)
     program = shutil.which(command[0])
     if program is None:
-        raise click.ClickException(f"{command[0]}: no such command")
+        is_there = os.path.exists(command[0])
+        problem = "not a program that can be executed" if is_there else "no such command"
+        click.echo(f"plimsoll: {inert(command[0])}: {problem}", err=True)
+        return NOT_EXECUTABLE if is_there else NOT_FOUND
+    path = live.tree.planned_paths(pods[0])[name]
+    if running := live.tree.processes(path, deep=True):
+        raise click.ClickException(f"the pod's container {name!r} runs already: process {running[0]} is in {path}")
+    was_known = pods[0].metadata.uid in live.tree.known()
     child, go = _held_child(program, command)
     try:
-        asyncio.run(_entered(live, pods[0], name, child))
+        finished(live, _entered(live, pods[0], name, child))
         os.write(go, b"go")
     except BaseException:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        if not was_known:
+            _left(live, pods[0], name)
         raise
     finally:
         os.close(go)
     code = _waited(child)
     if not keep:
-        asyncio.run(live.tree.remove(pods[0].metadata.uid))
+        _left(live, pods[0], name)
     return code
 
 
-@cgroup.command()
+@cgroup.command(short_help="Kill and remove pods.")
 @click.argument("names", nargs=-1, metavar="[POD...]")
 @click.option("--all", "everything", is_flag=True, help="Every pod that has cgroups here.")
 @live_options
 @_OUTPUT
 def rm(names: Sequence[str], everything: bool, output: str, **options: Any) -> None:
     """Kill what runs in these pods' cgroups and remove them. A pod is NAME, NAMESPACE/NAME or its uid."""
+    from plimsoll.cgroups.node_turn import Applied
     from plimsoll.cli.steps_print import print_applied
 
     if bool(names) == everything:
@@ -111,10 +135,20 @@ def rm(names: Sequence[str], everything: bool, output: str, **options: Any) -> N
         if not any(_is_named([name], uid, title) for uid, title in known.items()):
             listed = ", ".join(inert(title) for title in known.values()) or "none"
             raise click.ClickException(f"no pod {name!r} has cgroups here; there are: {listed}")
-    for uid in chosen:
-        print_applied(asyncio.run(live.tree.remove(uid)), output)
-    if not chosen:
+        _refuse_several(name, known)
+    if chosen:
+        print_applied(finished(live, live.tree.remove(*chosen)), output)
+    elif output == "json":
+        print_applied(Applied("no pod has cgroups here"), output)
+    else:
         click.echo("no pod has cgroups here")
+
+
+def _refuse_several(name: str, known: Mapping[str, str]) -> None:
+    """What is killed must be meant: a name alone may be that of pods in several namespaces."""
+    meant = [title for uid, title in known.items() if _is_named([name], uid, title)]
+    if len(meant) > 1:
+        raise click.ClickException(f"{name!r} stands for {', '.join(map(inert, meant))}: give NAMESPACE/NAME")
 
 
 def _is_named(names: Sequence[str], uid: str, title: str) -> bool:
@@ -172,13 +206,15 @@ def _held_child(program: str, command: Sequence[str]) -> tuple[int, int]:
         return pid, write
     try:
         os.close(write)
+        for number in _IGNORED_BY_PYTHON:
+            signal.signal(number, signal.SIG_DFL)
         if os.read(read, 2) == b"go":
             os.close(read)
             os.execv(program, list(command))
     except OSError as error:
         os.write(2, f"plimsoll: {program}: {error.strerror}\n".encode())
     finally:
-        os._exit(126)
+        os._exit(NOT_EXECUTABLE)
 
 
 async def _entered(live: LiveNode, pod: Pod, container: str, pid: int) -> None:
@@ -186,7 +222,8 @@ async def _entered(live: LiveNode, pod: Pod, container: str, pid: int) -> None:
     from plimsoll.rules.desired import workload
 
     path = live.tree.planned_paths(pod)[container]
-    applied = await live.tree.add([pod], pids={path: pid} if live.driver.name == "systemd" else None)
+    pids = {path: pid} if live.driver.name == "systemd" else None
+    applied = await _patient(lambda: live.tree.add([pod], pids=pids))
     if pid not in live.driver.members(path):
         await live.driver.move(path, pid)
     work = workload(pod, live.setting)
@@ -198,7 +235,51 @@ async def _entered(live: LiveNode, pod: Pod, container: str, pid: int) -> None:
         click.echo(str(each), err=True)
 
 
+async def _patient(turn: Callable[[], Awaitable[Applied]]) -> Applied:
+    """Several commands may be started and end at the same time: each waits for its turn."""
+    from plimsoll.cgroups.journal import StateBusy
+
+    end_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return await turn()
+        except StateBusy:
+            if time.monotonic() > end_s:
+                raise
+        await asyncio.sleep(0.05)
+
+
+def _left(live: LiveNode, pod: Pod, container: str) -> None:
+    """After the command: what it has left is ended, and the last one out removes the pod."""
+    paths = live.tree.planned_paths(pod)
+    others = [name for name, path in paths.items() if name not in ("", container)]
+    running = [name for name in others if live.tree.processes(paths[name], deep=True)]
+    try:
+        if running:
+            if live.tree.processes(paths[container], deep=True):
+                asyncio.run(live.driver.kill(paths[container]))
+            click.echo(f"plimsoll: the pod's cgroups stay: {', '.join(map(inert, running))} runs in it", err=True)
+        else:
+            asyncio.run(_patient(lambda: live.tree.remove(pod.metadata.uid)))
+    except PlimsollError as error:  # the command's own exit code counts
+        click.echo(f"plimsoll: the pod's cgroups stay: {inert(str(error))}", err=True)
+
+
 def _waited(pid: int) -> int:
+    """Its exit code. What we are told to do by signal, the command is told."""
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        os.kill(pid, number)
+
+    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        return _ended(pid)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ended(pid: int) -> int:
     while True:
         try:
             _, status = os.waitpid(pid, 0)

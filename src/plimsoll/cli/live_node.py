@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from plimsoll.rules.setting import Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Result = TypeVar("Result")
+INTERRUPTED = 130  # the exit code of shells for Ctrl-C
 
 _OPTIONS = (
     click.option(
@@ -79,6 +82,17 @@ def opened(options: dict[str, Any]) -> LiveNode:
         driver = SystemdCgroups(files)
     home = private_directory(options["state_dir"] or state_home(dict(os.environ), os.geteuid()))
     return LiveNode(driver, setting, NodeTree(driver, setting, home / "node", shrink=options["shrink"]), notes)
+
+
+def finished(live: LiveNode, turn: Coroutine[Any, Any, Result]) -> Result:
+    """Run one turn; after Ctrl-C it is said how the node was left."""
+    try:
+        return asyncio.run(turn)
+    except KeyboardInterrupt:
+        left = live.tree.status().unfinished
+        how = "nothing is left half done" if left is None else f"{left.subject} is half done, the next run undoes it"
+        click.echo(f"plimsoll: interrupted; {how}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import click
 import msgspec
 
-from plimsoll.cli.live_node import LiveNode, live_options, opened
+from plimsoll.cli.live_node import LiveNode, finished, live_options, opened
 
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print.")
 
@@ -19,12 +18,14 @@ def node() -> None:
 
     \b
     plimsoll node setup --cgroup-root /demo --capacity cpu=8,memory=4Gi
-    plimsoll node status --cgroup-root /demo
+    plimsoll node status --cgroup-root /demo --capacity cpu=8,memory=4Gi
     plimsoll node teardown --cgroup-root /demo
+
+    What a node has is computed from the options each time: give the same ones, or keep them in --config.
     """
 
 
-@node.command()
+@node.command(short_help="Make kubepods, the QoS classes, node allocatable.")
 @live_options
 @_OUTPUT
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
@@ -41,11 +42,11 @@ def setup(output: str, dry_run: bool, **options: Any) -> None:
         plan = live.tree.plan()
         applied = Applied("node set-up", plan.steps, plan.unmet)
     else:
-        applied = asyncio.run(live.tree.setup())
+        applied = finished(live, live.tree.setup())
     print_applied(applied, output, dry_run=dry_run, notes=live.notes)
 
 
-@node.command()
+@node.command(short_help="What is set up, what differs, what is unfinished.")
 @live_options
 @_OUTPUT
 def status(output: str, **options: Any) -> int:
@@ -60,10 +61,12 @@ def status(output: str, **options: Any) -> int:
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     else:
         _print_status(live, found)
-    return 1 if found.is_set_up and (found.drift or found.unfinished) else 0
+    if found.in_progress:
+        return 0
+    return 1 if found.unfinished or (found.is_set_up and found.drift) else 0
 
 
-@node.command()
+@node.command(short_help="Remove and restore all that we changed.")
 @live_options
 @_OUTPUT
 @click.option("--kill", is_flag=True, help="Kill what still runs in pods' cgroups.")
@@ -72,7 +75,7 @@ def teardown(output: str, kill: bool, **options: Any) -> None:
     from plimsoll.cli.steps_print import print_applied
 
     live = opened(options)
-    print_applied(asyncio.run(live.tree.teardown(kill=kill)), output, notes=live.notes)
+    print_applied(finished(live, live.tree.teardown(kill=kill)), output, notes=live.notes)
 
 
 def _print_status(live: LiveNode, found: Any) -> None:
@@ -86,15 +89,18 @@ def _print_status(live: LiveNode, found: Any) -> None:
     click.echo(f"{found.path or '(no cgroups per QoS class)'}: {state} ({kernel}, {live.driver.name} driver)")
     if found.refusal:
         click.echo(paint(f"nothing can be done: {inert(found.refusal)}", "red"))
-    if found.unfinished is not None:
+    if found.in_progress:
+        doing = inert(found.unfinished.subject) if found.unfinished is not None else "about to begin or to end"
+        click.echo(paint(f"another plimsoll is changing it: {doing}", "yellow"))
+    elif found.unfinished is not None:
         click.echo(paint(f"unfinished: {inert(found.unfinished.subject)}", "red"))
         for step in found.unfinished.steps:
             click.echo(f"  {inert(step_text(step))}")
-        click.echo("  the next run undoes it: plimsoll node setup")
+        click.echo("  the next run undoes it: plimsoll node setup, with the same options")
     click.echo(f"pods: {len(found.pods)}")
     for title in found.pods:
         click.echo(f"  {inert(title)}")
-    if found.is_set_up and found.drift:
+    if found.is_set_up and found.drift and not found.in_progress:
         click.echo(paint(f"differs from what it should be in {counted(found.drift)}:", "red"))
         for line in lines(found.drift, paint):
             click.echo(f"  {line}")

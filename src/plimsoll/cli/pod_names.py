@@ -6,6 +6,7 @@ to cgroups by the hash of its file, which its mirror pod carries as an annotatio
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 
 from plimsoll.cli.inputs import Problem, read_inputs
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.state_dir import UnsafeState, state_home
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
@@ -63,6 +65,17 @@ def our_pod_names(state: Path) -> PodNames:
         {each.pod.metadata.uid: f"{each.pod.metadata.namespace}/{each.pod.metadata.name}" for each in found.pods},
         {container_id: name for each in found.pods for name, container_id in each.containers.items()},
     )
+
+
+def every_pod_name(files: tuple[str, ...], state_dir: Path | None) -> PodNames:
+    """From the files and from our own state; the files know better. Names are a help: without state there are fewer."""
+    try:
+        home = state_dir or state_home(dict(os.environ), os.geteuid())
+        ours = our_pod_names(home / "node" / "node.json")
+    except UnsafeState:
+        ours = PodNames()
+    given = read_pod_names(files)
+    return PodNames({**ours.pods, **given.pods}, {**ours.containers, **given.containers})
 
 
 def read_pod_names(files: tuple[str, ...]) -> PodNames:

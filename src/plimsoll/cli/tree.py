@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from plimsoll.cli.output import Paint, colourful, inert, on_terminal, width
 from plimsoll.cli.tree_print import Picture, lines
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.machine import this_machine
-from plimsoll.linux.state_dir import state_home
 from plimsoll.rules.desired import Cgroup
 from plimsoll.rules.hierarchy import cgroup_path, root_name
 from plimsoll.rules.tree_drift import drift, expected
@@ -153,11 +151,10 @@ def differences(driver: CgroupDriver, view: View, wanted: Cgroup) -> dict[str, l
 
 
 def _names(files: tuple[str, ...], state_dir: Path | None) -> Names:
-    from plimsoll.cli.pod_names import our_pod_names, read_pod_names
+    from plimsoll.cli.pod_names import every_pod_name
 
-    home = state_dir or state_home(dict(os.environ), os.geteuid())
-    ours, given = our_pod_names(home / "node" / "node.json"), read_pod_names(files)
-    return Names({**ours.pods, **given.pods}, {**ours.containers, **given.containers})
+    found = every_pod_name(files, state_dir)
+    return Names(found.pods, found.containers)
 
 
 def look(driver: CgroupDriver, root: str, names: Names, *, depth: int | None = None, with_tasks: bool = False) -> View:

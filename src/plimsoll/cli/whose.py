@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import msgspec
 
 from plimsoll.cgroups.live_tree import is_sandbox
 from plimsoll.cli.output import CLASS_COLOURS, Paint, colourful, inert
-from plimsoll.cli.pod_names import PodNames, read_pod_names
+from plimsoll.cli.pod_names import PodNames, every_pod_name
 from plimsoll.codec.kernel_files import OwnCgroup
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.processes import cgroups_of, oom_score_adj, stat
@@ -44,13 +45,14 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 @click.command("whose")
 @click.argument("pids", nargs=-1, required=True, type=click.IntRange(1), metavar="PID...")
 @click.option("--pods", "files", multiple=True, metavar="FILE", help="Names from `kubectl get pods -A -o json`.")
+@click.option("--state-dir", type=click.Path(path_type=Path), help="Of `plimsoll node`: the names of our own pods.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def whose(pids: tuple[int, ...], files: tuple[str, ...], output: str) -> int:
+def whose(pids: tuple[int, ...], files: tuple[str, ...], state_dir: Path | None, output: str) -> int:
     """Say which pod and container a process belongs to.
 
     Exit code 1 where a process is in no pod.
     """
-    names = read_pod_names(files)
+    names = every_pod_name(files, state_dir)
     answers = [answer(pid, names) for pid in pids]
     if output == "json":
         shown = msgspec.json.encode(answers if len(answers) > 1 else answers[0])

@@ -76,6 +76,28 @@ def compare(shape: Shape, before: Any, after: Any) -> Comparison:
 def _compare_members(
     shape: Shape, before: Any, after: Any, removed: FieldSet, modified: FieldSet, added: FieldSet
 ) -> None:
+    if isinstance(before, dict) and isinstance(after, dict):
+        differing = _differing_members(shape, before, after)
+    else:
+        differing = _differing_elements(shape, before, after)
+    for element, inner, old, new in differing:
+        _compare(element, inner, old, new, removed, modified, added)
+
+
+def _differing_members(
+    shape: Shape, before: dict[str, Any], after: dict[str, Any]
+) -> Iterator[tuple[str, Shape, Any, Any]]:
+    """Most members of two versions are equal: nothing is made of those."""
+    for name, new in after.items():
+        old = before.get(name, ABSENT)
+        if not _is_same(old, new):
+            yield field(name), shape.member(name) or ANY, old, new
+    for name, old in before.items():
+        if name not in after:
+            yield field(name), shape.member(name) or ANY, old, ABSENT
+
+
+def _differing_elements(shape: Shape, before: Any, after: Any) -> Iterator[tuple[str, Shape, Any, Any]]:
     left = {element: (inner, value) for element, inner, value in _members(shape, before)} if before else {}
     right = {element: (inner, value) for element, inner, value in _members(shape, after)} if after else {}
     for element in (*left, *(each for each in right if each not in left)):
@@ -83,9 +105,8 @@ def _compare_members(
         new = ABSENT
         if element in right:
             inner, new = right[element]
-        if old is new or (type(old) is type(new) and old == new and _plain_equal(old, new)):
-            continue
-        _compare(element, inner, old, new, removed, modified, added)
+        if not _is_same(old, new):
+            yield element, inner, old, new
 
 
 def _compare(
@@ -112,16 +133,25 @@ def _whole(shape: Shape, value: Any) -> FieldSet:
     if not value or not _is_composite(shape, value):
         return {}
     node: FieldSet = {SELF: {}}
+    if isinstance(value, dict):
+        for name, member in value.items():
+            # Only what has members can be more than a leaf.
+            node[field(name)] = _whole(shape.member(name) or ANY, member) if type(member) in (dict, list) else {}
+        return node
     for element, inner, member in _members(shape, value):
         node[element] = _whole(inner, member)
     return node
 
 
-def _plain_equal(old: Any, new: Any) -> bool:
+def _is_same(old: Any, new: Any) -> bool:
     """Equal dicts may still hold True for 1; JSON tells them apart."""
-    return not isinstance(old, (dict, list)) or msgspec.json.encode(old, order="sorted") == msgspec.json.encode(
-        new, order="sorted"
-    )
+    if old is new:
+        return True
+    if type(old) is not type(new) or old != new:
+        return False
+    if not isinstance(old, (dict, list)):
+        return True
+    return msgspec.json.encode(old, order="sorted") == msgspec.json.encode(new, order="sorted")
 
 
 def merged(shape: Shape, live: Any, applied: Any) -> Any:

@@ -13,7 +13,8 @@ import msgspec
 
 from plimsoll.codec.openapi import openapi_document, openapi_paths
 
-MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"  # as it is asked for
+CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # as it is sent: `@` is not allowed there
 _BYTES = 2
 
 

@@ -13,7 +13,7 @@ from itertools import chain, pairwise, repeat
 
 from plimsoll.rules.batch_files import container_files, conversions, pod_files
 from plimsoll.rules.batch_walk import figures
-from plimsoll.rules.figures import Ask, Figures
+from plimsoll.rules.figures import Ask, Figures, only_usual
 from plimsoll.rules.files import hugepage_files
 from plimsoll.rules.hierarchy import UNKNOWN_UID
 from plimsoll.rules.objects import Pod, QoSClass, is_sidecar
@@ -58,7 +58,7 @@ def _made(
     containers = _container_plans(pods, asks, bounds, classes, shares, policy) if asks else []
     metadata = [pod.metadata for pod in pods]
     uids = [each.uid for each in metadata]
-    parents = place.parents
+    parents, version = place.parents, policy.cgroup_version
     return map(
         PodPlan,
         [each.namespace for each in metadata],
@@ -71,7 +71,7 @@ def _made(
         pod_files(classes, requests, cpu_limits, memory_limits, policy),
         [containers[start:end] for start, end in pairwise(bounds)],
         [len(pod.spec.init_containers) for pod in pods],
-        [hugepage_files(hugepage_limits(each), policy.cgroup_version) for each in requests],
+        [None if only_usual(each) else hugepage_files(hugepage_limits(each), version) for each in requests],
     )
 
 
@@ -106,6 +106,8 @@ def _scores(
             scores[start:end] = [constant] * (end - start)
         elif share or (pod.spec.init_containers and policy.sidecar_oom_rule):
             sidecars = [policy.sidecar_oom_rule and is_sidecar(each) for each in pod.spec.init_containers]
+            if not share and not any(sidecars):
+                continue
             counted = [ask + share for ask in memory_asks[start:end]]
             count = len(sidecars)
             scores[start:end] = burstable_scores(

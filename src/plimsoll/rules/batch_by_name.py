@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plimsoll.rules.defaulting import defaulted, pod_level_defaults
 from plimsoll.rules.effective import added, aggregate, overridden, with_overhead
-from plimsoll.rules.figures import Amounts, Ask, Figures, in_bounds, thousandths, whole
+from plimsoll.rules.figures import Amounts, Ask, Figures, in_bounds, only_usual, thousandths, whole
 from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, QoSClass
 from plimsoll.rules.oom import surplus_share
 from plimsoll.rules.policy import NodePolicy
@@ -43,7 +43,9 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
     if spec.overhead:
         overhead = thousandths(spec.overhead)
         requested, limited = added(requested, overhead), with_overhead(limited, overhead)
-    if not (in_bounds(requested) and in_bounds(limited) and all(map(has_page_size, requested))):
+    if not (in_bounds(requested) and in_bounds(limited)):
+        return None
+    if not only_usual(requested) and not all(map(has_page_size, requested)):
         return None
     requested, limited = whole(requested), whole(limited)
     cpu_declared = memory_declared = qos == GUARANTEED
@@ -51,9 +53,10 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
         cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
     pod_cpu, pod_memory = pod_limits.get(CPU, 0), _bytes(pod_limits)
     for container, wanted, capped in zip(everybody, requests, limits, strict=True):
-        cpu, memory = capped.get(CPU, 0) or pod_cpu, _bytes(capped)
+        cpu, own = capped.get(CPU, 0) or pod_cpu, -(-capped.get(MEMORY, 0) // 1000)
         # The limit stands in for a cpu request that is missing, also one that pod level hands down (02 §4.5).
-        asks.append((container.name, wanted.get(CPU, cpu), _bytes(wanted), cpu, memory, memory or pod_memory))
+        memory = -(-wanted.get(MEMORY, 0) // 1000)
+        asks.append((container.name, wanted.get(CPU, cpu), memory, cpu, own, own or pod_memory))
     return (
         qos,
         requested,
@@ -65,8 +68,12 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
 
 
 def _is_fine(container: Container) -> bool:
-    requests, limits = container.resources.requests, container.resources.limits
-    return any(each.is_fine for each in {**(limits or {}), **(requests or {})}.values())
+    for amounts in (container.resources.requests, container.resources.limits):
+        if amounts:
+            for each in amounts.values():
+                if each.is_fine:
+                    return True
+    return False
 
 
 def _requested(container: Container, limits: Amounts) -> Amounts:

@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from plimsoll.rules.batch_by_name import figures_by_name
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.effective import added, peak, with_overhead
-from plimsoll.rules.figures import Amounts, Ask, Figures, in_bounds, thousandths, whole
+from plimsoll.rules.figures import Amounts, Ask, Figures, in_bounds, only_usual, thousandths, whole
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Container, Pod, PodSpec, ResourceList
+from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Pod, PodSpec, ResourceList
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, class_of
-from plimsoll.rules.quantity import MAX_INT64
+from plimsoll.rules.quantity import MAX_INT64, ZERO
 from plimsoll.rules.sizes import has_page_size
 from plimsoll.rules.values import declared_limits
 
-_all_usual = frozenset({CPU, MEMORY}).issuperset
+_NOTHING: ResourceList = {}
 
 
 def figures(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
@@ -73,13 +73,13 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
             every_cpu = False
         if not memory_cap:
             every_memory = False
-        if (limits and not _all_usual(limits)) or (requests and not _all_usual(requests)):
+        if (limits and not only_usual(limits)) or (requests and not only_usual(requests)):
             all_usual = False
             _add_others(limits or {}, requests or {}, requested, limited)
         asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap, memory_cap))
     if cpu_request + memory_request + cpu_limit + memory_limit > MAX_INT64:
         return None
-    if not all_usual and not (_others_whole(requested) and _others_whole(limited)):
+    if not all_usual and not _others_whole(requested, limited):
         return None
     qos = pod.status.qos_class or class_of(
         every_cpu and every_memory, (cpu_request, memory_request), (cpu_limit, memory_limit)
@@ -98,7 +98,7 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
     if overhead:
         more = whole(thousandths(overhead))
         requested, limited = added(requested, more), with_overhead(limited, more)
-        if not _all_usual(overhead) or not in_bounds(requested):
+        if not only_usual(overhead) or not in_bounds(requested):
             return None
     if qos == BEST_EFFORT:
         return qos, requested, limited, None, None, 0
@@ -122,13 +122,19 @@ def _add_others(limits: ResourceList, requests: ResourceList, requested: Amounts
             requested[name] = requested.get(name, 0) + quantity.tally
 
 
-def _others_whole(amounts: Amounts) -> bool:
-    """Bring what is neither cpu nor memory from thousandths to whole units; False where that cannot be done."""
-    for name, amount in amounts.items():
+def _others_whole(requested: Amounts, limited: Amounts) -> bool:
+    """Bring what is neither cpu nor memory from thousandths to whole units; False where that cannot be done.
+
+    Every name that is limited is requested too (D-1).
+    """
+    for name, amount in requested.items():
         if name != CPU and name != MEMORY:
-            amounts[name], rest = divmod(amount, 1000)
-            if rest or amount > MAX_INT64 or not has_page_size(name):
+            limit = limited.get(name, 0)
+            if amount % 1000 or limit % 1000 or amount + limit > MAX_INT64 or not has_page_size(name):
                 return False
+            requested[name] = amount // 1000
+            if name in limited:
+                limited[name] = limit // 1000
     return True
 
 
@@ -142,29 +148,18 @@ def _take_peaks(spec: PodSpec, asks: list[Ask], requests: Amounts, limits: Amoun
     _take_peak(requests, MEMORY, memory_asks, sidecars)
     _take_peak(limits, CPU, cpu_caps, sidecars)
     _take_peak(limits, MEMORY, memory_caps, sidecars)
-    if not all(map(_asks_usual, spec.init_containers)):
-        everybody = spec.init_containers + spec.containers
-        for total, lists in ((requests, list(map(_requested, everybody))), (limits, list(map(_limited, everybody)))):
-            for name in total:
-                if name != CPU and name != MEMORY:
-                    _take_peak(total, name, [each.get(name, 0) for each in lists], sidecars)
+    if not only_usual(requests):
+        lists = [
+            (each.resources.requests or _NOTHING, each.resources.limits or _NOTHING)
+            for each in spec.init_containers + spec.containers
+        ]
+        for name in requests:
+            if name != CPU and name != MEMORY:
+                asked = [wanted.get(name, capped.get(name, ZERO)).value for wanted, capped in lists]  # D-1
+                _take_peak(requests, name, asked, sidecars)
+                _take_peak(limits, name, [capped.get(name, ZERO).value for _, capped in lists], sidecars)
 
 
 def _take_peak(total: Amounts, name: str, column: Sequence[int], sidecars: list[bool]) -> None:
     if name in total:
         total[name] = peak(sum(column[len(sidecars) :]), zip(sidecars, column, strict=False)) or 0
-
-
-def _asks_usual(container: Container) -> bool:
-    resources = container.resources
-    return _all_usual(resources.requests or ()) and _all_usual(resources.limits or ())
-
-
-def _requested(container: Container) -> Amounts:
-    """Requests in whole units, limits standing in for those that are missing (D-1)."""
-    resources = container.resources
-    return {name: each.value for name, each in {**(resources.limits or {}), **(resources.requests or {})}.items()}
-
-
-def _limited(container: Container) -> Amounts:
-    return {name: each.value for name, each in (container.resources.limits or {}).items()}

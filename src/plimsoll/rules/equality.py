@@ -58,7 +58,7 @@ _OPTIONAL_SCALARS = frozenset(
 
 def same(old: Any, new: Any, name: str = "") -> bool:
     """Equal to Kubernetes? `name` is the field that both values stand in."""
-    if old is new:
+    if old is new or old == new:  # most of two versions is, and C compares fast
         return True
     if isinstance(old, dict) and isinstance(new, dict):
         if name in _MAPS:

@@ -5,7 +5,7 @@ Tuples, not structs: one is made per container, and the stages take them apart i
 
 from __future__ import annotations
 
-from plimsoll.rules.objects import CPU, QoSClass, ResourceList
+from plimsoll.rules.objects import CPU, MEMORY, QoSClass, ResourceList
 from plimsoll.rules.quantity import MAX_INT64
 
 Amounts = dict[str, int]
@@ -17,6 +17,8 @@ Ask = tuple[str, int, int, int, int, int]
 # A pod: class, effective requests, effective limits, cpu and memory limit of its cgroup (None: none), and what each
 # container's OOM score counts beside its own request (O-3 step 3).
 Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, int]
+
+only_usual = frozenset({CPU, MEMORY}).issuperset
 
 
 def thousandths(resources: ResourceList | None) -> Amounts:

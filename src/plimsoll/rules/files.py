@@ -7,6 +7,8 @@ stands in its controller's hierarchy: `controller_of` says which.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from plimsoll.rules.cpu import DEFAULT_PERIOD_US, weight_linear, weight_quadratic
@@ -102,8 +104,12 @@ def hugetlb_files(values: Values, version: CgroupVersion) -> dict[str, int] | No
 def hugepage_files(limits: dict[int, int] | None, version: CgroupVersion) -> dict[str, int] | None:
     if limits is None:
         return None
-    suffix = "max" if version == 2 else "limit_in_bytes"
-    return {f"hugetlb.{page_label(size)}.{suffix}": limit for size, limit in limits.items()}
+    return {hugepage_file(size, version): limit for size, limit in limits.items()}
+
+
+@lru_cache(maxsize=256)
+def hugepage_file(page_bytes: int, version: CgroupVersion) -> str:
+    return f"hugetlb.{page_label(page_bytes)}.{'max' if version == 2 else 'limit_in_bytes'}"
 
 
 def file_map(values: Values, version: CgroupVersion, weight: Weight = "linear") -> dict[str, int | str]:

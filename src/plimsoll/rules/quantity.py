@@ -13,8 +13,8 @@ whole unit. They are stored, not derived, because the rules read them several ti
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal
 
 from plimsoll.errors import InvalidQuantity
 
@@ -46,6 +46,8 @@ _MAX_EXPONENT = 1000
 
 class Quantity:
     """An exact amount. Equality, order and hash are by value; the format matters only when printing (Q-17)."""
+
+    __class_getitem__: ClassVar[Callable[[str], Quantity]]
 
     __slots__ = ("_text", "format", "is_fine", "milli", "nanos", "tally", "value")
 
@@ -191,6 +193,8 @@ class _Memo(dict[str, Quantity]):
 
 
 QUANTITIES: Mapping[str, Quantity] = _Memo()
+# `Quantity[text]` is the same memo, in a form that decoders call without a Python function in between.
+Quantity.__class_getitem__ = QUANTITIES.__getitem__
 
 ZERO = Quantity(0)
 ZERO_BYTES = Quantity(0, "BinarySI")

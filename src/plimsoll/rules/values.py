@@ -8,6 +8,7 @@ is written at pod level only when every container declares one. Container values
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -166,6 +167,7 @@ def hugepage_limits(amounts: Mapping[str, int]) -> dict[int, int] | None:
     return found
 
 
+@lru_cache(maxsize=256)
 def page_size_of(resource_name: str) -> int | None:
     """The page size in a huge page resource's name; None where nobody can read it."""
     try:
@@ -175,6 +177,7 @@ def page_size_of(resource_name: str) -> int | None:
     return size if size > 0 else None
 
 
+@lru_cache(maxsize=256)
 def page_size_bytes(resource_name: str) -> int:
     """The same for names that were checked."""
     return QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value

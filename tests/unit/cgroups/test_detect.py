@@ -262,3 +262,9 @@ def test_default_root(mounts: str, own: str, writable: set[str], root: str | Non
         return
     with pytest.raises(CgroupsUnusable, match="start as root, or in a delegated cgroup"):
         default_root(found, writable.__contains__)
+
+
+def test_read_only_mounts_are_named_as_the_reason() -> None:
+    found = hierarchies("30 24 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup2 ro\n", "0::/\n")
+    with pytest.raises(CgroupsUnusable, match="mounted read-only"):
+        default_root(found, lambda _: False)

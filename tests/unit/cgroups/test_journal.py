@@ -74,6 +74,10 @@ def test_a_long_journal_is_begun_anew_when_nothing_is_open(tmp_path: Path) -> No
 
 
 def test_a_second_one_is_told_to_wait(tmp_path: Path) -> None:
+    assert not journal(tmp_path).is_locked()
+    with journal(tmp_path).locked():
+        assert journal(tmp_path).is_locked()
+    assert not journal(tmp_path).is_locked()
     with journal(tmp_path).locked(), pytest.raises(StateBusy, match="another plimsoll"), journal(tmp_path).locked():
         pass
     with journal(tmp_path).locked():

@@ -9,8 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from plimsoll.cgroups.marks import ForeignTree, KubeletRuns
-from plimsoll.cgroups.node_tree import NodeTree, StillRunning
+from plimsoll.cgroups.journal import Journal, StateUnwritable
+from plimsoll.cgroups.marks import ForeignTree, KubeletRuns, OtherNode
+from plimsoll.cgroups.node_tree import NodeTree, StillRunning, Unfinished
 from plimsoll.cgroups.node_turn import MissingCgroup
 from plimsoll.cgroups.shrink import ShrinkRefused
 from plimsoll.cgroups.simulated import SimulatedKernel
@@ -19,7 +20,7 @@ from plimsoll.rules.hierarchy import Driver as DriverName
 from plimsoll.rules.policy import CgroupVersion
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.setting import Setting, resolved
-from plimsoll.rules.steps import Step, Write
+from plimsoll.rules.steps import Make, Remove, Step, Write
 from plimsoll.rules.wanted import derived_id
 from tests.faulty_driver import FaultyDriver, Killed
 from tests.node_scenarios import (
@@ -380,6 +381,134 @@ def test_a_plan_is_only_a_plan(tmp_path: Path) -> None:
     steps = node.tree.plan(PODS).steps
     assert node.driver.made == [] and not (tmp_path / "node.json").exists()
     assert asyncio.run(node.tree.add(PODS)).steps == steps
+
+
+@pytest.mark.parametrize("name", ["another container", "another class"])
+def test_a_plan_names_what_would_be_removed(tmp_path: Path, name: str) -> None:
+    node = Node(tmp_path)
+    node.run(lambda tree: tree.add([BURSTABLE]))
+    if name == "another class":
+        changed = msgspec.structs.replace(BEST_EFFORT, metadata=BURSTABLE.metadata)
+    else:
+        kept = msgspec.structs.replace(BURSTABLE.spec, containers=BURSTABLE.spec.containers[:1])
+        changed = msgspec.structs.replace(BURSTABLE, spec=kept)
+    steps = node.tree.plan([changed]).steps
+    assert any(isinstance(step, Remove) for step in steps)
+    assert asyncio.run(node.tree.add([changed])).steps == steps
+
+
+def _elsewhere(node: Node) -> NodeTree:
+    setting = node.setting
+    config = msgspec.structs.replace(setting.config, cgroup_root="/plimsoll-test/elsewhere")
+    return NodeTree(node.driver, resolved(setting.machine, config, setting.profile), node.state_dir)
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        lambda tree: tree.setup(),
+        lambda tree: tree.add([GUARANTEED]),
+        lambda tree: tree.remove(BURSTABLE.metadata.uid),
+        lambda tree: tree.refresh(),
+        lambda tree: tree.teardown(),
+    ],
+    ids=["setup", "add", "remove", "refresh", "teardown"],
+)
+def test_one_state_is_one_nodes(tmp_path: Path, deed: Callable[[NodeTree], Awaitable[object]]) -> None:
+    """What is known of pods here says nothing about cgroups elsewhere: nothing is made, forgotten or removed."""
+    node = Node(tmp_path)
+    node.run(lambda tree: tree.add([BURSTABLE]))
+    before, made = tree_now(node.kernel, ("/plimsoll-test",)), len(node.driver.made)
+    other = _elsewhere(node)
+    with pytest.raises(OtherNode, match=f"the node at {TOP}, not of one at /plimsoll-test/elsewhere/kubepods"):
+        node.tree = other
+        node.run(deed)
+    assert "--state-dir" in other.status().refusal and len(node.driver.made) == made
+    assert tree_now(node.kernel, ("/plimsoll-test",)) == before and list(other.known()) == [BURSTABLE.metadata.uid]
+
+
+def test_a_node_may_stand_elsewhere_when_the_first_is_gone(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.run(lambda tree: tree.setup(), lambda tree: tree.teardown())
+    other = _elsewhere(node)
+    asyncio.run(other.setup())
+    assert other.status().is_set_up
+
+
+def test_a_first_set_up_that_was_killed_is_not_taken_for_somebody_elses(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.driver.die_after = 4
+    with pytest.raises(Killed):
+        node.run(lambda tree: tree.setup())
+    node.driver.die_after = None
+    node.tree = node.another()
+    found = node.tree.status()
+    assert found.unfinished is not None and not found.refusal and not found.in_progress
+    with pytest.raises(Unfinished, match="node set-up was left unfinished"):
+        node.tree.plan()
+    node.run(lambda tree: tree.setup())
+    assert node.tree.status().is_set_up and node.tree.status().drift == ()
+
+
+def test_what_was_unfinished_in_an_earlier_boot_is_nothing_now(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    Journal(tmp_path / "journal.jsonl").begin("pod shop/old", "an earlier boot", [Make(TOP)], {})
+    assert node.tree.status().unfinished is None
+    node.tree.plan()
+
+
+def test_status_says_that_somebody_is_at_it(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.run(lambda tree: tree.setup())
+    with Journal(tmp_path / "journal.jsonl").locked():
+        assert node.another().status().in_progress
+    assert not node.another().status().in_progress
+
+
+@pytest.mark.parametrize(
+    ("deed", "after"), [("add", 1), ("add", 5), ("add", 12), ("teardown", 1), ("teardown", 3), ("teardown", 5)]
+)
+def test_who_is_cancelled_leaves_everything_as_it_was(tmp_path: Path, deed: str, after: int) -> None:
+    node = Node(tmp_path)
+    node.run(lambda tree: tree.add([GUARANTEED]))
+    before = tree_now(node.kernel, ("/plimsoll-test",))
+    made = len(node.driver.made)
+
+    async def cancelled() -> None:
+        turn = asyncio.ensure_future(node.tree.add([BURSTABLE, BEST_EFFORT]) if deed == "add" else node.tree.teardown())
+
+        def cancel(_: Step) -> None:
+            if len(node.driver.made) == made + after:
+                turn.cancel()
+
+        node.driver.after_each = cancel
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+
+    asyncio.run(cancelled())
+    node.driver.after_each = None
+    assert tree_now(node.kernel, ("/plimsoll-test",)) == before
+    status = node.another().status()
+    assert status.unfinished is None and status.drift == () and status.is_set_up
+
+
+def test_a_full_disk_takes_the_plan_back(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    (tmp_path / "node.new").mkdir()  # where the state is written before it replaces the old one
+    with pytest.raises(StateUnwritable, match=r"node\.json cannot be written"):
+        node.run(lambda tree: tree.setup())
+    assert node.kernel.look(TOP, ()) is None and node.tree.status().unfinished is None
+    (tmp_path / "node.new").rmdir()
+    node.run(lambda tree: tree.setup())
+    assert node.tree.status().is_set_up
+
+
+def test_several_pods_go_in_one_turn(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.run(lambda tree: tree.add(PODS))
+    gone = asyncio.run(node.tree.remove(*(each.metadata.uid for each in PODS)))
+    assert gone.subject.count("pod ") == len(PODS) and node.tree.known() == {}
+    assert node.kernel.look(BURSTABLE_POD, ()) is None
 
 
 def test_without_cgroups_per_qos_there_is_nothing_to_set_up(tmp_path: Path) -> None:
