@@ -123,6 +123,8 @@ class Client:
     async def watch(self, watchers: int, changes: int) -> dict[str, Any]:
         """One change at a time; from sending it until each watcher has its line."""
         place = urlsplit(self._url)
+        assert place.hostname is not None
+        assert place.port is not None
         loop = asyncio.get_running_loop()
         path = f"{PODS}?watch=true&resourceVersion={await self._version()}"
         seen = Seen(watchers)

@@ -3,6 +3,8 @@
 The work: decode each of 10,000 pods, default it, compute QoS class, effective requests and limits, oom_score_adj, pod
 and container cgroup values with Memory QoS on, and encode the line that `plimsoll plan` prints. The baseline:
 `json.loads` of the same lines, measured in turn with it, so that a noisy machine disturbs both alike. One core.
+
+`./dev bench scheduler` and `./dev bench api` are in files of their own; without a name all parts are run.
 """
 
 from __future__ import annotations
@@ -94,6 +96,15 @@ def start_cpu_ms(words: list[str]) -> float:
     return best * 1000
 
 
+PARTS = ("plan", "scheduler", "api")
+
 if __name__ == "__main__":
-    gc.collect()
-    main()
+    chosen = sys.argv[1:] or list(PARTS)
+    if not set(chosen) <= set(PARTS):
+        sys.exit(f"parts: {', '.join(PARTS)}; without any, all")
+    for part in chosen:
+        if part == "plan":
+            gc.collect()
+            main()
+        else:  # in a process of its own, so that no part disturbs another
+            subprocess.run([sys.executable, str(HERE / f"{part}.py")], cwd=ROOT, check=True)

@@ -355,8 +355,9 @@ def sweep(offers: Sequence[Offer]) -> list[Asked]:
 def furniture() -> list[Asked]:
     """What most well-formed requests need: their namespaces, and nodes to run on."""
     headers = (("accept", JSON), ("content-type", JSON))
-    status = {"capacity": {"cpu": "64", "memory": "64Gi", "pods": "500"}}
-    status["conditions"] = [{"type": "Ready", "status": "True"}]  # type: ignore[assignment]
+    ready = [{"type": "Ready", "status": "True"}]
+    status = {"capacity": {"cpu": "64", "memory": "64Gi", "pods": "500"}, "conditions": ready}
+    found: list[tuple[str, Document]]
     found = [("/api/v1/namespaces", {"metadata": {"name": name}}) for name in NAMESPACES]
     found += [("/api/v1/nodes", {"metadata": {"name": name}, "status": status}) for name in NODES]
     return [Asked("POST", path, headers, json.dumps(body).encode(), "admin") for path, body in found]

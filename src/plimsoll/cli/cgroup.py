@@ -41,7 +41,8 @@ def cgroup() -> None:
     plimsoll cgroup run pod.yaml --cgroup-root /demo --capacity cpu=8,memory=4Gi -- stress --vm 1
     plimsoll cgroup rm --all --cgroup-root /demo --capacity cpu=8,memory=4Gi
 
-    What a node has is computed from the options each time: give the same ones, or keep them in --config.
+    What a node has is computed from the options each time: give the same ones, or keep them in files
+    (--node, --config).
     """
 
 

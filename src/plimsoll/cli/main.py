@@ -82,6 +82,9 @@ def main(args: list[str] | None = None) -> int:
         sys.stdout.flush()
     except click.exceptions.Abort:
         return 130
+    except click.exceptions.NoArgsIsHelpError as error:  # its message is the whole help
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
         if error.ctx is not None:
             click.echo(error.ctx.get_usage(), err=True)

@@ -21,7 +21,8 @@ def node() -> None:
     plimsoll node status --cgroup-root /demo --capacity cpu=8,memory=4Gi
     plimsoll node teardown --cgroup-root /demo
 
-    What a node has is computed from the options each time: give the same ones, or keep them in --config.
+    What a node has is computed from the options each time: give the same ones, or keep them in files
+    (--node, --config).
     """
 
 

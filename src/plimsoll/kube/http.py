@@ -156,8 +156,11 @@ class _Connection:
         self._reader, self._writer = reader, writer
         self._parser = httptools.HttpResponseParser(self)
         self._parts: list[bytes] = []
-        self._headers_done = self._message_done = False
+        self._headers_done = self._message_done = self._has_length = False
         self.reusable = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._has_length |= name.lower() == b"content-length"
 
     def on_headers_complete(self) -> None:
         self._headers_done = True
@@ -171,7 +174,7 @@ class _Connection:
 
     async def begin(self, data: bytes) -> int:
         self._parser = httptools.HttpResponseParser(self)
-        self._headers_done = self._message_done = self.reusable = False
+        self._headers_done = self._message_done = self._has_length = self.reusable = False
         self._parts = []
         self._writer.write(data)
         await self._writer.drain()
@@ -189,6 +192,8 @@ class _Connection:
             try:
                 await self._feed()
             except EOFError:  # an answer without a length ends with the connection; a watch may end at any time
+                if self._has_length:
+                    raise ConnectionError("the connection ended within the answer") from None
                 self._message_done = True
 
     async def _feed(self) -> None:

@@ -150,3 +150,9 @@ def test_table() -> None:
     assert list(table([])) == []
     assert display_width("名前") == 4
     assert display_width("e\u0301") == 1
+
+
+@pytest.mark.parametrize("group", ["node", "cgroup"])
+def test_a_group_alone_shows_its_help_once(group: str) -> None:
+    ran = run(group)
+    assert ran.code == 2 and ran.err.count("Usage:") == 1 and "Commands:" in ran.err
