@@ -258,7 +258,7 @@ class Run:
         self.app, self.ask, self.offers, self.seed, self.log, self.most = app, ask, offers, seed, log, most
         self.counts: Counter[str] = Counter()
         self.failures: list[Failure] = []
-        self.numbers: Iterator[int] = iter(())
+        self.waiting: Iterator[tuple[int, Asked]] = iter(())
 
     async def one(self, number: int, request: Asked) -> None:
         began = time.monotonic()
@@ -277,13 +277,14 @@ class Run:
             self.failures.append(Failure(number, str(request), why))
 
     async def asker(self) -> None:
-        for number in self.numbers:
-            await self.one(number, asked(self.seed, number, self.offers))
+        for number, request in self.waiting:
+            await self.one(number, request)
             if len(self.failures) >= self.most:
                 return
 
     async def some(self, first: int, last: int) -> None:
-        self.numbers = iter(range(first, last))
+        # Made before any of them is sent: making one may take longer than answering it.
+        self.waiting = iter([(number, asked(self.seed, number, self.offers)) for number in range(first, last)])
         await asyncio.gather(*(self.asker() for _ in range(ASKERS)))
 
     async def tidy(self) -> None:
@@ -314,7 +315,6 @@ async def _fuzz(seed: int, cases: int, state: Path, profile: str, stop_after: in
                 await run.tidy()
                 if first + SWEEP_EVERY >= min(cases // 4, 10_000) and not settled_bytes:
                     settled_bytes = resident_bytes()
-            await run.some(cases, cases)
             run.failures += await _at_the_end(run, settled_bytes)
             run.counts["objects"] = app.cluster.store.count()
     return Outcome(run.counts, run.failures)

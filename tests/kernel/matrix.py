@@ -17,6 +17,7 @@ import json
 import os
 import sys
 import tempfile
+import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,6 +207,9 @@ async def run(arguments: argparse.Namespace, pods: list[Pod]) -> dict[str, Any]:
             await matrix.tree.setup()
             for start in range(0, len(pods), BLOCK):
                 await matrix.check(pods[start : start + BLOCK])
+        except BaseException:
+            traceback.print_exc()  # what the teardown meets may hide it
+            raise
         finally:
             await matrix.tree.teardown(kill=True)
         left = matrix.driver.look(root, ())

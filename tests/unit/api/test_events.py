@@ -112,3 +112,23 @@ async def test_old_events_of_cluster_objects_lie_in_default(tmp_path: Path) -> N
         }
         assert (await ask("POST", CORE, event)).code == 201
         assert (await ask("POST", "/api/v1/namespaces/kube-system/events", event)).code == 422
+
+
+async def test_words_of_the_other_group_are_unknown_fields(tmp_path: Path) -> None:
+    """Nobody has checked what they hold, so they must not become the fields that they would be there."""
+    body = {
+        "metadata": {"name": "e"},
+        "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
+        "involvedObject": "no object at all",
+        "eventTime": "2026-11-15T20:30:00.000000Z",
+        "reportingController": "a.io/b",
+        "reportingInstance": "i",
+        "action": "Do",
+        "reason": "Because",
+        "type": "Normal",
+    }
+    async with api(tmp_path) as ask:
+        said = await ask.ok("POST", "/apis/events.k8s.io/v1/namespaces/default/events", body)
+        assert (said["regarding"]["name"], "involvedObject" in said) == ("p", False)
+        stored = await ask.ok("GET", "/api/v1/namespaces/default/events/e")
+        assert stored["involvedObject"]["name"] == "p"

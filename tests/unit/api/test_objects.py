@@ -366,3 +366,19 @@ async def test_what_new_nodes_and_namespaces_get(tmp_path: Path) -> None:
         namespace = await ask.ok("POST", "/api/v1/namespaces", {"metadata": {"name": "foo"}})
         assert namespace["metadata"]["labels"] == {"kubernetes.io/metadata.name": "foo"}
         assert (namespace["spec"], namespace["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
+
+
+@pytest.mark.parametrize("value", ["http", "80", "²%", "-1%", "9" * 5000 + "%", -1], ids=str)
+async def test_a_rollout_or_a_budget_counts_in_numbers(tmp_path: Path, value: Any) -> None:
+    """What the loops could not compute with is never stored."""
+    labels = {"app": "x"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec: dict[str, Any] = {"selector": {"matchLabels": labels}, "template": template}
+    async with api(tmp_path) as ask:
+        for field in ("maxSurge", "maxUnavailable"):
+            strategy = {"type": "RollingUpdate", "rollingUpdate": {field: value}}
+            body = {"metadata": {"name": "d"}, "spec": {**spec, "strategy": strategy}}
+            said = await ask("POST", "/apis/apps/v1/namespaces/default/deployments", body)
+            assert (said.code, f"spec.strategy.rollingUpdate.{field}" in said.message) == (422, True)
+        body = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": labels}, "minAvailable": value}}
+        assert (await ask("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", body)).code == 422

@@ -6,6 +6,7 @@ server has filled in, and returns findings; it never raises.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -16,6 +17,8 @@ from plimsoll.rules.profile import Profile
 from plimsoll.rules.resize_api import ResizeGates
 
 Document = dict[str, Any]
+
+_PERCENT = re.compile(r"[0-9]{1,9}%", re.ASCII)
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -118,3 +121,12 @@ def immutable(path: str, value: Any) -> FieldError:
         return FieldError("FieldValueInvalid", path, "field is immutable", value)
     shown = msgspec.json.encode(value).decode()
     return FieldError("FieldValueInvalid", path, f"{shown}: field is immutable")
+
+
+def count_or_percent_errors(path: str, value: Any) -> list[FieldError]:
+    """A number of pods, or a percentage of them; absent is neither."""
+    if isinstance(value, int) and value < 0:
+        return [invalid(path, value, "must be greater than or equal to 0")]
+    if isinstance(value, str) and not _PERCENT.fullmatch(value):
+        return [invalid(path, value, "a valid percent string must be a numeric string followed by an ending '%'")]
+    return []

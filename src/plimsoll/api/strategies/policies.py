@@ -8,6 +8,7 @@ from plimsoll.api.strategies.base import (
     Document,
     Setting,
     Strategy,
+    count_or_percent_errors,
     forbidden,
     immutable,
     invalid,
@@ -168,11 +169,7 @@ class DisruptionBudgetStrategy(Strategy):
         if least is not None and most is not None:
             errors.append(invalid("spec", None, "minAvailable and maxUnavailable cannot be both set"))
         for field, value in (("minAvailable", least), ("maxUnavailable", most)):
-            if isinstance(value, int) and value < 0:
-                errors.append(invalid(f"spec.{field}", value, "must be greater than or equal to 0"))
-            elif isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()):
-                reason = "a valid percent string must be a numeric string followed by an ending '%'"
-                errors.append(invalid(f"spec.{field}", value, reason))
+            errors += count_or_percent_errors(f"spec.{field}", value)
         return errors
 
     def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:

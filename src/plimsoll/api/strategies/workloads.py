@@ -10,6 +10,7 @@ from plimsoll.api.strategies.base import (
     Document,
     Setting,
     Strategy,
+    count_or_percent_errors,
     immutable,
     invalid,
     relevant,
@@ -30,7 +31,7 @@ class WorkloadStrategy(Strategy):
 
     def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
         spec = document.get("spec") or {}
-        errors = _replica_errors(spec) + _selector_errors(spec)
+        errors = _replica_errors(spec) + _rolling_errors(spec) + _selector_errors(spec)
         return errors + _template_errors(spec.get("template") or {}, self.restart_policies, setting)
 
     def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
@@ -76,6 +77,15 @@ def _replica_errors(spec: Document) -> list[FieldError]:
         value = spec.get(field)
         if isinstance(value, int) and value < 0:
             errors.append(invalid(f"spec.{field}", value, "must be greater than or equal to 0"))
+    return errors
+
+
+def _rolling_errors(spec: Document) -> list[FieldError]:
+    """Only Deployments have a strategy. A loop computes with these numbers, so they must be some."""
+    rolling = (spec.get("strategy") or {}).get("rollingUpdate") or {}
+    errors = []
+    for field in ("maxUnavailable", "maxSurge"):
+        errors += count_or_percent_errors(f"spec.strategy.rollingUpdate.{field}", rolling.get(field))
     return errors
 
 
