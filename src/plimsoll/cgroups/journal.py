@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -21,6 +22,8 @@ from plimsoll.errors import PlimsollError
 from plimsoll.rules.steps import Seen, Step
 
 COMPACT_BYTES = 1 << 16
+
+LOCK_S = 1.0
 
 
 class StateBusy(PlimsollError):
@@ -108,13 +111,22 @@ class Journal:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise StateBusy(self.path) from None
+            self._lock(descriptor)
             yield
         finally:
             os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        """A child of ours that has not become its own program yet still shares the last turn's lock: wait for that."""
+        end_s = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > end_s:
+                    raise StateBusy(self.path) from None
+            time.sleep(0.005)
 
     def begin(
         self,
