@@ -384,6 +384,7 @@ async def _sent_until_cut(connection: Connection, piece: bytes) -> int:
         while sent < 8 * SPILL_BYTES:
             connection.writer.write(piece)
             await connection.writer.drain()
+            await asyncio.sleep(0)  # else the loop never comes to tell us that the connection is gone
             sent += len(piece)
     except (ConnectionError, ssl.SSLError):
         pass
