@@ -13,7 +13,7 @@ from itertools import chain, pairwise, repeat
 
 from plimsoll.rules.batch_files import container_files, conversions, pod_files
 from plimsoll.rules.batch_walk import figures
-from plimsoll.rules.figures import Ask, Figures, only_usual
+from plimsoll.rules.figures import Ask, Figures
 from plimsoll.rules.files import hugepage_files
 from plimsoll.rules.hierarchy import UNKNOWN_UID
 from plimsoll.rules.objects import Pod, QoSClass, is_sidecar
@@ -54,7 +54,7 @@ def _made(
     policy: NodePolicy,
     place: Placement,
 ) -> Iterable[PodPlan]:
-    classes, requests, limits, cpu_limits, memory_limits, shares = zip(*found, strict=True)
+    classes, requests, limits, cpu_limits, memory_limits, shares, only_compute = zip(*found, strict=True)
     containers = _container_plans(pods, asks, bounds, classes, shares, policy) if asks else []
     metadata = [pod.metadata for pod in pods]
     uids = [each.uid for each in metadata]
@@ -71,7 +71,10 @@ def _made(
         pod_files(classes, requests, cpu_limits, memory_limits, policy),
         [containers[start:end] for start, end in pairwise(bounds)],
         [len(pod.spec.init_containers) for pod in pods],
-        [None if only_usual(each) else hugepage_files(hugepage_limits(each), version) for each in requests],
+        [
+            None if compute else hugepage_files(hugepage_limits(each), version)
+            for each, compute in zip(requests, only_compute, strict=True)
+        ],
     )
 
 
@@ -100,14 +103,14 @@ def _scores(
 ) -> list[int]:
     """As if every pod were Burstable, without sidecars and pod level, then put right where that is not so."""
     scores = list(map(conversions(policy).score.__getitem__, memory_asks))
-    for pod, qos, share, (start, end) in zip(pods, classes, shares, pairwise(bounds), strict=True):
-        constant = pod_score(pod, qos)
+    for index, constant in enumerate(map(pod_score, pods, classes)):
+        share, init_containers = shares[index], pods[index].spec.init_containers
         if constant is not None:
+            start, end = bounds[index : index + 2]
             scores[start:end] = [constant] * (end - start)
-        elif share or (pod.spec.init_containers and policy.sidecar_oom_rule):
-            sidecars = [policy.sidecar_oom_rule and is_sidecar(each) for each in pod.spec.init_containers]
-            if not share and not any(sidecars):
-                continue
+        elif share or init_containers:
+            start, end = bounds[index : index + 2]
+            sidecars = [policy.sidecar_oom_rule and is_sidecar(each) for each in init_containers]
             counted = [ask + share for ask in memory_asks[start:end]]
             count = len(sidecars)
             scores[start:end] = burstable_scores(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plimsoll.rules.defaulting import defaulted, pod_level_defaults
 from plimsoll.rules.effective import added, aggregate, overridden, with_overhead
-from plimsoll.rules.figures import Amounts, Ask, Figures, in_bounds, only_usual, thousandths, whole
+from plimsoll.rules.figures import COMPUTE, Amounts, Ask, Figures, in_bounds, thousandths, whole
 from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, QoSClass
 from plimsoll.rules.oom import surplus_share
 from plimsoll.rules.policy import NodePolicy
@@ -45,7 +45,8 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
         requested, limited = added(requested, overhead), with_overhead(limited, overhead)
     if not (in_bounds(requested) and in_bounds(limited)):
         return None
-    if not only_usual(requested) and not all(map(has_page_size, requested)):
+    only_compute = requested.keys() <= COMPUTE
+    if not only_compute and not all(map(has_page_size, requested)):
         return None
     requested, limited = whole(requested), whole(limited)
     cpu_declared = memory_declared = qos == GUARANTEED
@@ -64,6 +65,7 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
         limited.get(CPU, 0) if cpu_declared else None,
         limited.get(MEMORY, 0) if memory_declared else None,
         share,
+        only_compute,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from plimsoll.rules.batch_by_name import figures_by_name
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.effective import added, peak, with_overhead
-from plimsoll.rules.figures import Amounts, Ask, Figures, in_bounds, only_usual, thousandths, whole
+from plimsoll.rules.figures import COMPUTE, Amounts, Ask, Figures, in_bounds, thousandths, whole
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Pod, PodSpec, ResourceList
 from plimsoll.rules.policy import NodePolicy
@@ -47,22 +47,31 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
     requested: Amounts = {}
     limited: Amounts = {}
     cpu_request = memory_request = cpu_limit = memory_limit = 0
-    every_cpu = every_memory = all_usual = True
+    every_cpu = every_memory = only_compute = True
     init_containers, first = spec.init_containers, len(asks)
     for container in init_containers + spec.containers if init_containers else spec.containers:
         resources = container.resources
         requests, limits = resources.requests, resources.limits
         cpu = memory = None
-        cpu_ask = memory_ask = cpu_cap = memory_cap = 0
+        cpu_ask = memory_ask = cpu_cap = memory_cap = others = 0
         if limits:
+            others = len(limits)
             if (cpu := limits.get(CPU)) is not None:
+                others -= 1
                 cpu_cap = cpu.tally
                 limited[CPU] = cpu_limit = cpu_limit + cpu_cap
             if (memory := limits.get(MEMORY)) is not None:
+                others -= 1
                 memory_cap = memory.value
                 limited[MEMORY] = memory_limit = memory_limit + memory.tally
-        if requests:
-            cpu, memory = requests.get(CPU, cpu), requests.get(MEMORY, memory)  # D-1
+        if requests:  # where one is missing, the limit stands in (D-1)
+            others += len(requests)
+            if (own := requests.get(CPU)) is not None:
+                others -= 1
+                cpu = own
+            if (own := requests.get(MEMORY)) is not None:
+                others -= 1
+                memory = own
         if cpu is not None:
             cpu_ask = cpu.tally
             requested[CPU] = cpu_request = cpu_request + cpu_ask
@@ -73,13 +82,13 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
             every_cpu = False
         if not memory_cap:
             every_memory = False
-        if (limits and not only_usual(limits)) or (requests and not only_usual(requests)):
-            all_usual = False
+        if others:
+            only_compute = False
             _add_others(limits or {}, requests or {}, requested, limited)
         asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap, memory_cap))
     if cpu_request + memory_request + cpu_limit + memory_limit > MAX_INT64:
         return None
-    if not all_usual and not _others_whole(requested, limited):
+    if not only_compute and not _others_whole(requested, limited):
         return None
     qos = pod.status.qos_class or class_of(
         every_cpu and every_memory, (cpu_request, memory_request), (cpu_limit, memory_limit)
@@ -98,10 +107,10 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
     if overhead:
         more = whole(thousandths(overhead))
         requested, limited = added(requested, more), with_overhead(limited, more)
-        if not only_usual(overhead) or not in_bounds(requested):
+        if not overhead.keys() <= COMPUTE or not in_bounds(requested):
             return None
     if qos == BEST_EFFORT:
-        return qos, requested, limited, None, None, 0
+        return qos, requested, limited, None, None, 0, only_compute
     return (
         qos,
         requested,
@@ -109,6 +118,7 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
         limited.get(CPU, 0) if every_cpu or qos == GUARANTEED else None,
         limited.get(MEMORY, 0) if every_memory or qos == GUARANTEED else None,
         0,
+        only_compute,
     )
 
 
@@ -148,7 +158,7 @@ def _take_peaks(spec: PodSpec, asks: list[Ask], requests: Amounts, limits: Amoun
     _take_peak(requests, MEMORY, memory_asks, sidecars)
     _take_peak(limits, CPU, cpu_caps, sidecars)
     _take_peak(limits, MEMORY, memory_caps, sidecars)
-    if not only_usual(requests):
+    if not requests.keys() <= COMPUTE:
         lists = [
             (each.resources.requests or _NOTHING, each.resources.limits or _NOTHING)
             for each in spec.init_containers + spec.containers

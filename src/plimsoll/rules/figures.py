@@ -15,10 +15,10 @@ Amounts = dict[str, int]
 Ask = tuple[str, int, int, int, int, int]
 
 # A pod: class, effective requests, effective limits, cpu and memory limit of its cgroup (None: none), and what each
-# container's OOM score counts beside its own request (O-3 step 3).
-Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, int]
+# container's OOM score counts beside its own request (O-3 step 3), and whether it names nothing but cpu and memory.
+Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, int, bool]
 
-only_usual = frozenset({CPU, MEMORY}).issuperset
+COMPUTE = frozenset({CPU, MEMORY})
 
 
 def thousandths(resources: ResourceList | None) -> Amounts:

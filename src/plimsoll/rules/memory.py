@@ -26,7 +26,7 @@ def memory_high(
         return None
     request = float(request_bytes)
     high = floor(request + (base - request) * factor) // page_size * page_size
-    return high if high > request_bytes and high != 0 else None
+    return high if high and high > request_bytes else None
 
 
 def swap_limit_bytes(request_bytes: int, memory_capacity_bytes: int, swap_capacity_bytes: int) -> int:

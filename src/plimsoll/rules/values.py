@@ -268,11 +268,9 @@ def container_quota(
 
 def container_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) -> tuple[int | None, int | None]:
     """memory.min and memory.low (02 §6.2): exactly one under tiered with a request, both as 0 otherwise."""
-    if reservation == "requests":
-        return (request_bytes or None), None
     if reservation == "tiered" and request_bytes > 0:
         return (request_bytes, None) if qos == GUARANTEED else (None, request_bytes)
-    return 0, 0
+    return ((request_bytes or None), None) if reservation == "requests" else (0, 0)
 
 
 def _container_hugetlb(pod: Pod, limits: ResourceList, policy: NodePolicy) -> dict[int, int]:
