@@ -10,17 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain, pairwise, repeat
+from operator import sub
+from typing import TypeVar
 
 from plimsoll.rules.batch_files import container_files, conversions, pod_files
 from plimsoll.rules.batch_walk import figures
-from plimsoll.rules.figures import Ask, Figures
+from plimsoll.rules.figures import Apart, Ask, Figures
 from plimsoll.rules.files import hugepage_files
 from plimsoll.rules.hierarchy import UNKNOWN_UID
-from plimsoll.rules.objects import Pod, QoSClass, is_sidecar
+from plimsoll.rules.objects import Pod, QoSClass
 from plimsoll.rules.oom import burstable_scores, pod_score
 from plimsoll.rules.plan import ContainerPlan, Placement, PodPlan, pod_plan
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.values import hugepage_limits
+
+T = TypeVar("T")
 
 
 def block_plans(pods: Sequence[Pod], policy: NodePolicy, place: Placement) -> list[PodPlan]:
@@ -54,8 +58,8 @@ def _made(
     policy: NodePolicy,
     place: Placement,
 ) -> Iterable[PodPlan]:
-    classes, requests, limits, cpu_limits, memory_limits, shares, only_compute = zip(*found, strict=True)
-    containers = _container_plans(pods, asks, bounds, classes, shares, policy) if asks else []
+    classes, requests, limits, cpu_limits, memory_limits, apart, only_compute = zip(*found, strict=True)
+    containers = _container_plans(pods, asks, bounds, classes, apart, policy) if asks else []
     metadata = [pod.metadata for pod in pods]
     uids = [each.uid for each in metadata]
     parents, version = place.parents, policy.cgroup_version
@@ -83,14 +87,14 @@ def _container_plans(
     asks: Sequence[Ask],
     bounds: Sequence[int],
     classes: Sequence[QoSClass],
-    shares: Sequence[int],
+    apart: Sequence[Apart | None],
     policy: NodePolicy,
 ) -> list[ContainerPlan]:
     names, cpu_asks, memory_asks, cpu_caps, own_memory_caps, memory_caps = zip(*asks, strict=True)
-    counts = [end - start for start, end in pairwise(bounds)]
-    owners = list(chain.from_iterable(map(repeat, classes, counts)))
-    files = container_files(owners, cpu_asks, memory_asks, cpu_caps, own_memory_caps, memory_caps, policy)
-    return list(map(ContainerPlan, names, _scores(pods, memory_asks, bounds, classes, shares, policy), files))
+    files = container_files(
+        list(_per_container(classes, bounds)), cpu_asks, memory_asks, cpu_caps, own_memory_caps, memory_caps, policy
+    )
+    return list(map(ContainerPlan, names, _scores(pods, memory_asks, bounds, classes, apart, policy), files))
 
 
 def _scores(
@@ -98,22 +102,29 @@ def _scores(
     memory_asks: Sequence[int],
     bounds: Sequence[int],
     classes: Sequence[QoSClass],
-    shares: Sequence[int],
+    apart: Sequence[Apart | None],
     policy: NodePolicy,
 ) -> list[int]:
-    """As if every pod were Burstable, without sidecars and pod level, then put right where that is not so."""
-    scores = list(map(conversions(policy).score.__getitem__, memory_asks))
-    for index, constant in enumerate(map(pod_score, pods, classes)):
-        share, init_containers = shares[index], pods[index].spec.init_containers
-        if constant is not None:
-            start, end = bounds[index : index + 2]
-            scores[start:end] = [constant] * (end - start)
-        elif share or init_containers:
-            start, end = bounds[index : index + 2]
-            sidecars = [policy.sidecar_oom_rule and is_sidecar(each) for each in init_containers]
-            counted = [ask + share for ask in memory_asks[start:end]]
-            count = len(sidecars)
+    """By class and request, then put right where sidecars or pod level have a say."""
+    score = conversions(policy).score
+    constants = list(map(pod_score, pods, classes))
+    scores = [
+        score[ask] if constant is None else constant
+        for ask, constant in zip(memory_asks, _per_container(constants, bounds), strict=True)
+    ]
+    for constant, each, (start, end) in zip(constants, apart, pairwise(bounds), strict=True):
+        if each is not None and constant is None:
+            share, sidecars = each
+            counted, count = [ask + share for ask in memory_asks[start:end]], len(sidecars)
             scores[start:end] = burstable_scores(
-                counted[:count], sidecars, counted[count:], policy.memory_capacity_bytes
+                counted[:count],
+                [sidecar and policy.sidecar_oom_rule for sidecar in sidecars],
+                counted[count:],
+                policy.memory_capacity_bytes,
             )
     return scores
+
+
+def _per_container(column: Iterable[T], bounds: Sequence[int]) -> Iterable[T]:
+    """What holds for a pod, once for each of its containers."""
+    return chain.from_iterable(map(repeat, column, map(sub, bounds[1:], bounds)))

@@ -64,7 +64,7 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
         limited,
         limited.get(CPU, 0) if cpu_declared else None,
         limited.get(MEMORY, 0) if memory_declared else None,
-        share,
+        (share, sidecars) if share or any(sidecars) else None,
         only_compute,
     )
 

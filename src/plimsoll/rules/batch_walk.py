@@ -100,8 +100,13 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
         requested[MEMORY] = -(-memory_request // 1000)
     if memory_limit:
         limited[MEMORY] = -(-memory_limit // 1000)
+    apart = None
     if init_containers:
-        _take_peaks(spec, asks[first:], requested, limited)
+        sidecars = [each.restart_policy == "Always" for each in init_containers]
+        if not all(sidecars):  # else the worst moment is when everybody runs
+            _take_peaks(spec, sidecars, asks[first:], requested, limited)
+        if any(sidecars):
+            apart = 0, sidecars
         if qos == BURSTABLE and not (every_cpu and every_memory):
             every_cpu, every_memory = declared_limits(pod)
     if overhead:
@@ -110,14 +115,14 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
         if not overhead.keys() <= COMPUTE or not in_bounds(requested):
             return None
     if qos == BEST_EFFORT:
-        return qos, requested, limited, None, None, 0, only_compute
+        return qos, requested, limited, None, None, apart, only_compute
     return (
         qos,
         requested,
         limited,
         limited.get(CPU, 0) if every_cpu or qos == GUARANTEED else None,
         limited.get(MEMORY, 0) if every_memory or qos == GUARANTEED else None,
-        0,
+        apart,
         only_compute,
     )
 
@@ -148,11 +153,8 @@ def _others_whole(requested: Amounts, limited: Amounts) -> bool:
     return True
 
 
-def _take_peaks(spec: PodSpec, asks: list[Ask], requests: Amounts, limits: Amounts) -> None:
+def _take_peaks(spec: PodSpec, sidecars: list[bool], asks: list[Ask], requests: Amounts, limits: Amounts) -> None:
     """Replace sums by what is asked for at the worst moment, name by name."""
-    sidecars = [each.restart_policy == "Always" for each in spec.init_containers]
-    if all(sidecars):  # then the worst moment is when everybody runs
-        return
     _, cpu_asks, memory_asks, cpu_caps, memory_caps, _ = zip(*asks, strict=True)
     _take_peak(requests, CPU, cpu_asks, sidecars)
     _take_peak(requests, MEMORY, memory_asks, sidecars)

@@ -14,9 +14,13 @@ Amounts = dict[str, int]
 # (its own or pod level's). Milli-cores and bytes, 0 for none.
 Ask = tuple[str, int, int, int, int, int]
 
-# A pod: class, effective requests, effective limits, cpu and memory limit of its cgroup (None: none), and what each
-# container's OOM score counts beside its own request (O-3 step 3), and whether it names nothing but cpu and memory.
-Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, int, bool]
+# What sets the OOM scores of a pod's containers apart from their own requests: the share in what pod level requests
+# beyond them (O-3 step 3), and which init containers are sidecars (step 5).
+Apart = tuple[int, list[bool]]
+
+# A pod: class, effective requests, effective limits, cpu and memory limit of its cgroup (None: none), what sets its
+# scores apart (None: nothing), and whether it names nothing but cpu and memory.
+Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, Apart | None, bool]
 
 COMPUTE = frozenset({CPU, MEMORY})
 
