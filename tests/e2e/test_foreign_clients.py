@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from importlib.metadata import version
 from typing import Any
 
@@ -93,11 +95,12 @@ async def test_kr8s(served: World, namespace: str, exercised: Callable[[str, str
     seen: list[str] = []
 
     async def watch() -> None:
-        async for change, found in api.watch("pods", namespace=namespace):
-            if found.name == "web":
-                seen.append(change)
-                if change == "DELETED":
-                    return
+        async with aclosing(api.watch("pods", namespace=namespace)) as changes:
+            async for change, found in changes:
+                if found.name == "web":
+                    seen.append(change)
+                    if change == "DELETED":
+                        return
 
     async with asyncio.timeout(40):
         watching = asyncio.create_task(watch())
@@ -111,5 +114,14 @@ async def test_kr8s(served: World, namespace: str, exercised: Callable[[str, str
         await pod.delete(grace_period=1)
         await pod.wait("delete")
         await watching
+        await _streams_closed()
     assert seen[0] == "ADDED" and seen[-1] == "DELETED" and "MODIFIED" in seen, seen
     exercised("foreign client", f"kr8s {version('kr8s')}")
+
+
+async def _streams_closed() -> None:
+    """kr8s leaves the watches of its `wait` to the garbage collector; they must end while their loop still runs."""
+    gc.collect()
+    while others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
+    await asyncio.get_running_loop().shutdown_asyncgens()
