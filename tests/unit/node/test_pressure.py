@@ -1,0 +1,172 @@
+"""The eviction loop on a node that is told by the test: order of passes, conditions, waits, reclaim before eviction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytest
+
+from plimsoll.node.pressure import PressureLoop
+from plimsoll.node.signals import Observations
+from plimsoll.rules.eviction import Observation
+from plimsoll.rules.eviction_decision import Decision
+from plimsoll.rules.eviction_reasons import LimitFinding
+from plimsoll.rules.objects import Container, EmptyDir, Metadata, Pod, PodSpec, Volume
+from plimsoll.rules.quantity import from_units, parse
+from plimsoll.rules.thresholds import Threshold, parsed_thresholds
+from plimsoll.rules.usage import FsUsage, PodUsage
+
+MIB = 1 << 20
+CAPACITY = 1024 * MIB
+
+
+class Node:
+    """A node of 1 GiB: what its pods use is what is missing. An evicted pod's memory is free at once."""
+
+    def __init__(self, **usage_mib: int) -> None:
+        self.now_s = 1000.0
+        self.used = {name: mib * MIB for name, mib in usage_mib.items()}
+        self.evicted: list[tuple[str, float]] = []
+        self.limited: list[LimitFinding] = []
+        self.events: list[tuple[str, str, str]] = []
+        self.reclaimable = 0
+        self.volumes: dict[str, FsUsage] = {}
+        self.spec = PodSpec((Container("c"),))
+        self.told = 0
+
+    # what it shows
+
+    def memory(self) -> Observations:
+        left = CAPACITY - sum(self.used.values())
+        return {"memory.available": Observation(from_units(left, "BinarySI"), from_units(CAPACITY), self.now_s)}
+
+    def others(self) -> Observations:
+        return {"pid.available": Observation(parse("1000"), parse("4000"), self.now_s)}
+
+    def pods_usage_at(self, thresholds: Iterable[Threshold]) -> list[int]:
+        return []
+
+    # who lives there
+
+    def active(self) -> Sequence[Pod]:
+        return [Pod(Metadata(name, "ns", name), self.spec) for name in self.used]
+
+    def usage(self, *, disks: bool) -> Mapping[str, PodUsage]:
+        return {name: PodUsage(used, volumes=self.volumes) for name, used in self.used.items()}
+
+    async def evict(self, uid: str, found: Decision) -> None:
+        self.evicted.append((uid, found.grace_s))
+        del self.used[uid]
+
+    async def evict_for_limit(self, found: LimitFinding, grace_s: float) -> None:
+        self.limited.append(found)
+        del self.used[found.pod.metadata.uid]
+
+    async def reclaim(self, action: str) -> None:
+        raise AssertionError("memory has no such reclaim")
+
+    async def reclaim_memory(self, wanted_bytes: int) -> int:
+        gained = min(self.reclaimable, wanted_bytes)
+        largest = max(self.used, key=lambda name: self.used[name])
+        self.used[largest] -= gained
+        return gained
+
+
+def loop(node: Node, thresholds: tuple[Threshold, ...], *, reclaims: bool = False) -> PressureLoop:
+    def told() -> None:
+        node.told += 1
+
+    return PressureLoop(
+        node,
+        thresholds,
+        node,
+        clock=lambda: node.now_s,
+        wall=lambda: node.now_s,
+        event=lambda *event: node.events.append(event),
+        conditions_changed=told,
+        transition_period_s=300,
+        reclaim_memory=node.reclaim_memory if reclaims else None,
+    )
+
+
+HARD = parsed_thresholds({"memory.available": "100Mi"})
+
+
+async def test_one_pod_per_pass_and_only_while_it_is_needed() -> None:
+    node = Node(small=100, large=500, middle=400)
+    pressure = loop(node, HARD)
+    assert await pressure.turn()
+    assert node.evicted == [("large", 1.0)]
+    assert pressure.conditions == ("MemoryPressure",)
+    assert node.events == [("Warning", "EvictionThresholdMet", "Attempting to reclaim memory")]
+    node.now_s += 1
+    assert not await pressure.turn()
+    assert len(node.evicted) == 1
+    assert pressure.decisions[0].order[1].name == "middle"
+    assert pressure.evictions == {"memory.available": 1}
+
+
+async def test_the_condition_lingers_and_is_told_twice() -> None:
+    node = Node(large=1000)
+    pressure = loop(node, HARD)
+    await pressure.turn()
+    node.now_s += 299
+    await pressure.turn()
+    assert (pressure.conditions, node.told) == (("MemoryPressure",), 1)
+    node.now_s += 2
+    await pressure.turn()
+    assert (pressure.conditions, node.told) == ((), 2)
+
+
+async def test_a_soft_threshold_waits_and_starts_anew() -> None:
+    node = Node(large=950)
+    pressure = loop(node, parsed_thresholds({}, {"memory.available": "100Mi"}, {"memory.available": "90s"}))
+    assert not await pressure.turn()
+    assert pressure.conditions == ("MemoryPressure",)
+    assert pressure.pause_s() <= 1.0
+    node.now_s += 40
+    node.used["large"] = 800 * MIB
+    assert not await pressure.turn()
+    node.now_s += 60
+    node.used["large"] = 950 * MIB
+    assert not await pressure.turn()
+    node.now_s += 89
+    assert not await pressure.turn()
+    node.now_s += 1
+    assert await pressure.turn()
+    assert [uid for uid, _ in node.evicted] == ["large"]
+
+
+@pytest.mark.parametrize(("reclaimable_mib", "evicted"), [(500, []), (10, ["large"])], ids=["enough", "too little"])
+async def test_reclaim_comes_first(reclaimable_mib: int, evicted: list[str]) -> None:
+    node = Node(large=950, small=10)
+    node.reclaimable = reclaimable_mib * MIB
+    assert await loop(node, HARD, reclaims=True).turn()
+    assert [uid for uid, _ in node.evicted] == evicted
+
+
+async def test_a_pod_above_its_own_storage_limit_goes_without_pressure() -> None:
+    node = Node(filler=1)
+    node.spec = PodSpec((Container("c"),), volumes=(Volume("scratch", EmptyDir(size_limit=parse("10Mi"))),))
+    node.volumes = {"scratch": FsUsage(11 * MIB, 3)}
+    pressure = loop(node, HARD)
+    assert await pressure.turn()
+    assert [found.message for found in node.limited] == ['Usage of EmptyDir volume "scratch" exceeds the limit "10Mi". ']
+    assert (pressure.conditions, node.evicted) == ((), [])
+
+
+async def test_everybody_is_exempt() -> None:
+    node = Node(critical=1000)
+    node.spec = PodSpec((Container("c"),), priority=2_000_000_000)
+    pressure = loop(node, HARD)
+    assert not await pressure.turn()
+    assert node.evicted == []
+    assert pressure.pause_s() <= 1.0
+
+
+async def test_an_idle_node_is_left_alone() -> None:
+    node = Node()
+    node.used = {}
+    pressure = loop(node, HARD)
+    assert not await pressure.turn()
+    assert pressure.pause_s() > 1.0
