@@ -104,3 +104,13 @@ class InvalidConfigs(PlimsollError):
 
 class InvalidName(PlimsollError):
     """A cgroup name that cannot be expressed, where the kubelet itself would abort (spec 02 §2.1)."""
+
+
+class ContainerConfigError(PlimsollError):
+    """A container that cannot be made from what its pod says; `str()` is the message of its waiting state."""
+
+    reason = "CreateContainerConfigError"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message

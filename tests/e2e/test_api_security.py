@@ -21,7 +21,7 @@ import pytest
 
 from plimsoll.api.authority import Authority, Issued
 from plimsoll.api.cluster import Limits
-from plimsoll.api.server import HEAD_BYTES, SPILL_BYTES
+from plimsoll.api.connection import HEAD_BYTES, SPILL_BYTES
 from plimsoll.api.users import MASTERS, NODE_PREFIX, NODES, VIEWERS, Tokens
 from tests.e2e.api_fuzz_tls import Asker
 from tests.e2e.api_process import ApiProcess

@@ -40,7 +40,7 @@ def check_namespace(record: Record | None, resource: Resource, namespace: str, n
     """New objects need a namespace that is there to stay."""
     if record is None:
         raise not_found(_NAMESPACES, namespace)
-    if decoded(record)["metadata"].get("deletionTimestamp"):
+    if b'"deletionTimestamp":' in record.body and decoded(record)["metadata"].get("deletionTimestamp"):
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
         cause = {
             "reason": "NamespaceTerminating",
@@ -110,7 +110,7 @@ def check_capacity(cluster: Cluster, old: Document, new: Document) -> None:
 
 
 def _limit_ranges(cluster: Cluster, document: Document) -> list[LimitRange]:
-    found = cluster.documents("limitranges", document["metadata"]["namespace"])
+    found = cluster.policies("limitranges", document["metadata"]["namespace"])
     return [from_document(each, LimitRange) for each in found]
 
 
@@ -164,7 +164,7 @@ def _priority_refusal(pod_name: str, words: str, sent: object, value: object) ->
 
 def _default_class(cluster: Cluster) -> Document | None:
     """The class with globalDefault; of several, the lowest (as Kubernetes chooses)."""
-    found = [each for each in cluster.documents("priorityclasses") if each.get("globalDefault")]
+    found = [each for each in cluster.policies("priorityclasses") if each.get("globalDefault")]
     return min(found, key=lambda each: each.get("value") or 0, default=None)
 
 

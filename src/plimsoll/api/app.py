@@ -239,7 +239,7 @@ class App:
         leaving.add_done_callback(left)
         try:
             await request.start(200, _JSON_HEADERS)
-            async for lines in stream.lines():
+            async for lines in stream.lines(request.wire):
                 await request.send({"type": "http.response.body", "body": lines, "more_body": True})
         except asyncio.CancelledError:
             if not leaving.done() and self._is_open:

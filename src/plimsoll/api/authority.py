@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from plimsoll.api.users import NODE_PREFIX, NODES
+from plimsoll.errors import PlimsollError
 from plimsoll.linux.state_dir import private_directory, write_private
 
 if TYPE_CHECKING:
     from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 CA_YEARS, LEAF_DAYS = 10, 365
 RENEW_AT = 0.8  # of a certificate's life
@@ -34,6 +35,10 @@ class Issued(msgspec.Struct, frozen=True):
 
     certificate: bytes
     key: bytes
+
+
+class NotSigned(PlimsollError):
+    """A request for a certificate that is not granted, and why."""
 
 
 class Authority:
@@ -79,6 +84,34 @@ class Authority:
     def issue_node(self, name: str) -> Issued:
         """A node's identity: user system:node:NAME, and the name it answers to at its endpoint."""
         return self.issue(f"{NODE_PREFIX}{name}", [NODES], [name], calls_too=True)
+
+    def sign_node(self, request: bytes, name: str, life: timedelta, now: datetime | None = None) -> bytes:
+        """The certificate, PEM, for a node's own request (PKCS#10, PEM), whose key stays with the node.
+
+        Raises NotSigned unless the request is made out to that very node and signed with the key it is for.
+        """
+        from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            asked = x509.load_pem_x509_csr(request)
+            public_key = asked.public_key()
+            is_proved = asked.is_signature_valid
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise NotSigned(f"no request for a certificate: {error}") from None
+        if not is_proved:
+            raise NotSigned("it is not signed with the key that it is for")
+        if asked.subject != _name(f"{NODE_PREFIX}{name}", [NODES]):
+            raise NotSigned(
+                f"subject {asked.subject.rfc4514_string()} is not this node: O={NODES},CN={NODE_PREFIX}{name}"
+            )
+        if not isinstance(public_key, _elliptic_public()):
+            raise NotSigned(f"a {type(public_key).__name__} cannot be signed here: use an EC key")
+        key = _elliptic(load_pem_private_key(self._key_file.read_bytes(), None))
+        ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
+        now = now or datetime.now(UTC)
+        return _pem_certificate(_leaf(ca.subject, key, asked.subject, public_key, [name], now, life, calls_too=True))
 
     def server_context(self) -> ssl.SSLContext:
         """A client may show a certificate of ours; one of anybody else's, or an ended one, ends the handshake."""
@@ -151,7 +184,7 @@ def _self_signed(now: datetime) -> Issued:
         decipher_only=False,
     )
     certificate = (
-        _builder(name, name, key, now, timedelta(days=365 * CA_YEARS))
+        _builder(name, name, key.public_key(), now, timedelta(days=365 * CA_YEARS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -170,28 +203,44 @@ def _signed(
     life: timedelta,
     calls_too: bool,
 ) -> Issued:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID
 
     key = ec.generate_private_key(ec.SECP256R1())
+    subject = _name(common_name, organizations)
+    return _pem(_leaf(issuer, issuer_key, subject, key.public_key(), names, now, life, calls_too=calls_too), key)
+
+
+def _leaf(
+    issuer: x509.Name,
+    issuer_key: EllipticCurvePrivateKey,
+    subject: x509.Name,
+    public_key: EllipticCurvePublicKey,
+    names: Sequence[str],
+    now: datetime,
+    life: timedelta,
+    *,
+    calls_too: bool,
+) -> x509.Certificate:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
     purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if names else []
     if calls_too or not names:
         purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
     builder = (
-        _builder(_name(common_name, organizations), issuer, key, now, life)
+        _builder(subject, issuer, public_key, now, life)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(each) for each in names]), False)
-    return _pem(builder.sign(issuer_key, hashes.SHA256()), key)
+    return builder.sign(issuer_key, hashes.SHA256())
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: EllipticCurvePrivateKey, now: datetime, life: timedelta
+    subject: x509.Name, issuer: x509.Name, public_key: EllipticCurvePublicKey, now: datetime, life: timedelta
 ) -> x509.CertificateBuilder:
     from cryptography import x509
 
@@ -199,7 +248,7 @@ def _builder(
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
-        .public_key(key.public_key())
+        .public_key(public_key)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - CLOCK_SKEW)
         .not_valid_after(now + life)
@@ -231,11 +280,23 @@ def _elliptic(key: object) -> EllipticCurvePrivateKey:
     return key
 
 
+def _elliptic_public() -> type[EllipticCurvePublicKey]:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+    return EllipticCurvePublicKey
+
+
+def _pem_certificate(certificate: x509.Certificate) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM)
+
+
 def _pem(certificate: x509.Certificate, key: EllipticCurvePrivateKey) -> Issued:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     return Issued(
-        certificate.public_bytes(Encoding.PEM),
+        _pem_certificate(certificate),
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
     )
 

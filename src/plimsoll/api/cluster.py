@@ -28,6 +28,7 @@ Document = dict[str, Any]
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
+_POLICIES = 1024  # decoded ones that are kept
 _decode = msgspec.json.Decoder().decode
 
 
@@ -40,6 +41,7 @@ class Limits(msgspec.Struct, frozen=True):
     requests_per_s: float = 5_000.0
     burst: int = 10_000
     in_flight: int = 800  # requests that are not watches
+    connections: int = 12_000  # each watcher is one
 
 
 DEFAULT_LIMITS = Limits()
@@ -59,6 +61,7 @@ class Cluster:
         self.profile = profile
         self.gates: Mapping[str, bool] = gates if gates is not None else default_config(profile).feature_gates
         self.clock = clock
+        self._policies: dict[str, tuple[Record, Document]] = {}  # by key
         self.limits = limits
         self.pod_level = self.gates["PodLevelResources"]
         self.in_place = self.gates["InPlacePodVerticalScaling"]
@@ -78,6 +81,20 @@ class Cluster:
         """`prefix` and five letters; a long prefix is cut so that the whole is a name."""
         suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
         return prefix[: 63 - _SUFFIX_LENGTH] + suffix
+
+    def policies(self, storage: str, namespace: str = "") -> list[Document]:
+        """Committed objects as `documents`, of a kind that is few and asked for with every write. Not to be changed:
+        who asks next gets the same."""
+        _, records = self.store.list(prefix(stored_resource(storage), namespace))
+        return [self._policy(record) for record in records]
+
+    def _policy(self, record: Record) -> Document:
+        found = self._policies.get(record.key)
+        if found is None or found[0] is not record:
+            if len(self._policies) >= _POLICIES:
+                self._policies.clear()
+            found = self._policies[record.key] = record, decoded(record)
+        return found[1]
 
     def document(self, storage: str, namespace: str, name: str) -> Document | None:
         """A committed object, decoded."""

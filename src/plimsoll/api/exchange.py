@@ -8,6 +8,7 @@ from typing import Any
 from plimsoll.api.request import RequestInfo
 from plimsoll.api.status import bad_request, too_large_body
 from plimsoll.api.users import ANONYMOUS, User
+from plimsoll.api.wire import WIRE, Wire
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -29,6 +30,8 @@ class Exchange:
         self.user: User = ANONYMOUS
         self.info: RequestInfo | None = None
         self.code = 0
+        # Taken out: the wire knows its scope, and what is held in a circle stays until somebody collects it.
+        self.wire: Wire | None = scope.pop(WIRE, None)
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -37,6 +40,10 @@ class Exchange:
         declared = self.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > limit_bytes:
             raise too_large_body(limit_bytes)
+        if self.wire is not None and (whole := self.wire.whole_body()) is not None:
+            if len(whole) > limit_bytes:
+                raise too_large_body(limit_bytes)
+            return whole
         parts: list[bytes] = []
         size, more = 0, True
         while more:
@@ -61,6 +68,10 @@ class Exchange:
     async def respond(self, code: int, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
         if self.code:  # a stream has begun: all that is left is to end it
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        if self.wire is not None and len(body) <= _PIECE_BYTES and self.scope["method"] != "HEAD":
+            self.code = code
+            await self.wire.answer(code, headers, body)
             return
         await self.start(code, [*headers, (b"content-length", b"%d" % len(body))])
         at = 0

@@ -217,6 +217,16 @@ RESOURCES: tuple[Resource, ...] = (
         fields=("status.successful",),
         own_fields=True,
     ),
+    Resource(
+        "certificates.k8s.io",
+        "v1",
+        "certificatesigningrequests",
+        "CertificateSigningRequest",
+        "certificatesigningrequest",
+        ("csr",),
+        namespaced=False,
+        verbs=("create",),  # answered at once and never stored
+    ),
     Resource("coordination.k8s.io", "v1", "leases", "Lease", "lease", storage="leases"),
     Resource(
         "events.k8s.io",

@@ -87,7 +87,9 @@ def patcher(call: Call, options: WriteOptions, kind: Kind) -> Callable[[Document
                 patched = apply_strategic(kind, live, body)
         except PatchError as error:
             raise _refusal(error) from None
-        shown = go_printed(body) if type_ == STRATEGIC_PATCH else encoded(patched).decode()
+        def shown() -> str:
+            return go_printed(body) if type_ == STRATEGIC_PATCH else encoded(patched).decode()
+
         return _decoded(call, options, kind, patched, shown, doubled)
 
     return patched_object
@@ -106,17 +108,22 @@ def _refusal(error: PatchError) -> ApiError:
 
 
 def _decoded(
-    call: Call, options: WriteOptions, kind: Kind, patched: Any, shown: str, doubled: tuple[str, ...] = ()
+    call: Call,
+    options: WriteOptions,
+    kind: Kind,
+    patched: Any,
+    shown: Callable[[], str],
+    doubled: tuple[str, ...] = (),
 ) -> Document:
     """The patched object by its schema; a patch that makes it another thing is refused as a whole (422)."""
     try:
         found = decode_document(kind, patched)
     except DecodeError as error:
-        raise _unfit(shown, error.detail) from None
+        raise _unfit(shown(), error.detail) from None
     problems = doubled + found.problems
     if problems:
         if options.field_validation == "Strict":
-            raise _unfit(shown, f"strict decoding error: {', '.join(problems)}")
+            raise _unfit(shown(), f"strict decoding error: {', '.join(problems)}")
         if options.field_validation == "Warn":
             call.warnings += problems
     return found.document
@@ -185,7 +192,7 @@ def _merged(
         raise ApiError(409, "Conflict", error.message, {"causes": causes}) from None
     except ApplyError as error:
         raise internal(error.message) from None
-    return _decoded(call, options, kind, merged, encoded(merged).decode())
+    return _decoded(call, options, kind, merged, lambda: encoded(merged).decode())
 
 
 def _applied_document(call: Call, options: WriteOptions) -> Document:

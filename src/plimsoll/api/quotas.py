@@ -25,7 +25,7 @@ def quota_keys(
     cluster: Cluster, operation: str, subresource: str, namespace: str, new: Document | None, old: Document | None
 ) -> list[str]:
     """The quotas that a write of this pod must be measured by; mostly none."""
-    found = cluster.documents("resourcequotas", namespace)
+    found = cluster.policies("resourcequotas", namespace)
     if not found:
         return []
     if new is not None:

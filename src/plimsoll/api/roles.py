@@ -72,6 +72,8 @@ def _node_verdict(node: str, asked: Attributes) -> Verdict:
             return "allow" if asked.name in ("", node) else "deny"  # at create the body names it: `own_node_refusal`
         case "leases" if asked.namespace == NODE_LEASES and asked.verb != "deletecollection":
             return "allow" if asked.name == node or (asked.verb == "create" and not asked.name) else "deny"
+        case "certificatesigningrequests" if asked.verb == "create":
+            return "allow"  # for a new certificate of its own: `api.certificates` looks whose it is
         case "events" if asked.verb in ("create", "update", "patch"):
             return "allow"
         case "pods" if asked.verb in ("list", "watch") and not asked.subresource:

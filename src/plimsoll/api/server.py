@@ -1,4 +1,4 @@
-"""The listening server: uvicorn with our application, a certificate, and the peer's certificate for who asks.
+"""The listening server: uvicorn with our application, a certificate, and connections of ours (`connection`).
 
 `serving` is for whoever runs the server beside something else (tests, `up`); `serve` runs it until a signal ends it.
 """
@@ -14,15 +14,12 @@ from typing import Any
 
 import msgspec
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from plimsoll.api.app import App
+from plimsoll.api.connection import KEEP_ALIVE_S, limited
 from plimsoll.errors import PlimsollError
 
-KEEP_ALIVE_S = 120
 SHUTDOWN_S = 5
-HEAD_BYTES, HEAD_S = 1024 * 1024, 32.0  # of a request's line and headers, as a kube-apiserver has it
-SPILL_BYTES = 8 * 1024 * 1024  # of a body that goes on after its answer: most clients read only when they have sent all
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -35,60 +32,6 @@ class Listener(msgspec.Struct, frozen=True):
 
 class StartFailed(PlimsollError):
     """The server did not start; the log says why."""
-
-
-class _PeerProtocol(HttpToolsProtocol):
-    """Puts the client's certificate, verified by TLS, into `scope["state"]["peer"]`.
-
-    Nobody is known before the head of a request is complete, so until then a client gets little memory and little time.
-    """
-
-    _head_bytes = _spilled_bytes = 0
-    _head_open = _body_open = False
-    _head_timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        if tls is not None:
-            self.app_state = {**self.app_state, "peer": tls.getpeercert()}
-        self._await_head()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._head_bytes = self._head_bytes + len(data) if self._head_open else 0
-        cycle: RequestResponseCycle | None = self.cycle  # none before the first request, whatever its type says
-        answered = cycle is not None and cycle.response_complete
-        self._spilled_bytes = self._spilled_bytes + len(data) if self._body_open and answered else 0
-        if self._head_bytes > HEAD_BYTES or self._spilled_bytes > SPILL_BYTES:
-            self.transport.abort()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._head_open = True
-        if self._head_timer is None:
-            self._await_head()
-
-    def on_headers_complete(self) -> None:
-        self._head_open, self._body_open = False, True
-        self._forget_timer()
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self._body_open = False
-        super().on_message_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._forget_timer()
-        super().connection_lost(exc)
-
-    def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
-
-    def _forget_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
 
 
 class _Server(uvicorn.Server):
@@ -113,7 +56,7 @@ def _config(app: App, listener: Listener) -> uvicorn.Config:
         app,
         host=listener.host,
         port=listener.port,
-        http=_PeerProtocol,
+        http=limited(app.options.limits.connections),
         ws="wsproto",
         loop="asyncio",
         lifespan="on",

@@ -122,9 +122,10 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: Document, *, dry_run: 
     if not names:
         return
     if len(names) > 1:
-        raise internal(
-            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        )
+        # A kube-apiserver calls this an error of its own (500); it is one of the cluster's state, and waiting for it to
+        # pass (429) would be in vain. `kubectl drain` prints the sentence and gives up, as there.
+        why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise ApiError(409, "Conflict", why, {"name": pod["metadata"]["name"], "kind": "pods"})
 
     def decide(record: Record | None, version: int) -> Decision:
         if record is None:

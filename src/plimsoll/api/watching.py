@@ -1,8 +1,9 @@
 """Watch streams (05 B6 Watch protocol, 06 E4): one JSON line per change, from any version on.
 
 Every watcher gets the same `Change` from the store. What is computed from it for one watcher (what selectors ask, the
-encoded line) is kept in `Change.shared` for the others, so that a change costs one encoding whatever the audience. An
-object that starts to match a selector is ADDED for that watcher, one that stops is DELETED in its last matching state.
+encoded line) is kept in `Change.shared` for the others, so that a change costs one encoding whatever the audience. With
+a `Wire` the line goes to the connection right behind the commit, without a turn of the watcher's task. An object that
+starts to match a selector is ADDED for that watcher, one that stops is DELETED in its last matching state.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from plimsoll.api.request import ListOptions, list_options
 from plimsoll.api.selectors import Selectable, Selection, selectable, selection
 from plimsoll.api.status import ApiError, expired, internal
 from plimsoll.api.views import Viewer, bookmark, whole
+from plimsoll.api.wire import Wire, framed
 from plimsoll.store.errors import Expired
-from plimsoll.store.feed import Watch
+from plimsoll.store.feed import Push, Watch
 from plimsoll.store.records import Change, Record
 
 BOOKMARK_EVERY_S = 60.0
@@ -37,7 +39,7 @@ class _Shared(msgspec.Struct):
 
     before: Selectable | None = None
     after: Selectable | None = None
-    lines: dict[tuple[str, str], bytes] = {}
+    lines: dict[tuple[str, str, bool], bytes] = {}  # by group, kind of event, and whether framed for a `Wire`
 
 
 def _shared(change: Change) -> _Shared:
@@ -67,8 +69,8 @@ class Stream:
         except ApiError as error:
             raise internal(error.message) from None
 
-    async def lines(self) -> AsyncIterator[bytes]:
-        """Bytes to send, each a number of whole lines; ends with the watch."""
+    async def lines(self, wire: Wire | None = None) -> AsyncIterator[bytes]:
+        """Bytes to send, each a number of whole lines; ends with the watch. What `wire` takes is not among them."""
         loop = asyncio.get_running_loop()
         given = self._options.timeout_s
         timeout_s = float(given) if given else random.uniform(SHORTEST_S, LONGEST_S)
@@ -77,13 +79,14 @@ class Stream:
             async for piece in self._initial():
                 yield piece
             watch = self._cluster.store.watch(self._prefix, self._after)
+            push = None if wire is None else self._pushing(wire)
             # Bookmarks now and then, and one shortly before the end.
             marks = [loop.time() + BOOKMARK_EVERY_S, end - LAST_BOOKMARK_S]
             while True:
                 due = min([*marks, end] if self._options.bookmarks else [end])
                 try:
                     async with asyncio.timeout_at(due):
-                        changes = await watch.changes()
+                        changes = await watch.changes(push)
                 except TimeoutError:
                     if due >= end:
                         return
@@ -138,20 +141,33 @@ class Stream:
 
     # --- what happens then ---
 
-    def _change_lines(self, changes: list[Change]) -> Iterator[bytes]:
+    def _pushing(self, wire: Wire) -> Push:
+        def push(changes: list[Change]) -> bool:
+            if not wire.is_open:
+                return False
+            pieces = list(self._change_lines(changes, is_framed=True))
+            if pieces:
+                wire.push(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            return True
+
+        return push
+
+    def _change_lines(self, changes: list[Change], *, is_framed: bool = False) -> Iterator[bytes]:
         for change in changes:
             kind = event_kind(change, self._chosen)
             if not kind:
                 continue
             if self._viewer is not None:
-                yield self._line(kind, self._object(_shown(change, kind)))
+                line = self._line(kind, self._object(_shown(change, kind)))
+                yield framed(line) if is_framed else line
                 continue
             lines = _shared(change).lines
-            where = (self._resource.group, kind)
-            line = lines.get(where)
-            if line is None:
-                line = lines[where] = self._line(kind, self._object(_shown(change, kind)))
-            yield line
+            where = (self._resource.group, kind, is_framed)
+            found = lines.get(where)
+            if found is None:
+                line = self._line(kind, self._object(_shown(change, kind)))
+                found = lines[where] = framed(line) if is_framed else line
+            yield found
 
     def _object(self, body: bytes) -> bytes:
         if self._viewer is None:

@@ -1,9 +1,12 @@
 """What is about to be done to the cgroup tree, written down before it is done.
 
-One JSON line per record, appended and fsynced. `begin` has the whole plan with the old values; `end` says that it was
-made or undone. After a kill −9 a plan without its `end` is unfinished: its line has all that is needed to go back. A
-line that was cut off by the kill was never acted upon, and is dropped. While somebody works on the tree, the file is
-locked; a second one is told so.
+One JSON line per record, appended. `begin` has the whole plan with the old values; `end` says that it was made or
+undone. After a kill −9 a plan without its `end` is unfinished: its line has all that is needed to go back. A line that
+was cut off by the kill was never acted upon, and is dropped. While somebody works on the tree, the file is locked; a
+second one is told so.
+
+Nothing is synced to the disk: cgroups do not outlive a boot, so only what a killed process leaves must be found, and
+that is in the kernel's cache. After a power cut the file may be damaged; one from before this boot then counts as empty.
 """
 
 from __future__ import annotations
@@ -78,19 +81,38 @@ class End(msgspec.Struct, frozen=True, tag="end", tag_field="kind"):
 _DECODER = msgspec.json.Decoder(Begin | End)
 
 
+Stamp = tuple[int, int, int]  # inode, size, time of the last change
+
+
+class _Scan(msgspec.Struct, frozen=True):
+    stamp: Stamp | None = None
+    number: int = 0  # the last that was given out
+    unfinished: Begin | None = None
+
+
+def stamp(path: Path) -> Stamp | None:
+    """Tells whether somebody else has written a file since: equal means no."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def is_from_before_this_boot(path: Path, proc: Path = Path("/proc")) -> bool:
+    """Then whatever it says about cgroups is void."""
+    booted = next((line for line in (proc / "stat").read_text().splitlines() if line.startswith("btime ")), "")
+    return bool(booted) and path.stat().st_mtime < int(booted.split()[1])
+
+
 class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._scanned = _Scan()
 
     def unfinished(self) -> Begin | None:
         """The plan that has no end. There is at most one: the next begins only when this one has been dealt with."""
-        begun: Begin | None = None
-        for record in self._records():
-            if isinstance(record, Begin):
-                begun = record
-            elif begun is not None and record.number == begun.number:
-                begun = None
-        return begun
+        return self._scan().unfinished
 
     def is_locked(self) -> bool:
         """Whether somebody is working on the tree at this moment."""
@@ -139,13 +161,27 @@ class Journal:
         after: int = 0,
     ) -> Begin:
         """`after`: a number that was used already, should this file have been moved away meanwhile."""
-        last = max((record.number for record in self._records()), default=0)
-        entry = Begin(max(last, after) + 1, subject, boot_id, tuple(steps), dict(before), tuple(containers))
-        self._append(entry, fresh=self._size() > COMPACT_BYTES and self.unfinished() is None)
+        last = self._scan()
+        entry = Begin(max(last.number, after) + 1, subject, boot_id, tuple(steps), dict(before), tuple(containers))
+        self._append(entry, fresh=self._size() > COMPACT_BYTES and last.unfinished is None)
         return entry
 
     def end(self, entry: Begin, how: Literal["made", "undone", "void"]) -> None:
         self._append(End(entry.number, how))
+
+    def _scan(self) -> _Scan:
+        """What the records come to; read again only where the file is not as we left it."""
+        now = stamp(self.path)
+        if now != self._scanned.stamp or now is None:
+            last, begun = 0, None
+            for record in self._records():
+                last = max(last, record.number)
+                if isinstance(record, Begin):
+                    begun = record
+                elif begun is not None and record.number == begun.number:
+                    begun = None
+            self._scanned = _Scan(now, last, begun)
+        return self._scanned
 
     def _records(self) -> Iterator[Begin | End]:
         try:
@@ -156,6 +192,8 @@ class Journal:
             try:
                 yield _DECODER.decode(line)
             except msgspec.DecodeError as error:
+                if is_from_before_this_boot(self.path):
+                    return
                 raise JournalDamaged(self.path, number, str(error)) from None
 
     def _size(self) -> int:
@@ -163,7 +201,7 @@ class Journal:
 
     def _append(self, record: Begin | End, *, fresh: bool = False) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        is_new = not self.path.exists()
+        before, self._scanned = self._scan(), _Scan()
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             end = 0 if fresh else _end_of_last_line(descriptor)
@@ -172,13 +210,14 @@ class Journal:
             while data:
                 written = os.pwrite(descriptor, data, end)
                 data, end = data[written:], end + written
-            os.fsync(descriptor)
         except OSError as error:
             raise StateUnwritable(self.path, error) from error
         finally:
             os.close(descriptor)
-        if is_new:
-            sync_directory(self.path.parent)
+        number = record.number if fresh else max(before.number, record.number)
+        is_open = before.unfinished is not None and before.unfinished.number != record.number
+        unfinished = record if isinstance(record, Begin) else before.unfinished if is_open else None
+        self._scanned = _Scan(stamp(self.path), number, unfinished)
 
 
 def _end_of_last_line(descriptor: int) -> int:
@@ -191,12 +230,3 @@ def _end_of_last_line(descriptor: int) -> int:
             return start + found + 1
         position = start
     return 0
-
-
-def sync_directory(path: Path) -> None:
-    """A new or renamed file is there after a power cut only when its directory was synced too."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

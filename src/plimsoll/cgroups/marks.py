@@ -3,7 +3,7 @@
 Every cgroup that we make is marked with its path, its inode and the boot it was made in; a cgroup of the same name with
 another inode is somebody else's. Values that we change in cgroups that were there before are kept, for teardown. The
 pods we have made cgroups for are kept too, since the sums above them are sums over all of them. The file is replaced as
-a whole; a plan counts as made when it has been (`committed`).
+a whole; a plan counts as made when it has been (`committed`). As in `journal`, nothing is synced to the disk.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.journal import StateUnwritable, sync_directory
+from plimsoll.cgroups.journal import StateUnwritable, is_from_before_this_boot, stamp
 from plimsoll.codec.lean import pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.objects import Pod
@@ -103,9 +103,12 @@ class StateFile:
     def __init__(self, path: Path, boot_id: str) -> None:
         self._path = path
         self._boot_id = boot_id
+        self._known: tuple[tuple[int, int, int], NodeState] | None = None
 
     def load(self) -> NodeState:
-        """Of an earlier boot nothing is left but the number of the last plan."""
+        """Of an earlier boot nothing is left but the number of the last plan. A file we wrote is not read again."""
+        if self._known is not None and self._known[0] == stamp(self._path):
+            return self._known[1]
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
@@ -114,6 +117,8 @@ class StateFile:
             stored = msgspec.json.decode(data, type=_Stored)
             pods = [KnownPod(pod_from_json(bytes(each.pod)), each.containers) for each in stored.pods]
         except (msgspec.DecodeError, PlimsollError) as error:
+            if is_from_before_this_boot(self._path):  # a power cut has damaged it: nothing of it is there any more
+                return NodeState(self._boot_id)
             raise StateDamaged(self._path, str(error)) from None
         if stored.boot_id != self._boot_id:
             return NodeState(self._boot_id, stored.committed)
@@ -135,9 +140,10 @@ class StateFile:
         try:
             _write_whole(fresh, msgspec.json.encode(stored))
             os.replace(fresh, self._path)
-            sync_directory(self._path.parent)
         except OSError as error:
             raise StateUnwritable(self._path, error) from error
+        written = stamp(self._path)
+        self._known = (written, state) if written is not None else None
 
 
 def _write_whole(path: Path, encoded: bytes) -> None:
@@ -146,7 +152,6 @@ def _write_whole(path: Path, encoded: bytes) -> None:
         data = memoryview(encoded)
         while data:
             data = data[os.write(descriptor, data) :]
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

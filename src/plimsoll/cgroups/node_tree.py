@@ -259,8 +259,7 @@ class NodeTree:
             if each.uid in every
             for path in self._turns.wants.pod_paths(every[each.uid]).values()
         }
-        marked = set(self._turns.marked())
-        return self._turns.with_children(sorted(path for path in had - has if path in marked))
+        return self._turns.with_children(self._turns.marked(had - has))
 
     def processes(self, path: str, *, deep: bool = False) -> list[int]:
         """Who is in a cgroup, without processes that only hold its scope."""

@@ -162,7 +162,7 @@ class NodeTurns:
         if top is None or top in self.state.made:
             return
         others = {path for path, mark in self.state.made.items() if mark.level == "pods"}
-        if there := others and sorted(others.intersection(self.marked())):
+        if there := others and self.marked(others):
             raise OtherNode(self._state_dir, there[0], top)
 
     def unfinished(self) -> Begin | None:
@@ -172,9 +172,10 @@ class NodeTurns:
             return None
         return entry
 
-    def marked(self) -> list[str]:
-        """Every cgroup that we made and that is still the same one, parents first."""
-        seen = {path: self.driver.look(path, ()) for path in self.state.made}
+    def marked(self, among: Collection[str] | None = None) -> list[str]:
+        """Every cgroup (of these) that we made and that is still the same one, parents first."""
+        made = self.state.made if among is None else self.state.made.keys() & among
+        seen = {path: self.driver.look(path, ()) for path in made}
         return sorted(path for path, each in seen.items() if each is not None and is_ours(self.state, path, each.inode))
 
     def with_children(self, paths: Iterable[str]) -> list[str]:

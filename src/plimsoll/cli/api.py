@@ -32,6 +32,7 @@ def default_state(given: Path | None) -> Path:
 @click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false, as on a kube-apiserver.")
 @click.option("--audit-log", metavar="FILE", type=click.Path(path_type=Path), help="One line of JSON per request.")
 @click.option("--scheduler/--no-scheduler", default=True, help="Whether to schedule pods in this process too.")
+@click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input does, as after a signal.")
 @click.pass_context
 def api(context: click.Context, /, state_dir: Path | None, **options: Any) -> None:
     """Serve the Kubernetes API. The first start makes a CA and an admin kubeconfig, whose path is printed.
@@ -58,12 +59,11 @@ async def run(
     feature_gates: str,
     audit_log: Path | None,
     scheduler: bool,
+    while_stdin: bool = False,
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
     """The server until a signal ends it; `announced` is told where it listens and with which file one reaches it."""
-    import asyncio
     import contextlib
-    import signal
 
     from plimsoll.api.authority import Authority
     from plimsoll.api.identity import server_names, write_admin_kubeconfig
@@ -71,11 +71,12 @@ async def run(
     from plimsoll.api.meter import Audit
     from plimsoll.api.server import Listener, serve
     from plimsoll.cli.control_plane import control_plane
+    from plimsoll.cli.daemon import allow_many_files, host_and_port, settle, stop_event
     from plimsoll.linux.state_dir import write_private
     from plimsoll.rules.config_reading import reading
     from plimsoll.rules.profile import profile_named
 
-    host, port = _address(listen)
+    host, port = host_and_port(listen)
     profile = profile_named(profile_name)
     read = reading(None, profile, {"featureGates": feature_gates} if feature_gates else {})
     for note in read.notes:
@@ -83,9 +84,7 @@ async def run(
     authority = Authority(state)
     authority.prepare(server_names(host))
     log_to_stderr()
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stop = stop_event(while_stdin=while_stdin)
     with contextlib.ExitStack() as stack:
         audit = None
         if audit_log is not None:
@@ -96,39 +95,16 @@ async def run(
             path = write_admin_kubeconfig(state, authority, url)
             write_private(state / "address", url.encode())
             announced(url, path)
-            _settle()
+            settle()
 
-        _allow_many_connections()
+        allow_many_files()
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
-
-
-def _allow_many_connections() -> None:
-    """Every watcher is one; the usual soft limit is there for programs that use select()."""
-    import resource
-
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _settle() -> None:
-    """What is loaded stays: it need not be looked at again with every collection."""
-    import gc
-
-    gc.collect()
-    gc.freeze()
 
 
 def _appended(path: Path) -> Any:
     """For the owner only: it names users and objects."""
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     return os.fdopen(handle, "ab", buffering=0)
-
-
-def _address(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise click.UsageError(f"--listen {text}: must be HOST:PORT, e.g. 127.0.0.1:6443")
-    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 @api.command()

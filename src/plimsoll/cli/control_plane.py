@@ -8,6 +8,7 @@ from pathlib import Path
 
 from plimsoll.api.app import App, Options, Service
 from plimsoll.api.authority import Authority, kubeconfig
+from plimsoll.api.certificates import certificate_requests
 from plimsoll.api.identity import authenticator
 from plimsoll.api.measurements import measured
 from plimsoll.api.meter import Audit
@@ -44,7 +45,7 @@ def control_plane(
             profile=profile,
             gates=gates,
             services=services,
-            handlers={**REVIEWS, **metrics.handlers()},
+            handlers={**REVIEWS, **certificate_requests(authority), **metrics.handlers()},
             streamers={
                 ("", "pods", "log"): streams.log,
                 ("", "pods", "exec"): streams.no_upgrade,

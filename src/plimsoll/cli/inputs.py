@@ -55,7 +55,7 @@ class Inputs(msgspec.Struct, frozen=True):
 def read_inputs(names: Sequence[str]) -> Inputs:
     """Everything readable in the named files; nothing stops at the first error."""
     inputs = Inputs([], [], [])
-    for file, data in _files(names, inputs.problems):
+    for file, data in files_in(names, inputs.problems):
         before = len(inputs.pods) + len(inputs.problems) + len(inputs.passed)
         for index, document in enumerate(read(data, MAX_DEPTH), 1):
             if isinstance(document, YamlError):
@@ -69,7 +69,7 @@ def read_inputs(names: Sequence[str]) -> Inputs:
     return inputs
 
 
-def _files(names: Sequence[str], problems: list[Problem]) -> Iterator[tuple[str, bytes]]:
+def files_in(names: Sequence[str], problems: list[Problem]) -> Iterator[tuple[str, bytes]]:
     for name in names:
         if name == "-":
             yield "<stdin>", sys.stdin.buffer.read()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.linux.state_dir import private_directory, state_home
@@ -16,7 +17,9 @@ from plimsoll.linux.state_dir import private_directory, state_home
 if TYPE_CHECKING:
     from plimsoll.cgroups.driver import CgroupDriver
     from plimsoll.cgroups.node_tree import NodeTree
-    from plimsoll.rules.setting import Setting
+    from plimsoll.cgroups.v1 import CgroupsV1
+    from plimsoll.cgroups.v2 import CgroupsV2
+    from plimsoll.rules.setting import Machine, Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -46,10 +49,21 @@ def live_options(command: Command) -> Command:
 
 
 class LiveNode:
-    """`tree` does the work; `notes` is what the user should know."""
+    """`tree` does the work; `notes` is what the user should know; `home` is the state directory."""
 
-    def __init__(self, driver: CgroupDriver, setting: Setting, tree: NodeTree, notes: list[str]) -> None:
-        self.driver, self.setting, self.tree, self.notes = driver, setting, tree, notes
+    def __init__(
+        self,
+        driver: CgroupDriver,
+        setting: Setting,
+        tree: NodeTree,
+        notes: list[str],
+        home: Path,
+        question: NodeQuestion,
+        files: CgroupsV1 | CgroupsV2 | None = None,
+    ) -> None:
+        """`files`: the cgroup file systems themselves, whoever makes cgroups in them."""
+        self.driver, self.setting, self.tree, self.notes, self.files = driver, setting, tree, notes, files
+        self.home, self.extras, self.declared_capacity = home, question.extras, question.declared_capacity
 
 
 def opened(options: dict[str, Any]) -> LiveNode:
@@ -57,6 +71,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
     from plimsoll.cgroups.node_tree import NodeTree
 
     question = NodeQuestion({**options, "runtime": "process"})
+    question.machine = with_storage(question.machine, options["state_dir"])
     if options["simulate"]:
         return _simulated(question, options)
     from plimsoll.cgroups.detect import check_required, default_root, this_host, writable
@@ -81,7 +96,19 @@ def opened(options: dict[str, Any]) -> LiveNode:
 
         driver = SystemdCgroups(files)
     home = private_directory(options["state_dir"] or state_home(dict(os.environ), os.geteuid()))
-    return LiveNode(driver, setting, NodeTree(driver, setting, home / "node", shrink=options["shrink"]), notes)
+    tree = NodeTree(driver, setting, home / "node", shrink=options["shrink"])
+    return LiveNode(driver, setting, tree, notes, home, question, files)
+
+
+def with_storage(machine: Machine, state_dir: Path | None) -> Machine:
+    """A node of a declared size still has the disk that pods write to."""
+    from plimsoll.linux.machine import this_machine
+    from plimsoll.rules.objects import EPHEMERAL_STORAGE
+
+    if EPHEMERAL_STORAGE in machine.others:
+        return machine
+    disk = {EPHEMERAL_STORAGE: this_machine(str(state_dir or "/var/lib")).others[EPHEMERAL_STORAGE]}
+    return msgspec.structs.replace(machine, others={**machine.others, **disk})
 
 
 def finished(live: LiveNode, turn: Coroutine[Any, Any, Result]) -> Result:
@@ -114,6 +141,5 @@ def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:
     boot.parent.mkdir(parents=True)
     boot.write_text("simulated")
     tree = NodeTree(driver, setting, state / "node", shrink=options["shrink"], proc=state / "proc")
-    return LiveNode(
-        driver, setting, tree, [*notes, "simulated: a kernel in memory, nothing on this machine is touched"]
-    )
+    notes.append("simulated: a kernel in memory, nothing on this machine is touched")
+    return LiveNode(driver, setting, tree, notes, state, question)

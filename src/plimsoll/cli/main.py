@@ -25,11 +25,15 @@ VERBS = {
     "plan": ("plimsoll.cli.plan", "plan", "The same for fleets: pods as JSON lines in, one result per line out."),
     "tree": ("plimsoll.cli.tree", "tree", "Live cgroups of this machine: used, protected, limited, throttled."),
     "whose": ("plimsoll.cli.whose", "whose", "Which pod and container a process belongs to."),
-    "node": ("plimsoll.cli.node", "node", "A node's own cgroups on this machine: setup, status, teardown."),
+    "node": (
+        "plimsoll.cli.node",
+        "node",
+        "This machine as a node: runs pods; its cgroups alone: setup, status, teardown.",
+    ),
     "cgroup": ("plimsoll.cli.cgroup", "cgroup", "Pods' cgroups on this machine, without Kubernetes: apply, run, rm."),
     "api": ("plimsoll.cli.api", "api", "The control plane: a Kubernetes API that kubectl works with."),
     "scheduler": ("plimsoll.cli.scheduler", "scheduler", "The scheduler by itself, beside any control plane."),
-    "up": ("plimsoll.cli.up", "up", "What there is, shown on this machine; then the API server."),
+    "up": ("plimsoll.cli.up", "up", "A whole cluster on this machine, until Ctrl-C: API, scheduler, node, three pods."),
 }
 
 

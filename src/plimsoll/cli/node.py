@@ -1,20 +1,54 @@
-"""`plimsoll node setup|status|teardown`: the cgroups of a node on this machine, made, shown and taken away again."""
+"""`plimsoll node`: the node agent in the foreground; `node setup|status|teardown`: a node's cgroups alone."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from plimsoll.cli.live_node import LiveNode, finished, live_options, opened
 
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print.")
 
 
-@click.group()
-def node() -> None:
-    """The cgroups of a node: kubepods, the QoS classes, node allocatable.
+_AGENT = (
+    click.option("--kubeconfig", metavar="FILE", type=click.Path(path_type=Path), help="The node's way to the API."),
+    click.option("--name", metavar="NAME", help="The node's name. [default: this machine's]"),
+    click.option(
+        "--listen",
+        metavar="HOST:PORT",
+        default="127.0.0.1:10250",
+        show_default=True,
+        help="Where the API server reaches the node; where it is taken, another port.",
+    ),
+    click.option("--node-labels", metavar="LIST", default="", help="name=value,… for the Node."),
+    click.option("--end-pods", is_flag=True, hidden=True, help="At the end, take away everything that was made."),
+    click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input does, as after a signal."),
+)
+
+
+def _agent_options(command: Any) -> Any:
+    for option in reversed(_AGENT):
+        command = option(command)
+    return command
+
+
+@click.group(invoke_without_command=True)
+@_agent_options
+@live_options
+@click.pass_context
+def node(context: click.Context, /, **options: Any) -> None:
+    """Be a node: run the pods that the API binds to this machine, with the limits they shall have.
+
+    \b
+    plimsoll api token create --node n1 > n1.kubeconfig
+    plimsoll node --kubeconfig n1.kubeconfig --name n1 --capacity cpu=8,memory=4Gi
+
+    It ends on SIGTERM; containers run on, and the next start finds them. The sub-commands deal with the node's cgroups
+    alone (kubepods, the QoS classes, node allocatable), without any API:
 
     \b
     plimsoll node setup --cgroup-root /demo --capacity cpu=8,memory=4Gi
@@ -24,6 +58,17 @@ def node() -> None:
     What a node has is computed from the options each time: give the same ones, or keep them in files
     (--node, --config).
     """
+    if context.invoked_subcommand is not None:
+        return
+    if options["kubeconfig"] is None:
+        if all(context.get_parameter_source(name) is ParameterSource.DEFAULT for name in options):
+            raise click.exceptions.NoArgsIsHelpError(context)
+        raise click.UsageError("give --kubeconfig FILE: plimsoll api token create --node NAME prints one")
+    import asyncio
+
+    from plimsoll.cli.node_agent import run_node
+
+    asyncio.run(run_node(opened(options), options))
 
 
 @node.command(short_help="Make kubepods, the QoS classes, node allocatable.")
@@ -59,6 +104,7 @@ def status(output: str, **options: Any) -> int:
     found = live.tree.status()
     if output == "json":
         document = {**msgspec.to_builtins(found), "driver": live.driver.name, "version": live.driver.version}
+        document["declared_capacity"] = live.declared_capacity
         click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     else:
         _print_status(live, found)
@@ -83,11 +129,19 @@ def _print_status(live: LiveNode, found: Any) -> None:
     from plimsoll.cgroups.executor import step_text
     from plimsoll.cli.output import Paint, colourful, inert
     from plimsoll.cli.steps_print import counted, lines, print_unmet
+    from plimsoll.linux.processes import CAP_SYS_RESOURCE, has_capability
 
     paint = Paint(colourful())
     kernel = "a kernel in memory" if live.driver.simulated else f"cgroup v{live.driver.version}"
     state = paint("set up", "green") if found.is_set_up else paint("not set up", "yellow")
     click.echo(f"{found.path or '(no cgroups per QoS class)'}: {state} ({kernel}, {live.driver.name} driver)")
+    if live.declared_capacity:
+        click.echo(f"the node counts as {inert(live.declared_capacity)}, as declared, whatever the machine has")
+    if live.setting.config.kubelet_oom_score_adj < 0 and not has_capability(CAP_SYS_RESOURCE):
+        wanted = live.setting.config.kubelet_oom_score_adj
+        click.echo(
+            paint(f"an agent started here cannot have oom_score_adj {wanted}: CAP_SYS_RESOURCE is missing", "yellow")
+        )
     if found.refusal:
         click.echo(paint(f"nothing can be done: {inert(found.refusal)}", "red"))
     if found.in_progress:

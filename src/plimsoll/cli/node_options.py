@@ -16,6 +16,8 @@ from plimsoll.codec.yaml import Document, YamlError, read
 from plimsoll.errors import InvalidConfig, InvalidConfigs, InvalidObject, InvalidQuantity
 from plimsoll.rules.config_reading import Reading, reading
 from plimsoll.rules.config_table import KIND, ROWS
+from plimsoll.rules.node_extras import KIND as EXTRAS_KIND
+from plimsoll.rules.node_extras import NodeExtras, extras_reading, is_extras
 from plimsoll.rules.objects import Node, ResourceList
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
 from plimsoll.rules.quantity import QUANTITIES
@@ -96,13 +98,24 @@ class NodeQuestion:
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
-        self.config_document = _one_document(options["config_file"], "--config") if options["config_file"] else None
-        self.machine, self.node, self.own_version = _machine(options["node_file"], options["capacity"])
+        self.config_document, self.extras = _config(options["config_file"])
+        self.machine, self.node, self.own_version = _machine(
+            options["node_file"], options["capacity"], self.extras.capacity
+        )
         self.flags = {
             name.removeprefix(_FLAG).replace("__", "."): list(texts)
             for name, texts in options.items()
             if name.startswith(_FLAG) and texts
         }
+
+    @property
+    def declared_capacity(self) -> str:
+        """Where the node is said to be of another size than the machine: the words for it."""
+        if self.options["capacity"] is not None:
+            return str(self.options["capacity"])
+        if self.options["node_file"]:
+            return f"as in {self.options['node_file']}"
+        return ",".join(f"{name}={amount}" for name, amount in self.extras.capacity.items())
 
     def setting(self, **changed: str) -> tuple[Setting, list[str]]:
         """The resolved node and what the user should know about its configuration."""
@@ -139,10 +152,35 @@ class NodeQuestion:
         document = self.config_document
         if document is None or error.path.startswith("--") or not error.path:
             return str(error)
-        from plimsoll.codec.manifests import path_steps
+        return _at_line(self.options["config_file"], document, error)
 
-        line = document.line_of(path_steps(error.path))
-        return f"{self.options['config_file']}:{line}: {error}"
+
+def _at_line(file: str, document: Document, error: InvalidConfig) -> str:
+    from plimsoll.codec.manifests import path_steps
+
+    return f"{file}:{document.line_of(path_steps(error.path))}: {error}"
+
+
+def _config(file: str | None) -> tuple[Document | None, NodeExtras]:
+    """The KubeletConfiguration in a file, and beside it our own extras, each at most once."""
+    if not file:
+        return None, NodeExtras()
+    found = _documents(file, "--config")
+    extras = [each for each in found if is_extras(each.value)]
+    configs = [each for each in found if not is_extras(each.value)]
+    if not found or len(configs) > 1 or len(extras) > 1:
+        wanted = f"wants one {KIND} and at most one {EXTRAS_KIND}"
+        raise click.ClickException(f"--config {file}: holds {len(found)} documents, {wanted}")
+    if configs and not isinstance(configs[0].value, dict):
+        raise click.ClickException(f"--config {file}: not a {KIND}")
+    config = configs[0] if configs else None
+    if not extras:
+        return config, NodeExtras()
+    try:
+        return config, extras_reading(extras[0].value)
+    except InvalidConfigs as error:
+        lines = [_at_line(file, extras[0], each) for each in error.errors]
+        raise click.ClickException(f"{EXTRAS_KIND} is not right:\n  " + "\n  ".join(lines)) from None
 
 
 def _node_notes(node: Node, setting: Setting) -> list[str]:
@@ -167,12 +205,15 @@ def _node_notes(node: Node, setting: Setting) -> list[str]:
     return notes
 
 
-def _machine(node_file: str | None, capacity: str | None) -> tuple[Machine, Node | None, str]:
-    """The machine, the Node that describes it if one does, and the cgroup version to assume."""
+def _machine(node_file: str | None, capacity: str | None, declared: ResourceList) -> tuple[Machine, Node | None, str]:
+    """The machine, the Node that describes it if one does, and the cgroup version to assume.
+
+    `declared`: capacity as a configuration file gives it; both options count before it.
+    """
     if node_file and capacity is not None:
         raise click.UsageError("--node and --capacity both describe the machine; give one")
-    if capacity is not None:
-        return machine_from_capacity(_amounts(capacity)), None, "v2"
+    if capacity is not None or (declared and not node_file):
+        return machine_from_capacity(declared if capacity is None else _amounts(capacity)), None, "v2"
     if node_file:
         document = _one_document(node_file, "--node")
         try:
@@ -211,17 +252,21 @@ def _amounts(text: str) -> ResourceList:
 
 
 def _one_document(file: str, option: str) -> Document:
+    documents = _documents(file, option)
+    if len(documents) != 1:
+        raise click.ClickException(f"{option} {file}: holds {len(documents)} documents, wants one")
+    return documents[0]
+
+
+def _documents(file: str, option: str) -> list[Document]:
     try:
         with open(file, "rb") as stream:
             data = stream.read()
     except OSError as error:
         raise click.ClickException(f"{option} {file}: {error.strerror}") from None
-    documents = list(read(data))
-    for found in documents:
+    documents = []
+    for found in read(data):
         if isinstance(found, YamlError):
             raise click.ClickException(f"{option} {file}: {found}")
-    if len(documents) != 1 or not isinstance(documents[0], Document):
-        raise click.ClickException(f"{option} {file}: holds {len(documents)} documents, wants one")
-    if option == "--config" and not isinstance(documents[0].value, dict):
-        raise click.ClickException(f"{option} {file}: not a {KIND}")
-    return documents[0]
+        documents.append(found)
+    return documents

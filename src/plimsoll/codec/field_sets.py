@@ -53,15 +53,28 @@ def _bare(node: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
+    """What is left of `left`, in its order; itself, if it has nothing of `right`. Walks along `right`: what a write
+    takes is small, what an owner holds is not."""
     if not left or not right:
         return left
-    result: FieldSet = {}
-    for element, child in _children(left):
-        other = right.get(element)
-        if other is None:
-            result[element] = child
+    result = left
+    for element, other in right.items():
+        child = left.get(element)
+        if child is None or element == SELF:
+            continue
+        was, bare = is_member(child), _bare(child)
+        kept = was and not is_member(other)
+        rest = difference(bare, _bare(other))
+        if rest is bare and kept == was:
+            continue
+        if result is left:
+            result = dict(left)
+        if rest:
+            result[element] = {SELF: {}, **rest} if kept else rest
+        elif kept:
+            result[element] = {}
         else:
-            put(result, element, is_member(child) and not is_member(other), difference(_bare(child), _bare(other)))
+            del result[element]
     return result
 
 
@@ -77,9 +90,11 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 def filtered(fields: FieldSet, keep: Callable[[Path], bool], path: Path = ()) -> FieldSet:
     """The paths that `keep` says yes to."""
     result: FieldSet = {}
-    for element, child in _children(fields):
-        below = (*path, element)
-        put(result, element, is_member(child) and keep(below), filtered(_bare(child), keep, below))
+    for element, child in fields.items():
+        if element != SELF:
+            below = (*path, element)
+            inner = filtered(child, keep, below) if child else child
+            put(result, element, (not child or SELF in child) and keep(below), inner)
     return result
 
 
@@ -117,7 +132,7 @@ def from_paths(*members: Path) -> FieldSet:
 
 def in_order(fields: FieldSet) -> FieldSet:
     """As it is written: `.` first, then by name."""
-    return {element: in_order(fields[element]) for element in sorted(fields)}
+    return {element: in_order(child) if (child := fields[element]) else child for element in sorted(fields)}
 
 
 def field(name: str) -> str:

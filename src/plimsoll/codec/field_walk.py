@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.field_sets import EMPTY, SELF, FieldSet, field, put
+from plimsoll.codec.field_sets import EMPTY, SELF, FieldSet, field, in_order, put, union
 from plimsoll.codec.shapes import ANY, Shape
 
 ABSENT: Any = object()
@@ -71,6 +71,27 @@ def compare(shape: Shape, before: Any, after: Any) -> Comparison:
     added: FieldSet = {}
     _compare_members(shape, before, after, removed, modified, added)
     return Comparison(removed, modified, added)
+
+
+def set_fields(shape: Shape, before: dict[str, Any], after: dict[str, Any]) -> FieldSet:
+    """What `compare` calls modified or added, as one set with names in order. For creates, whose `before` is an empty
+    object: nearly everything is set, and most of it in one piece."""
+    result: FieldSet = {}
+    for name in sorted(after):
+        old, new = before.get(name, ABSENT), after[name]
+        if old is ABSENT:
+            result[f"f:{name}"] = _whole(shape.member(name) or ANY, new) if type(new) in (dict, list) else {}
+        elif type(old) is dict and type(new) is dict:
+            inner = shape.member(name) or ANY
+            if not inner.atomic and inner.form == "map" and (old or new):
+                put(result, f"f:{name}", False, set_fields(inner, old, new))
+            elif not _is_same(old, new):
+                result[f"f:{name}"] = {}
+        elif not _is_same(old, new):
+            parts: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
+            _compare(f"f:{name}", shape.member(name) or ANY, old, new, *parts)
+            result |= in_order(union(parts[1], parts[2]))
+    return result
 
 
 def _compare_members(
@@ -134,9 +155,10 @@ def _whole(shape: Shape, value: Any) -> FieldSet:
         return {}
     node: FieldSet = {SELF: {}}
     if isinstance(value, dict):
-        for name, member in value.items():
+        for name in sorted(value):
+            member = value[name]
             # Only what has members can be more than a leaf.
-            node[field(name)] = _whole(shape.member(name) or ANY, member) if type(member) in (dict, list) else {}
+            node[f"f:{name}"] = _whole(shape.member(name) or ANY, member) if type(member) in (dict, list) else {}
         return node
     for element, inner, member in _members(shape, value):
         node[element] = _whole(inner, member)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -18,10 +19,14 @@ def put(name: str, document: Document, defaults: Document) -> Document:
 
 def in_go_order(name: str, document: Document) -> Document:
     """Known members in Go's order, then the others."""
-    places = _places(name)
-    return dict(sorted(document.items(), key=lambda item: places.get(item[0], len(places))))
+    return {each: document[each] for each in sorted(document, key=_place_in(name))}
+
+
+class _Places(dict[str, int]):
+    def __missing__(self, _: str) -> int:
+        return len(self)
 
 
 @cache
-def _places(name: str) -> dict[str, int]:
-    return {field: place for place, field in enumerate(struct(name).fields)}
+def _place_in(name: str) -> Callable[[str], int]:
+    return _Places((field, place) for place, field in enumerate(struct(name).fields)).__getitem__

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from plimsoll.rules.civil_time import date_of
 from plimsoll.rules.go_text import byte_quoted
 
 LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
@@ -154,14 +155,7 @@ def _shifted(year: int, month: int, day: int, hour: int, minute: int, by: int) -
 def from_unix(seconds: int, micros: int | None = None) -> str:
     """A moment counted from 1970 as the API prints it, with six decimals if `micros` is given; raises TimeError."""
     days, rest = divmod(seconds, 86_400)
-    # Days counted from March 1st of the year 0, in eras of 400 years: leap days then come last.
-    era, of_era = divmod(days + 719_468, 146_097)
-    year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted_month = (5 * of_year + 2) // 153
-    day = of_year - (153 * shifted_month + 2) // 5 + 1
-    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
-    year = year_of_era + era * 400 + (month <= 2)
+    year, month, day = date_of(days)
     if not 0 <= year <= 9999:
         raise TimeError("Time.MarshalJSON: year outside of range [0,9999]")
     decimals = "" if micros is None else f".{micros:06d}"

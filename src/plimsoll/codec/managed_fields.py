@@ -25,7 +25,7 @@ from plimsoll.codec.field_sets import (
     union,
     without_branch,
 )
-from plimsoll.codec.field_walk import Comparison, compare
+from plimsoll.codec.field_walk import Comparison, compare, set_fields
 from plimsoll.codec.schema import Kind
 from plimsoll.codec.shapes import root_shape
 
@@ -127,11 +127,20 @@ def track_update(
     """`after` with managedFields brought up to date for a non-apply write. `before` is the stored object (None on
     create); `now` is RFC 3339 UTC. Call it on the defaulted object, before admission adds its own fields (E2)."""
     sent = (after.get("metadata") or {}).get("managedFields")
+    if before is None and not subresource:
+        return with_owners(after, _creator(kind, after, manager, now))
     owners = _sent_or_live(sent, before, subresource)
     if owners or before is None:
         changes = changed_fields(kind, before, after, subresource)
         owners = updated(owners, changes, Manager(UPDATE, manager, kind.api_version, subresource), now)
     return with_owners(after, owners)
+
+
+def _creator(kind: Kind, after: Document, manager: str, now: str) -> Owners:
+    """Who creates an object owns all that it sets; the same as `updated` from nothing, in one walk."""
+    taken = set_fields(root_shape(kind), empty_object(kind), without_owners(after))
+    own = difference(without_branch(taken, _STATUS), _NEVER_OWNED)
+    return {Manager(UPDATE, manager, kind.api_version): Owner(own, kind.api_version, now)} if own else {}
 
 
 def _sent_or_live(sent: Any, before: Document | None, subresource: str) -> Owners:
@@ -164,7 +173,7 @@ def lose(owners: Owners, fields: FieldSet) -> Owners:
     for manager, owner in owners.items():
         kept = difference(owner.fields, fields)
         if kept:
-            result[manager] = owner if kept == owner.fields else Owner(kept, owner.api_version, owner.time)
+            result[manager] = owner if kept is owner.fields else Owner(kept, owner.api_version, owner.time)
     return result
 
 

@@ -9,29 +9,21 @@ numbers are in the schema's tables. Go writes zeros, too; they are read like zer
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from plimsoll.codec.go_times import TimeError, from_unix
+from plimsoll.codec.protobuf_wire import ProtobufError, as_bytes, as_signed, as_text, fields, packed
 from plimsoll.codec.schema import Field, Type, schema, struct
-from plimsoll.errors import PlimsollError
+
+__all__ = ["MAGIC", "ProtobufError", "from_protobuf"]
 
 Document = dict[str, Any]
 
 MAGIC = b"k8s\x00"
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _STRING = Type("string", "string")
-
-
-class ProtobufError(PlimsollError):
-    """Bytes that are no Kubernetes protobuf object; `message` says why."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
 
 def from_protobuf(data: bytes) -> Document:
@@ -40,12 +32,12 @@ def from_protobuf(data: bytes) -> Document:
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     api_version = kind = ""
     raw = b""
-    for number, value in _fields(data[len(MAGIC) :]):
+    for number, value in fields(data[len(MAGIC) :]):
         if number == 1:
-            names = dict(_fields(_bytes(value)))
-            api_version, kind = _text(names.get(1, b"")), _text(names.get(2, b""))
+            names = dict(fields(as_bytes(value)))
+            api_version, kind = as_text(names.get(1, b"")), as_text(names.get(2, b""))
         elif number == 2:
-            raw = _bytes(value)
+            raw = as_bytes(value)
     table = "meta.DeleteOptions" if kind == "DeleteOptions" else _table(api_version, kind)
     return {"kind": kind, "apiVersion": api_version, **_message(table, raw)}
 
@@ -55,59 +47,6 @@ def _table(api_version: str, kind: str) -> str:
         return schema(api_version, kind).table
     except KeyError:
         raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"') from None
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        number, wire = key >> 3, key & 7
-        if wire == _VARINT:
-            value, at = _varint(data, at)
-            yield number, value
-            continue
-        if wire == _BYTES:
-            size, at = _varint(data, at)
-        elif wire in (_FIXED64, _FIXED32):
-            size = 8 if wire == _FIXED64 else 4
-        else:
-            raise ProtobufError(f"proto: illegal wireType {wire}")
-        if at + size > len(data):
-            raise ProtobufError("unexpected EOF")
-        yield number, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(data):
-            raise ProtobufError("unexpected EOF")
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, at
-    raise ProtobufError("proto: integer overflow")
-
-
-def _bytes(value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        raise ProtobufError("proto: wrong wireType = 0 for a message")
-    return value
-
-
-def _text(value: int | bytes) -> str:
-    try:
-        return _bytes(value).decode()
-    except UnicodeDecodeError:
-        raise ProtobufError("proto: invalid UTF-8 in a string") from None
-
-
-def _signed(value: int | bytes) -> int:
-    if not isinstance(value, int):
-        raise ProtobufError("proto: wrong wireType = 2 for a number")
-    return value - 2**64 if value >= 2**63 else value
 
 
 @cache
@@ -129,10 +68,10 @@ def _message(name: str, data: bytes) -> Document:
 
 
 def _read_into(result: Document, numbers: dict[int, Any], data: bytes) -> None:
-    for number, value in _fields(data):
+    for number, value in fields(data):
         field = numbers.get(number)
         if isinstance(field, dict):
-            _read_into(result, field, _bytes(value))
+            _read_into(result, field, as_bytes(value))
         elif field is not None:
             _put(result, field, value)
 
@@ -143,59 +82,52 @@ def _put(result: Document, field: Field, value: int | bytes) -> None:
     if kind.form == "list":
         elements = result.setdefault(field.name, [])
         if item.form in ("int32", "int64") and isinstance(value, bytes):
-            elements += _packed(value)
+            elements += packed(value)
         else:
             elements.append(_value(item, value))
     elif kind.form == "map":
-        entry = dict(_fields(_bytes(value)))
-        result.setdefault(field.name, {})[_text(entry.get(1, b""))] = _value(item, entry.get(2, b""))
+        entry = dict(fields(as_bytes(value)))
+        result.setdefault(field.name, {})[as_text(entry.get(1, b""))] = _value(item, entry.get(2, b""))
     else:
         result[field.name] = _value(kind, value)
-
-
-def _packed(data: bytes) -> Iterator[int]:
-    at = 0
-    while at < len(data):
-        value, at = _varint(data, at)
-        yield _signed(value)
 
 
 def _value(kind: Type, value: int | bytes) -> Any:
     form = kind.form
     if form == "string":
-        return _text(value)
+        return as_text(value)
     if form == "object":
-        return _message(kind.struct, _bytes(value))
+        return _message(kind.struct, as_bytes(value))
     if form in ("int32", "int64"):
-        return _signed(value)
+        return as_signed(value)
     if form == "bool":
-        return _signed(value) != 0
+        return as_signed(value) != 0
     if form == "bytes":
-        return base64.b64encode(_bytes(value)).decode()
-    return _special(kind, _bytes(value))
+        return base64.b64encode(as_bytes(value)).decode()
+    return _special(kind, as_bytes(value))
 
 
 def _special(kind: Type, data: bytes) -> Any:
     """Types that are messages in protobuf and scalars in JSON."""
     if kind.form == "list":  # a list as a map's value is a message with the elements
-        return [_value(kind.item or _STRING, value) for number, value in _fields(data) if number == 1]
+        return [_value(kind.item or _STRING, value) for number, value in fields(data) if number == 1]
     if not data and kind.form in ("Time", "MicroTime"):
         return None
-    members = dict(_fields(data))
+    members = dict(fields(data))
     if kind.form == "Quantity":
-        return _text(members.get(1, b"")) or "0"
+        return as_text(members.get(1, b"")) or "0"
     if kind.form == "IntOrString":
-        is_text = _signed(members.get(1, 0)) == 1
-        return _text(members.get(3, b"")) if is_text else _signed(members.get(2, 0))
+        is_text = as_signed(members.get(1, 0)) == 1
+        return as_text(members.get(3, b"")) if is_text else as_signed(members.get(2, 0))
     if kind.form == "FieldsV1":
         try:
-            return msgspec.json.decode(_bytes(members.get(1, b"{}")))
+            return msgspec.json.decode(as_bytes(members.get(1, b"{}")))
         except msgspec.DecodeError as error:
             raise ProtobufError(f"fieldsV1 is no JSON: {error}") from None
     if kind.form == "Duration":
-        return f"{_signed(members.get(1, 0)) / 10**9:g}s"
+        return f"{as_signed(members.get(1, 0)) / 10**9:g}s"
     try:
-        micros = _signed(members.get(2, 0)) // 1000 if kind.form == "MicroTime" else None
-        return from_unix(_signed(members.get(1, 0)), micros)
+        micros = as_signed(members.get(2, 0)) // 1000 if kind.form == "MicroTime" else None
+        return from_unix(as_signed(members.get(1, 0)), micros)
     except TimeError as error:
         raise ProtobufError(str(error)) from None

@@ -126,6 +126,14 @@ KINDS: tuple[Kind, ...] = (
         False,
         "authentication.SelfSubjectReview",
     ),
+    Kind(
+        "certificates.k8s.io",
+        "v1",
+        "CertificateSigningRequest",
+        "certificatesigningrequests",
+        False,
+        "certificates.CertificateSigningRequest",
+    ),
     Kind("metrics.k8s.io", "v1beta1", "PodMetrics", "pods", True, "metrics.PodMetrics"),
     Kind("metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes", False, "metrics.NodeMetrics"),
 )

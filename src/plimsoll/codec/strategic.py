@@ -179,7 +179,7 @@ def _bad_argument(wanted: str, found: Any) -> PatchError:
     go_types = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool", int: "int64"}
     # Go's own slip: a missing type has no name to print.
     name = "%!s(<nil>)" if found is None else go_types.get(type(found), "float64")
-    return PatchError("internal", f"expected a {wanted}, but received a {name}")
+    return PatchError("format", f"expected a {wanted}, but received a {name}")
 
 
 def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
@@ -210,7 +210,7 @@ def _key_of(merge_key: str) -> Callable[[Any], Any]:
         if not isinstance(element, dict) or merge_key not in element:
             raise _no_merge_key(element, merge_key)
         value = element[merge_key]
-        return type(value), go_printed(value)
+        return (str, value) if type(value) is str else (type(value), go_printed(value))
 
     return key
 
@@ -226,7 +226,7 @@ def _check_types(live: list[Any], patch: list[Any]) -> None:
     if len(types) > 1 or type(None) in types:
         raise PatchError("internal", f"list element types are not identical: {go_printed([live, patch])}")
     if not types:
-        raise PatchError("internal", "no elements in any of the given slices")
+        raise PatchError("format", "no elements in any of the given slices")
 
 
 def _merged_list(live: list[Any], patch: list[Any], field: Field) -> list[Any]:
@@ -238,7 +238,7 @@ def _merged_list(live: list[Any], patch: list[Any], field: Field) -> list[Any]:
         return _ordered(merged, patch, live, "")
     if not field.merge_key:
         go = field.type.item.go if field.type.item is not None else ""
-        raise PatchError("internal", f"cannot merge lists without merge key for {go}")
+        raise PatchError("format", f"cannot merge lists without merge key for {go}")
     live, elements = _with_element_directives(live, patch, field.merge_key)
     place, key = _below(field), _key_of(field.merge_key)
     merged = list(live)
@@ -267,7 +267,7 @@ def _with_element_directives(live: list[Any], patch: list[Any], merge_key: str) 
         elif directive == "replace":
             replacing = True
         elif directive == "merge":
-            raise PatchError("internal", "merging lists cannot yet be specified in the patch")
+            raise PatchError("format", "merging lists cannot yet be specified in the patch")
         else:
             raise _bad_directive(directive, element)
     return (elements, []) if replacing else (live, elements)

@@ -9,17 +9,22 @@ from __future__ import annotations
 import asyncio
 import ssl
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httptools
+import msgspec
 
 from plimsoll import __version__
 from plimsoll.kube.exec_plugin import plugin_credentials
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import Answer, Request, Unreachable
+
+if TYPE_CHECKING:
+    from plimsoll.kube.websocket import WebSocket
 
 CONNECT_S, ANSWER_S = 10.0, 30.0
 MAX_IDLE = 8
@@ -72,6 +77,30 @@ class HttpTransport:
             async for part in connection.parts():
                 yield part
 
+    async def websocket(self, path: str, subprotocols: Sequence[str]) -> WebSocket:
+        """To the same server, as the same user."""
+        from plimsoll.kube.websocket import WebSocket
+
+        token = await self._bearer()
+        headers = [(b"Authorization", f"Bearer {token}".encode("latin-1"))] if token else []
+        return await WebSocket.connect(
+            self._host,
+            self._port,
+            self._prefix + path,
+            tls=await self._context(),
+            server_name=self._server_name,
+            subprotocols=subprotocols,
+            headers=[(b"User-Agent", self._agent.encode("latin-1")), *headers],
+        )
+
+    def renew(self, certificate: bytes, key: bytes) -> None:
+        """From the next connection on, this certificate."""
+        self._access = msgspec.structs.replace(self._access, certificate=certificate, key=key)
+        self._tls = None
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
     async def close(self) -> None:
         idle, self._idle = self._idle, []
         for connection in idle:
@@ -108,19 +137,26 @@ class HttpTransport:
                 raise
 
     async def _connected(self) -> _Connection:
-        if self._secure and self._tls is None:
-            self._tls = await _tls(self._access)
-        name = (self._access.server_name or self._host) if self._secure else None
+        tls = await self._context()
         try:
             async with asyncio.timeout(CONNECT_S):
                 reader, writer = await asyncio.open_connection(
-                    self._host, self._port, ssl=self._tls, server_hostname=name, limit=1 << 20
+                    self._host, self._port, ssl=tls, server_hostname=self._server_name, limit=1 << 20
                 )
         except TimeoutError:
             raise Unreachable(f"{self._access.server}: no connection within {CONNECT_S:g} s") from None
         except OSError as error:
             raise Unreachable(f"{self._access.server}: {error.strerror or error}") from error
         return _Connection(reader, writer)
+
+    async def _context(self) -> ssl.SSLContext | None:
+        if self._secure and self._tls is None:
+            self._tls = await _tls(self._access)
+        return self._tls
+
+    @property
+    def _server_name(self) -> str | None:
+        return (self._access.server_name or self._host) if self._secure else None
 
     async def _bytes(self, request: Request) -> bytes:
         head = [

@@ -44,8 +44,8 @@ class WebSocket:
         port: int,
         target: str,
         *,
-        tls: ssl.SSLContext,
-        server_name: str,
+        tls: ssl.SSLContext | None,
+        server_name: str | None,
         subprotocols: Sequence[str],
         headers: Sequence[tuple[bytes, bytes]] = (),
     ) -> WebSocket:

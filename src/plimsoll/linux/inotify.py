@@ -13,6 +13,9 @@ import struct
 from typing import NamedTuple
 
 IN_MODIFY = 0x2
+IN_MOVED_FROM = 0x40
+IN_MOVED_TO = 0x80
+IN_CREATE = 0x100
 IN_DELETE = 0x200
 IN_Q_OVERFLOW = 0x4000
 IN_IGNORED = 0x8000

@@ -101,6 +101,15 @@ class Histogram(Metric):
             yield f"{self.name}_sum{labelled} {_number(counts[-1])}\n{self.name}_count{labelled} {_number(total)}\n"
 
 
+def family(
+    kind: str, name: str, help_text: str, labels: Sequence[str], samples: Iterable[Sample], at_ms: int | None = None
+) -> str:
+    """One metric that was read at a moment of its own, `at_ms`; empty where there is no sample."""
+    names, end = tuple(labels), "\n" if at_ms is None else f" {at_ms}\n"
+    lines = [f"{name}{_labelled(names, values)} {_number(number)}{end}" for values, number in samples]
+    return f"# HELP {name} {_help(help_text)}\n# TYPE {name} {kind}\n{''.join(lines)}" if lines else ""
+
+
 class Registry:
     """What one process tells about itself, in the order of its making."""
 

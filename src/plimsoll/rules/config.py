@@ -102,6 +102,14 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     eviction_max_pod_grace_period_s: int
     merge_default_eviction_settings: bool
     kernel_memcg_notification: bool
+    # The running agent
+    container_log_max_bytes: int
+    container_log_max_files: int
+    crash_loop_max_period_s: float
+    node_status_update_s: float
+    node_status_report_s: float
+    node_status_max_images: int
+    node_lease_s: int
     # Loops and gates
     sync_frequency_s: float
     feature_gates: dict[str, bool]

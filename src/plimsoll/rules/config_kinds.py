@@ -26,7 +26,7 @@ RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
 # How each kind of value is called in the documentation and in errors.
 Kind = Literal[
     "text", "boolean", "integer", "long", "number", "duration", "period", "texts", "map", "amounts", "thresholds",
-    "quantities", "percentages", "cpus", "gates", "object", "list",
+    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity",
 ]  # fmt: skip
 KIND_WORDS: dict[Kind, str] = {
     "text": "a text",
@@ -41,6 +41,7 @@ KIND_WORDS: dict[Kind, str] = {
     "amounts": "a map from signal to text",
     "thresholds": "a map from signal to text",
     "quantities": "a map from resource to quantity",
+    "quantity": "a positive quantity such as 10Mi",
     "percentages": "a map from resource to percentage",
     "cpus": "a list of CPUs such as 0-3,8",
     "gates": "a map from gate to true or false",
@@ -162,6 +163,19 @@ def _quantities(value: Any, path: str, problems: Problems) -> Any:
     return resources
 
 
+def _quantity(value: Any, path: str, problems: Problems) -> Any:
+    """An amount of bytes."""
+    text = _amount(value, path, problems)
+    if not text:
+        return 0
+    try:
+        amount = QUANTITIES[text]
+    except InvalidQuantity as error:
+        problems.append(InvalidConfig(path, error.reason))
+        return 0
+    return amount.value if amount.nanos > 0 else _mistyped("quantity", value, path, problems)
+
+
 def _percentages(value: Any, path: str, problems: Problems) -> Any:
     shares: dict[str, int] = {}
     for name, item, at in _entries("percentages", value, path, problems):
@@ -226,6 +240,7 @@ READERS: dict[Kind, Callable[[Any, str, Problems], Any]] = {
     "amounts": _amounts,
     "thresholds": _amounts,
     "quantities": _quantities,
+    "quantity": _quantity,
     "percentages": _percentages,
     "cpus": _cpus,
     "gates": _gates,

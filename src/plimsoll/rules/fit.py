@@ -239,7 +239,7 @@ def verdict(pod: PodLoad, node: NodeLoad, profile: Profile) -> Verdict:
     refusal = node_refusal(pod.pod, node.node, profile)
     if refusal is not None:
         return Verdict((refusal,), unresolvable=True)
-    if pod.ports and _ports_taken(pod.ports, node.residents.values()):
+    if pod.ports and ports_taken(pod.ports, node.residents.values()):
         return Verdict((PORTS_TAKEN,))
     missing = shortfalls(pod.requests, node)
     if missing:
@@ -306,7 +306,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     return tuple(found)
 
 
-def _ports_taken(wanted: tuple[HostPort, ...], residents: Iterable[PodLoad]) -> bool:
+def ports_taken(wanted: tuple[HostPort, ...], residents: Iterable[PodLoad]) -> bool:
     return any(_collide(own, other) for resident in residents for other in resident.ports for own in wanted)
 
 

@@ -39,12 +39,25 @@ class Profile(msgspec.Struct, frozen=True):
     shares_after_limit_on_shrink: bool  # 02 §9: pod limit before pod shares when shrinking
     preemption_text: str  # 05 A4: what precedes `preemption:` in FailedScheduling
     taint_text_names_taint: bool  # 05 A2
+    predicate_text_has_reason: bool  # 03 §6: whether the node's refusal ends in the scheduler's reason
+    invalid_variables_skipped: bool  # keys of envFrom that are no C-like names: left out with an event, or taken
     node_grace_s: int  # 05 B9: how long a node may be silent before its state is unknown
     scheduler_observed_generation: bool  # 05 A4: the PodScheduled condition tells for which generation
     balanced_by_difference: bool  # 05 A3: BalancedAllocation compares with and without the pod
     memory_pressure_tolerated: bool  # 04 §8: pods that are not BestEffort may go to a node under memory pressure
     driver_from_cri: bool  # 02 §2.2
     container_weight: Literal["linear", "quadratic"]  # what that time's runtimes write (02 §4.2)
+    # What an agent reports of a pod's life, in words and fields.
+    start_event_names_container: bool  # `Created container c` against `Container created`
+    image_event_says_accessible: bool  # … `already present on machine` `and can be accessed by the pod`
+    pull_event_says_size: bool  # … `Image size: 2 bytes.`
+    pull_backoff_says_why: bool  # the waiting message repeats the error of the last pull
+    probe_error_says_state: bool  # `Liveness probe errored and resulted in unknown state: …`
+    init_started_reported: bool  # `started` of ordinary init containers
+    ready_to_start_condition: bool  # PodReadyToStartContainers
+    pod_observed_generation: bool  # status and conditions tell for which generation
+    host_ips_reported: bool  # `hostIPs` beside `hostIP`
+    volume_mounts_reported: bool  # `volumeMounts` of container statuses
     notes: dict[str, str]
 
 
@@ -70,12 +83,24 @@ PROFILE_1_27 = Profile(
     shares_after_limit_on_shrink=True,
     preemption_text="",
     taint_text_names_taint=True,
+    predicate_text_has_reason=False,
+    invalid_variables_skipped=True,
     node_grace_s=40,
     scheduler_observed_generation=False,
     balanced_by_difference=False,
     memory_pressure_tolerated=True,
     driver_from_cri=False,
     container_weight="linear",
+    start_event_names_container=True,
+    image_event_says_accessible=False,
+    pull_event_says_size=False,
+    pull_backoff_says_why=False,
+    probe_error_says_state=False,
+    init_started_reported=False,
+    ready_to_start_condition=False,
+    pod_observed_generation=False,
+    host_ips_reported=False,
+    volume_mounts_reported=False,
     notes={
         "memory_high_without_request": "documented; real 1.27 did not: it leaves memory.high unset when the request "
         "equals the limit, and absent equals absent",
@@ -109,12 +134,24 @@ PROFILE_1_36 = Profile(
     shares_after_limit_on_shrink=False,
     preemption_text="no new claims to deallocate, ",
     taint_text_names_taint=False,
+    predicate_text_has_reason=True,
+    invalid_variables_skipped=False,
     node_grace_s=50,
     scheduler_observed_generation=True,
     balanced_by_difference=True,
     memory_pressure_tolerated=False,
     driver_from_cri=True,
     container_weight="quadratic",
+    start_event_names_container=False,
+    image_event_says_accessible=True,
+    pull_event_says_size=True,
+    pull_backoff_says_why=True,
+    probe_error_says_state=True,
+    init_started_reported=True,
+    ready_to_start_condition=True,
+    pod_observed_generation=True,
+    host_ips_reported=True,
+    volume_mounts_reported=True,
     notes={},
 )
 

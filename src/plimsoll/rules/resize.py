@@ -28,10 +28,9 @@ from plimsoll.rules.allocation import (
     same_pod_level,
 )
 from plimsoll.rules.effective import pod_requests
-from plimsoll.rules.eviction import EVICTED, NodeCondition, pressure_refusal
-from plimsoll.rules.fit import Shortfall, kubelet_shortfalls, node_load, waiting_load
-from plimsoll.rules.objects import CPU, MEMORY, Container, Node, Pod, ResourceList, is_critical, is_static
-from plimsoll.rules.preemption_node import UNEXPECTED_ADMISSION_ERROR, preemption
+from plimsoll.rules.eviction import NodeCondition
+from plimsoll.rules.node_admission import Refused, admit
+from plimsoll.rules.objects import CPU, MEMORY, Container, Node, Pod, ResourceList, is_static
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.qos import GUARANTEED, qos_class
 from plimsoll.rules.quantity import ZERO, Quantity
@@ -40,8 +39,6 @@ Decision = Literal["Accepted", "Deferred", "Infeasible", "NoChange"]
 
 RETRY_FIRST_S = 30.0
 RETRY_S = 180.0
-
-_RECOVERY_ERROR = "Unexpected error while attempting to recover from admission failure: "
 
 
 def _never_swaps(_pod: Pod, _container: Container) -> bool:
@@ -58,7 +55,7 @@ class ResizeSetting(msgspec.Struct, frozen=True):
     static_cpus: bool = False  # cpuManagerPolicy: static
     static_memory: bool = False  # memoryManagerPolicy: Static
     conditions: tuple[NodeCondition, ...] = ()  # pressure that the eviction loop reports now
-    refusals: tuple[str, ...] = ()  # of admission checks that ask for other things than resources
+    refusals: tuple[str, ...] = ()  # of admission checks beyond `node_admission`
     absolute_allocatable: ResourceList | None = None  # N-9; without it the Node's allocatable is taken
     may_swap: Callable[[Pod, Container], bool] = _never_swaps
 
@@ -94,34 +91,19 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
             still_pending=infeasible.reconsidered,
         )
 
-    def deferred(message: str, reason: str) -> ResizeVerdict:
-        return ResizeVerdict("Deferred", allocation, message, reason, still_pending=True)
-
-    def accepted(victims: tuple[Pod, ...] = ()) -> ResizeVerdict:
-        return ResizeVerdict("Accepted", allocation_of(desired, setting.gates), victims=victims)
-
-    refusal = pressure_refusal(desired, setting.conditions, pod_level=setting.gates.pod_level)
-    if refusal is not None:
-        return deferred(refusal, EVICTED)
-    missing = shortfalls(desired, setting.node, setting.others, setting.profile)
-    if missing and is_critical(desired) and not setting.refusals:
-        found = preemption(desired, setting.others, missing, pod_level=setting.gates.pod_level)
-        if found.failure:
-            return deferred(_RECOVERY_ERROR + found.failure, UNEXPECTED_ADMISSION_ERROR)
-        return accepted(found.victims)
-    if missing and not is_critical(desired):
-        return deferred(missing[0].rejection_message, missing[0].rejection)
-    if setting.refusals:
-        return deferred(setting.refusals[0], "Deferred")
-    return accepted()
-
-
-def shortfalls(pod: Pod, node: Node, others: Iterable[Pod], profile: Profile = DEFAULT_PROFILE) -> list[Shortfall]:
-    """What the node lacks for this pod beside the others, all counted from their (allocated) specs (step 7)."""
-    own = waiting_load(pod)
-    loads = (waiting_load(other) for other in others)
-    load = node_load(node, (), profile).with_pods(each for each in loads if each.key != own.key)
-    return kubelet_shortfalls(own.requests, load)
+    also = tuple(Refused("Deferred", refusal) for refusal in setting.refusals)
+    admission = admit(
+        desired,
+        setting.others,
+        setting.node,
+        setting.conditions,
+        profile=setting.profile,
+        pod_level=setting.gates.pod_level,
+        also=also,
+    )
+    if isinstance(admission, Refused):
+        return ResizeVerdict("Deferred", allocation, admission.event_text, admission.reason, still_pending=True)
+    return ResizeVerdict("Accepted", allocation_of(desired, setting.gates), victims=admission.victims)
 
 
 # --- can it ever be done here? (steps 2 to 6) ---

@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from plimsoll.errors import PlimsollError
+from plimsoll.rules.cri_resources import Resources as Resources
 
 ContainerPhase = Literal["created", "running", "exited", "unknown"]
 
@@ -78,21 +79,7 @@ class SandboxSpec(msgspec.Struct, frozen=True):
     cgroup_parent: str = ""  # path of the pod's cgroup, as `rules.hierarchy` spells it
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
-
-
-class Resources(msgspec.Struct, frozen=True):
-    """Numbers for runtimes that write container cgroups themselves (CRI). The embedded runtime gets a ready cgroup."""
-
-    cpu_shares: int = 0
-    cpu_quota_us: int = 0
-    cpu_period_us: int = 0
-    memory_limit_bytes: int = 0
-    memory_swap_limit_bytes: int = 0
-    oom_score_adj: int = 0
-    cpuset_cpus: str = ""
-    cpuset_mems: str = ""
-    hugepage_limits: Mapping[str, int] = {}  # `2MB` → bytes
-    unified: Mapping[str, str] = {}  # cgroup v2 file → text
+    privileged: bool = False  # some container of the pod will be
 
 
 class ContainerSpec(msgspec.Struct, frozen=True):

@@ -4,6 +4,9 @@ Every change stands in one feed of all changes and in the feed of its resource. 
 buffer, so a watcher that sends slowly costs nothing, and when the window has moved past its place it is told `Expired`.
 A watch is known to its feed only while it waits; a new change that concerns it wakes it, any other moves its place on.
 Nothing has to be unregistered, and a cancelled wait loses nothing.
+
+Who can take changes without waiting gives a `push`: it is called with them while the wait goes on, in a call of the
+loop's own (what it raises is nobody else's trouble), so that a change for thousands costs no turn of a task each.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ from collections.abc import Callable, Sequence
 from plimsoll.store.errors import Expired
 from plimsoll.store.index import bucket_of
 from plimsoll.store.records import Change, History
+
+# Takes changes at once. False: not these, and the wait ends with them.
+Push = Callable[[list[Change]], bool]
 
 # A watch that is far behind is served in pieces: what it holds outside the window stays small.
 PIECE = 256
@@ -140,29 +146,59 @@ class Watch:
         self._taken: list[Change] = []  # what `async for` has taken and not yet handed out, newest first
         self._seen = after
         self._woken: asyncio.Future[None] | None = None
+        self._push: Push | None = None
+        self._push_due = False
+        self._refused: list[Change] = []  # by `push`; they are the next to be handed out
 
     @property
     def version(self) -> int:
         """Every change up to here that concerns this watch has been handed out: the version of a bookmark."""
         newest = self._newest()
-        if newest is not None and not self._taken and self._place == self._feed.end:
+        waits = self._taken or self._refused
+        if newest is not None and not waits and self._place == self._feed.end:
             return max(newest, self._seen)
         return self._seen
 
-    async def changes(self) -> list[Change]:
-        """At least one change, at most a few hundred, waiting for it; empty only when the store has closed."""
-        while not (found := self._take()):
+    async def changes(self, push: Push | None = None) -> list[Change]:
+        """At least one change, at most a few hundred, waiting for it; empty only when the store has closed.
+
+        Changes that come during the wait go to `push` as long as it takes them; they are not returned then.
+        """
+        while not (found := self._next()):
             if self._newest() is None:
                 return []
             self._woken = asyncio.get_running_loop().create_future()
+            self._push = push
             self._feed.waiting.add(self)
             try:
                 await self._woken
             finally:
                 self._feed.waiting.discard(self)
-                self._woken = None
+                self._woken = self._push = None
         self._seen = found[-1].version
         return found
+
+    def _next(self) -> list[Change]:
+        found, self._refused = self._refused, []
+        return found or self._take()
+
+    def _push_now(self) -> None:
+        self._push_due = False
+        if self._push is None or self._woken is None or self._woken.done():
+            return  # the wait is over: what there is will be taken
+        found: list[Change] = []
+        is_taken = True
+        try:
+            while is_taken and (found := self._take()):
+                is_taken = False
+                is_taken = self._push(found)
+                self._seen = found[-1].version if is_taken else self._seen
+        except Expired:
+            found, is_taken = [], False  # the task meets it, too
+        finally:  # whatever stopped it, the task goes on from there
+            if not is_taken:
+                self._refused = found
+                self._woken.set_result(None)
 
     def __aiter__(self) -> Watch:
         return self
@@ -198,9 +234,14 @@ class Watch:
             return
         for change in changes:
             if change.version > self._after and change.key.startswith(self._prefix):
-                self._woken.set_result(None)
+                if self._push is None:
+                    self._woken.set_result(None)
+                elif not self._push_due:
+                    self._push_due = True
+                    self._woken.get_loop().call_soon(self._push_now)
                 return
-        self._place = end
+        if not self._push_due:  # else it stands where the due ones begin
+            self._place = end
 
     def end(self) -> None:
         if self._woken is not None and not self._woken.done():

@@ -56,6 +56,8 @@ class Index:
         bucket = bucket_of(prefix)
         if bucket:
             keys = self._buckets.get(bucket, [])
+            if not keys:
+                return []
         else:
             keys = sorted(key for name, some in self._buckets.items() if name.startswith(prefix) for key in some)
         low, high = key_range(keys, prefix, start_after)

@@ -141,7 +141,7 @@ ERRORS = [
     ("null element", NODE, {"status": {"conditions": [None]}}, "internal", "list element types are not identical: [[map[type:Ready]] [<nil>]]"),
     ("broken directive", POD, {"spec": {"$setElementOrder": []}}, "format", "invalid patch format of setElementOrder list"),
     ("broken deletion", POD, {"metadata": {"$deleteFromPrimitiveList": ["x"]}}, "format", "invalid patch format of primitive list"),
-    ("order is no list", POD, {"spec": {"$setElementOrder/containers": 5}}, "internal", "expected a []interface {}, but received a int64"),
+    ("order is no list", POD, {"spec": {"$setElementOrder/containers": 5}}, "format", "expected a []interface {}, but received a int64"),
 ]  # fmt: skip
 
 

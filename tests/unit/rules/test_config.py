@@ -376,6 +376,7 @@ SAMPLES: dict[str, tuple[str, object]] = {
     "boolean": ("true", True),
     "integer": ("12", 12),
     "long": ("12", 12),
+    "quantity": ("10Mi", "10Mi"),
     "duration": ("90s", "1m30s"),
     "texts": ("a,b", ["a", "b"]),
     "map": ("a=b", {"a": "b"}),

@@ -26,6 +26,16 @@ ROWS = [
     ("limit_range_on_resize", False, True),  # 01 §12
     ("container_weight", "linear", "quadratic"),  # 02 §4.2
     ("driver_from_cri", False, True),  # 02 §2.2
+    ("start_event_names_container", True, False),
+    ("image_event_says_accessible", False, True),
+    ("pull_event_says_size", False, True),
+    ("pull_backoff_says_why", False, True),
+    ("probe_error_says_state", False, True),
+    ("init_started_reported", False, True),
+    ("ready_to_start_condition", False, True),
+    ("pod_observed_generation", False, True),
+    ("host_ips_reported", False, True),
+    ("volume_mounts_reported", False, True),
 ]
 
 

@@ -18,6 +18,7 @@ from plimsoll.rules.allocation import (
     resizable_containers,
     restarts_for,
 )
+from plimsoll.rules.node_admission import shortfalls
 from plimsoll.rules.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
 from plimsoll.rules.quantity import QUANTITIES
@@ -28,7 +29,6 @@ from plimsoll.rules.resize import (
     increases_requests,
     queue_order,
     resize_verdict,
-    shortfalls,
 )
 
 CRITICAL = 2_000_000_000

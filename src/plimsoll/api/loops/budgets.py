@@ -22,6 +22,10 @@ def loop(shelf: Shelf) -> Loop:
     def of_namespace(key: str, _: bytes) -> Iterable[str]:
         return (key.split("/")[2],)
 
+    def of_covered(key: str, _: bytes) -> Iterable[str]:
+        namespace = key.split("/")[2]
+        return (namespace,) if shelf.store.count(f"{PREFIX}{namespace}/") else ()
+
     async def look(namespace: str) -> float | None:
         budgets = shelf.documents(f"{PREFIX}{namespace}/")
         if not budgets:
@@ -45,7 +49,7 @@ def loop(shelf: Shelf) -> Loop:
                 )
         return None
 
-    return Loop("budgets", shelf.store, {PREFIX: of_namespace, "/pods/": of_namespace}, look)
+    return Loop("budgets", shelf.store, {PREFIX: of_namespace, "/pods/": of_covered}, look)
 
 
 def _expected(shelf: Shelf, namespace: str, pods: list[Document]) -> int:

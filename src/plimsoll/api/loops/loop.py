@@ -1,7 +1,8 @@
 """What all loops share: a set of keys to look at again, fed by the store's changes, and one worker.
 
 Level-triggered: a change only says which key to look at; `look` then reads what is there now and does what is missing.
-A key that fails is tried again with growing pauses; the others go on meanwhile. What is read comes from the store
+A key that fails is tried again with growing pauses; the others go on meanwhile. An object that our own code stumbles
+over is told with its traceback, the first time, and is no reason to leave the others alone. What is read comes from the store
 (committed, in memory), what is written goes through the API like anybody's request, so its rules hold for loops too.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.errors import PlimsollError
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, Unreachable
 from plimsoll.rules.ownership import controller_of
@@ -26,6 +28,9 @@ Document = dict[str, Any]
 Concerns = Callable[[str, bytes], Iterable[str]]
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.1, 30.0
+# What an object that is not as we thought makes our code raise: it lacks a member, has one of another type or with a
+# value that cannot be computed with. What says that the process itself is not well (memory, files) is not among them.
+FAULTS = (PlimsollError, msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 log = logging.getLogger(__name__)
 
@@ -65,29 +70,39 @@ class Loop:
         self._wake.set()
 
     async def _follow(self, prefix: str, concerns: Concerns) -> None:
+        def noted(changes: list[Change]) -> bool:
+            for change in changes:
+                self._concerned(change, concerns)
+            return True
+
         while True:
             version, records = self._store.list(prefix)
             for record in records:
-                self._mark_all(concerns(record.key, record.body))
+                self._mark_concerned(concerns, record.key, record.body)
+            watch = self._store.watch(prefix, version)
             try:
-                async for change in self._store.watch(prefix, version):
-                    self._concerned(change, concerns)
+                while changes := await watch.changes(noted):
+                    noted(changes)
                 return  # the store closes
             except Expired:
                 log.info("%s: fell behind, looking at everything again", self.name)
 
     def _concerned(self, change: Change, concerns: Concerns) -> None:
-        self._mark_all(concerns(change.key, change.body))
+        self._mark_concerned(concerns, change.key, change.body)
         if change.before is not None and change.kind == "MODIFIED":
-            self._mark_all(concerns(change.key, change.before))
+            self._mark_concerned(concerns, change.key, change.before)
 
-    def _mark_all(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self.mark(key)
+    def _mark_concerned(self, concerns: Concerns, key: str, body: bytes) -> None:
+        try:
+            for each in concerns(key, body):
+                self.mark(each)
+        except FAULTS:
+            log.exception("%s: whom %s concerns cannot be told", self.name, key)
 
     async def _tick(self, periodic: Callable[[], Iterable[str]]) -> None:
         while True:
-            self._mark_all(periodic())
+            for key in periodic():
+                self.mark(key)
             await asyncio.sleep(self._every_s)
 
     async def _work(self) -> None:
@@ -119,11 +134,15 @@ class Loop:
         try:
             again = await self._look(key)
         except (ApiError, Unreachable, TimeoutError) as error:
-            count = self._failures[key] = self._failures.get(key, 0) + 1
             log.warning("%s: %s: %s", self.name, key, error)
-            return min(RETRY_FIRST_S * 2.0 ** min(count, 16), RETRY_MOST_S)
-        self._failures.pop(key, None)
-        return again
+        except FAULTS as error:
+            is_first = key not in self._failures
+            log.error("%s: %s: %r", self.name, key, error, exc_info=is_first)
+        else:
+            self._failures.pop(key, None)
+            return again
+        count = self._failures[key] = self._failures.get(key, 0) + 1
+        return min(RETRY_FIRST_S * 2.0 ** min(count, 16), RETRY_MOST_S)
 
 
 class Shelf:
@@ -167,6 +186,7 @@ class _Owned(msgspec.Struct):
 
 
 _OWNED = msgspec.json.Decoder(_Owned)
+_OWNERS = b'"ownerReferences":'
 
 
 class Dependents:
@@ -179,6 +199,8 @@ class Dependents:
 
     def concerns(self, key: str, body: bytes) -> Iterable[str]:
         """An object concerns its owner."""
+        if _OWNERS not in body:
+            return
         metadata = _OWNED.decode(body).metadata
         for each in metadata.owner_references or ():
             if each.controller and each.kind == self._kind:

@@ -77,7 +77,7 @@ def eviction_loop(shelf: Shelf, clock: Clock) -> Loop:
     """Pods on nodes with NoExecute taints, when their tolerations have run out."""
 
     def of_pod(_: str, body: bytes) -> Iterable[str]:
-        name = _PLACED.decode(body).spec.node_name
+        name = _PLACED.decode(body).spec.node_name if b'"nodeName":' in body else ""
         return (f"/nodes//{name}",) if name else ()
 
     async def look(key: str) -> float | None:

@@ -35,6 +35,10 @@ def loop(shelf: Shelf, profile: Profile, clock: Clock) -> Loop:
     def of_namespace(key: str, _: bytes) -> Iterable[str]:
         return (key.split("/")[2],)
 
+    def of_bounded(key: str, _: bytes) -> Iterable[str]:
+        namespace = key.split("/")[2]
+        return (namespace,) if shelf.store.count(f"{PREFIX}{namespace}/") else ()
+
     def by_grace(every: list[Pod]) -> tuple[list[Pod], list[Pod]]:
         """Those that count, and those that should have gone by now."""
         now_s = clock()
@@ -60,7 +64,7 @@ def loop(shelf: Shelf, profile: Profile, clock: Clock) -> Loop:
                 return AGAIN_S
         return None
 
-    sources = dict.fromkeys((PREFIX, "/pods/", *counted.values()), of_namespace)
+    sources = {**dict.fromkeys(("/pods/", *counted.values()), of_bounded), PREFIX: of_namespace}
     return Loop("quotas", shelf.store, sources, look)
 
 

@@ -191,6 +191,29 @@ authentication.UserInfo v1.UserInfo | A user.
   uid 2 string | Identity.
   groups 3 []string | Groups.
   extra 4 {[]string} | Further facts.
+certificates.CertificateSigningRequest v1.CertificateSigningRequest | Asks for a certificate.
+  metadata 1 meta.ObjectMeta! | Name and other metadata.
+  spec 2 certificates.CertificateSigningRequestSpec! | What is asked for, and by whom.
+  status 3 certificates.CertificateSigningRequestStatus! | The answer.
+certificates.CertificateSigningRequestSpec v1.CertificateSigningRequestSpec | What is asked for, and by whom.
+  request 1 bytes! required | The request itself, PKCS#10 in PEM.
+  signerName 7 string! required | Who shall sign it.
+  expirationSeconds 8 int32* | How long the certificate shall last.
+  usages 5 []string/v1.KeyUsage | What the key is for.
+  username 2 string | Who asks; written by the server.
+  uid 3 string | Identity of who asks; written by the server.
+  groups 4 []string | Groups of who asks; written by the server.
+  extra 6 {[]string} | Further facts about who asks.
+certificates.CertificateSigningRequestStatus v1.CertificateSigningRequestStatus | The answer.
+  conditions 1 []certificates.CertificateSigningRequestCondition map=type | Approved, Denied or Failed.
+  certificate 2 bytes | The certificate in PEM.
+certificates.CertificateSigningRequestCondition v1.CertificateSigningRequestCondition | A word about the answer.
+  type 1 string/v1.RequestConditionType! required | Approved, Denied or Failed.
+  status 6 string/v1.ConditionStatus! required | True, False or Unknown.
+  reason 2 string | One word for it.
+  message 3 string | The same in a sentence.
+  lastUpdateTime 4 Time! | When it was last changed.
+  lastTransitionTime 5 Time! | When the status last changed.
 metrics.PodMetrics v1beta1.PodMetrics | What a pod uses.
   metadata 1 meta.ObjectMeta! | Name of the pod.
   timestamp 2 Time! required | When it was measured.

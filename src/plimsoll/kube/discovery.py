@@ -1,0 +1,151 @@
+"""What kinds a server has, from its discovery documents, and which of them a word means.
+
+Asked for first is the aggregated form (two documents); a server that knows only the older one answers that instead, and
+its group versions are then asked for one by one. `Kinds` says which requests are missing; nothing here sends them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from plimsoll.errors import PlimsollError
+from plimsoll.kube.request import Request, Resource
+
+Document = dict[str, Any]
+AGGREGATED = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList,application/json"
+ROOTS = (Request("GET", "/api", accept=AGGREGATED), Request("GET", "/apis", accept=AGGREGATED))
+
+
+class UnknownKind(PlimsollError):
+    """A word that no kind of the server goes by; the message names those there are."""
+
+
+class Kind(msgspec.Struct, frozen=True):
+    group: str
+    version: str
+    plural: str
+    singular: str
+    kind: str
+    namespaced: bool
+    verbs: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}", self.plural)
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def title(self) -> str:
+        """`pod`, `deployment.apps`: what comes before the slash in `pod/web`."""
+        name = self.singular or self.kind.lower()
+        return f"{name}.{self.group}" if self.group else name
+
+
+def kinds_in(document: Document) -> list[Kind]:
+    """Of one answer, aggregated or an APIResourceList; none where it only lists groups (`further`)."""
+    if document.get("kind") == "APIGroupDiscoveryList":
+        return [
+            kind
+            for group in _items(document, "items")
+            for version in _items(group, "versions")[:1]  # the server's preferred one comes first
+            for kind in _aggregated(str((group.get("metadata") or {}).get("name") or ""), version)
+        ]
+    if document.get("kind") == "APIResourceList":
+        return _listed(document)
+    return []
+
+
+def further(document: Document) -> list[Request]:
+    """What an older server wants to be asked next."""
+    if document.get("kind") == "APIVersions":
+        return [Request("GET", f"/api/{version}") for version in list(document.get("versions") or ())[:1]]
+    if document.get("kind") == "APIGroupList":
+        preferred = [each.get("preferredVersion") or {} for each in _items(document, "groups")]
+        return [Request("GET", f"/apis/{each['groupVersion']}") for each in preferred if each.get("groupVersion")]
+    return []
+
+
+def kind_named(kinds: Sequence[Kind], word: str) -> Kind:
+    """By plural, singular, kind or short name, in any case, with or without `.group`; the core group first."""
+    name, _, group = word.lower().partition(".")
+    group = group.partition("/")[0]
+    for kind in sorted(kinds, key=lambda each: bool(each.group)):
+        names = (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names)
+        if name in names and (not group or group in (kind.group, f"{kind.version}.{kind.group}")):
+            return kind
+    known = ", ".join(sorted({each.plural for each in kinds}))
+    raise UnknownKind(f"this server knows no {word!r}; it has: {known}")
+
+
+def kind_of_object(kinds: Iterable[Kind], api_version: str, name: str) -> Kind:
+    """For a manifest: apiVersion and kind as they are written."""
+    group = api_version.rpartition("/")[0]
+    version = api_version.rpartition("/")[2]
+    for each in kinds:
+        if (each.group, each.kind) == (group, name):
+            return msgspec.structs.replace(each, version=version)
+    raise UnknownKind(f"this server knows no kind {name!r} in {api_version!r}")
+
+
+def kinds_meant(kinds: Sequence[Kind], words: str) -> list[Kind]:
+    """`pods,nodes`, or a category such as `all`."""
+    found: list[Kind] = []
+    for word in filter(None, words.split(",")):
+        category = [each for each in kinds if word.lower() in each.categories]
+        found += category or [kind_named(kinds, word)]
+    return list(dict.fromkeys(found))
+
+
+def _aggregated(group: str, version: Document) -> list[Kind]:
+    return [
+        Kind(
+            group,
+            str(version.get("version")),
+            str(each.get("resource")),
+            str(each.get("singularResource") or ""),
+            str((each.get("responseKind") or {}).get("kind") or ""),
+            each.get("scope") == "Namespaced",
+            tuple(each.get("verbs") or ()),
+            tuple(each.get("shortNames") or ()),
+            tuple(each.get("categories") or ()),
+            tuple(str(sub.get("subresource")) for sub in _items(each, "subresources")),
+        )
+        for each in _items(version, "resources")
+    ]
+
+
+def _listed(document: Document) -> list[Kind]:
+    group, _, version = str(document.get("groupVersion") or "").rpartition("/")
+    entries = _items(document, "resources")
+    return [
+        Kind(
+            group,
+            version,
+            str(each.get("name")),
+            str(each.get("singularName") or ""),
+            str(each.get("kind")),
+            bool(each.get("namespaced")),
+            tuple(each.get("verbs") or ()),
+            tuple(each.get("shortNames") or ()),
+            tuple(each.get("categories") or ()),
+            tuple(
+                str(sub["name"]).partition("/")[2] for sub in entries if str(sub["name"]).startswith(f"{each['name']}/")
+            ),
+        )
+        for each in entries
+        if "/" not in str(each.get("name"))
+    ]
+
+
+def _items(document: Document, name: str) -> list[Document]:
+    listed = document.get(name)
+    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []

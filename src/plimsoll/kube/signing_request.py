@@ -1,0 +1,67 @@
+"""A new key and a request for its certificate, made in a process of its own.
+
+`cryptography` costs 14 MB for as long as a process lives, and an agent needs it for a moment every ten months. So the
+module is run as a program, writes key and request (both PEM) to its standard output, and is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import msgspec
+
+from plimsoll.errors import PlimsollError
+
+MAKE_S = 30.0
+_END_OF_KEY = b"-----END PRIVATE KEY-----\n"
+
+
+class KeyNotMade(PlimsollError):
+    pass
+
+
+class SigningRequest(msgspec.Struct, frozen=True):
+    key: bytes
+    request: bytes
+
+
+async def signing_request(common_name: str, organization: str) -> SigningRequest:
+    command = (sys.executable, "-I", "-m", __name__, common_name, organization)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(MAKE_S):
+            made, problem = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        raise KeyNotMade(f"no key within {MAKE_S:g} s") from None
+    key, end, request = made.partition(_END_OF_KEY)
+    if process.returncode or not end:
+        raise KeyNotMade(problem.decode(errors="replace").strip().rpartition("\n")[2] or "no key was made")
+    return SigningRequest(key + end, request)
+
+
+def made(common_name: str, organization: str) -> SigningRequest:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = [
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization),
+        x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+    ]
+    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject)).sign(key, hashes.SHA256())
+    return SigningRequest(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), request.public_bytes(Encoding.PEM)
+    )
+
+
+if __name__ == "__main__":
+    pair = made(*sys.argv[1:3])
+    sys.stdout.buffer.write(pair.key + pair.request)

@@ -1,0 +1,107 @@
+"""Mounts by file descriptor where the kernel can (5.2; 5.12 for attributes of whole trees), else by path.
+
+A tree taken with `clone_tree` is nobody's until it is attached: it can be taken before the old root goes away and
+attached after, when every path, link or not, already means the container's own.
+Stdlib only (the supervisor imports it).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+from plimsoll.linux.libc import call, system_call
+
+RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
+REMOUNT, BIND, REC, PRIVATE, SLAVE = 32, 4096, 16384, 1 << 18, 1 << 19
+_MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
+
+# System calls since 5.1 have one number on every architecture; pivot_root is older than that.
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "loongarch64": 41, "ppc64le": 203, "s390x": 217}
+_PIVOT_ROOT |= {"i686": 217, "i586": 217, "armv7l": 218, "armv6l": 218}
+
+_AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
+_OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
+_MOVE_MOUNT_F_EMPTY_PATH = 4
+_ATTRIBUTES = {RDONLY: 1, NOSUID: 2, NODEV: 4, NOEXEC: 8}
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = [
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    ]
+
+
+def mount(source: str, target: str, kind: str, flags: int = 0, options: str = "") -> None:
+    try:
+        call("mount", source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), options.encode())
+    except OSError as error:
+        raise OSError(error.errno, f"mount {kind or 'bind'} at {target}: {os.strerror(error.errno or 0)}") from None
+
+
+def make_private() -> None:
+    """Nothing mounted here is seen elsewhere, and the other way round. In a mount namespace of our own only."""
+    call("mount", None, b"/", None, ctypes.c_ulong(REC | PRIVATE), None)
+
+
+def detach(path: str) -> None:
+    call("umount2", path.encode(), _MNT_DETACH | _UMOUNT_NOFOLLOW)
+
+
+def pivot_into(root: str) -> None:
+    """`root`, a mount, becomes / and the old one is gone from this mount namespace."""
+    number = _PIVOT_ROOT.get(os.uname().machine)
+    if number is None:
+        raise OSError(errno.ENOSYS, f"pivot_root: its number on {os.uname().machine} is not known here")
+    os.chdir(root)
+    system_call("pivot_root", number, b".", b".")  # the old root now lies on top of the new one
+    detach(".")
+    os.chdir("/")
+
+
+def clone_tree(path: str, *, recursive: bool) -> int:
+    """A detached copy of what is mounted at a path; a last component that is a link is followed."""
+    flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
+    try:
+        return system_call("open_tree", _OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
+    except OSError as error:
+        raise OSError(error.errno, f"open_tree {path}: {os.strerror(error.errno or 0)}") from None
+
+
+def attach_tree(tree: int, target: str) -> None:
+    try:
+        system_call("move_mount", _MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _MOVE_MOUNT_F_EMPTY_PATH)
+    except OSError as error:
+        raise OSError(error.errno, f"mount at {target}: {os.strerror(error.errno or 0)}") from None
+
+
+def restrict_tree(tree: int, flags: int, *, recursive: bool = True) -> None:
+    """Sets RDONLY, NOSUID, NODEV, NOEXEC on a tree (by its fd), and makes it private."""
+    wanted = sum(bit for flag, bit in _ATTRIBUTES.items() if flags & flag)
+    attributes = _Attributes(wanted, 0, PRIVATE, 0)
+    how = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
+    size = ctypes.sizeof(attributes)
+    system_call("mount_setattr", _MOUNT_SETATTR, tree, b"", how, ctypes.byref(attributes), size)
+
+
+def restrict(path: str, flags: int) -> None:
+    """The same for the one mount at a path; what is mounted below keeps its own flags."""
+    fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        restrict_tree(fd, flags, recursive=False)
+    finally:
+        os.close(fd)
+
+
+def can_clone_trees() -> bool:
+    """Whether this kernel has the calls above (5.12)."""
+    try:
+        system_call("mount_setattr", _MOUNT_SETATTR, -1, b"", 0, None, 0)
+    except OSError as error:
+        return error.errno != errno.ENOSYS
+    return True

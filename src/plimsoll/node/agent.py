@@ -1,0 +1,172 @@
+"""The agent of one node: takes the pods that are bound to it, and makes them so.
+
+    list and watch ──▶ pods (one worker each) ──▶ runtime, cgroups, volumes
+                          ▲                          │
+    runtime's changes, probes, timers ───────────────┘──▶ statuses and events
+
+Everything runs in one task group, in one thread. Any event only means "look again", so an agent that was killed simply
+starts: it opens the runtime, whose containers never stopped, lists its pods, and goes on with each from what is there.
+What runs for pods that nobody knows any more is ended, but not before the first list has come: without it nobody could
+say which those are.
+
+`stop` leaves everything running, as a kubelet does; `end` (for `plimsoll up` and `plimsoll run`) takes it all away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from plimsoll.cgroups.driver import CgroupDriver
+from plimsoll.cgroups.node_tree import NodeTree
+from plimsoll.errors import PlimsollError
+from plimsoll.kube import request
+from plimsoll.kube.client import Client
+from plimsoll.kube.reflector import Reflector
+from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.node.cleanup import Cleanup
+from plimsoll.node.pod_cgroups import PodCgroups
+from plimsoll.node.pods import Pods
+from plimsoll.node.recorder import Recorder
+from plimsoll.node.reporter import Reporter
+from plimsoll.node.runtime_view import RuntimeView
+from plimsoll.node.tools import Tools
+from plimsoll.rules.eviction import NodeCondition
+from plimsoll.rules.objects import Metadata, Node, NodeStatus
+from plimsoll.rules.setting import Setting
+from plimsoll.runtime.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+HOUSEKEEPING_S = 60.0
+END_S = 4.0  # Ctrl-C ends everything within five seconds
+CLOSE_S = 2.0
+
+
+class Agent:
+    def __init__(
+        self,
+        setting: Setting,
+        runtime: Runtime,
+        driver: CgroupDriver,
+        tree: NodeTree,
+        client: Client,
+        state_dir: Path,
+        node_name: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        node: Callable[[], Node] | None = None,
+        conditions: Callable[[], Iterable[NodeCondition]] = tuple,
+        node_ip: str = "127.0.0.1",
+        unenforced: str = "",
+    ) -> None:
+        """`node`: the Node as the API has it, for labels and taints. `unenforced`: why limits are not real here."""
+        self.setting, self.runtime, self.node_name = setting, runtime, node_name
+        self._client, self._clock = client, clock
+        self.view = RuntimeView(runtime)
+        self.cgroups = PodCgroups(tree, driver, setting)
+        self.checkpoint = Checkpoint(state_dir / "agent.json")
+        self.recorder = Recorder(client, node_name, clock=clock)
+        self.reporter = Reporter(client)
+        self.tools = Tools(
+            setting=setting,
+            runtime=runtime,
+            view=self.view,
+            cgroups=self.cgroups,
+            checkpoint=self.checkpoint,
+            recorder=self.recorder,
+            reporter=self.reporter,
+            client=client,
+            state_dir=state_dir,
+            node_name=node_name,
+            node_ip=node_ip,
+            clock=clock,
+            unenforced=unenforced,
+        )
+        self.pods = Pods(self.tools, node or (lambda: plain_node(node_name, setting)), conditions)
+        self.cleanup = Cleanup(self.tools, self.pods)
+        self._stopping = asyncio.Event()
+        self.ready = asyncio.Event()  # the first list has come
+
+    async def run(self) -> None:
+        """Until `stop` or `end`. Raises where this machine, its cgroups or the runtime cannot be used at all."""
+        self.checkpoint.load()
+        await self.runtime.open()
+        try:
+            await self.cgroups.setup()
+            async with asyncio.TaskGroup() as group:
+                running = [
+                    group.create_task(coroutine, name=name)
+                    for name, coroutine in (
+                        ("runtime view", self.view.run()),
+                        ("cgroups", self.cgroups.run()),
+                        ("statuses", self.reporter.run()),
+                        ("events", self.recorder.run()),
+                        ("checkpoint", self.checkpoint.run()),
+                        ("runtime changes", self._follow_runtime()),
+                        ("pods", self._follow_pods()),
+                        ("housekeeping", self._housekeeping()),
+                    )
+                ]
+                await self._stopping.wait()
+                await self.pods.close()
+                for task in running:
+                    task.cancel()
+        finally:
+            await self.pods.close()
+            self.checkpoint.close()
+            await self.runtime.close()
+
+    async def stop(self) -> None:
+        """Let go of everything; containers run on, and the next agent finds them."""
+        await self.reporter.drained(CLOSE_S)
+        await self.recorder.drained(CLOSE_S)
+        self._stopping.set()
+
+    async def end(self) -> None:
+        """Kill every pod of this node and take away all that was made for them, cgroups of the node included."""
+        await self.pods.close()
+        try:
+            async with asyncio.timeout(END_S):
+                await self.cleanup.everything()
+        except TimeoutError:
+            log.error("not everything could be taken away within %g s", END_S)
+        self._stopping.set()
+
+    async def _follow_pods(self) -> None:
+        reflector = Reflector(request.PODS, fields=f"spec.nodeName={self.node_name}")
+        async for changes in self._client.follow(reflector, lambda error: log.warning("pods: %s", error)):
+            self.pods.take(changes)
+            if not self.ready.is_set():
+                self.ready.set()
+                gc.collect()
+                gc.freeze()
+
+    async def _follow_runtime(self) -> None:
+        async for uid in self.runtime.changes():
+            self.pods.wake([uid] if uid else None)
+
+    async def _housekeeping(self) -> None:
+        """Once the first list has come it is known which pods there are: what belongs to none of them goes."""
+        await self.ready.wait()
+        while True:
+            try:
+                await self.cleanup.leftovers()
+                for worker in list(self.pods):
+                    await worker.refresh_volumes()
+            except (PlimsollError, OSError) as error:
+                log.warning("housekeeping: %s", error)
+            await asyncio.sleep(HOUSEKEEPING_S)
+
+
+def plain_node(name: str, setting: Setting) -> Node:
+    """What admission needs of a Node that the API has not told us anything about."""
+    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
+    return Node(
+        metadata=Metadata(name=name, labels=labels),
+        status=NodeStatus(capacity=setting.capacity, allocatable=setting.allocatable),
+    )

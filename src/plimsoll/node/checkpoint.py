@@ -1,0 +1,142 @@
+"""What the agent must still know after it was killed: one small file, replaced as a whole.
+
+For each pod: what was allocated to it and what of that was handed out (03 §11), its back-offs, which of its containers
+the kernel killed for want of memory, and whether the node has refused or ended it. What runs, with which exit codes and
+how often it was restarted, is the runtime's to know; which cgroups there are, the kernel's. So a file that is lost or
+damaged costs little: it is put aside, and everything is read anew from there.
+
+Changes are gathered for a moment and written together; `save` writes at once where an action depends on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plimsoll.codec.lean import quantity_hook
+from plimsoll.errors import PlimsollError
+from plimsoll.rules.allocation import Allocation
+from plimsoll.rules.objects import Resources
+from plimsoll.rules.pod_seen import Backoff
+from plimsoll.rules.termination import Verdict
+
+log = logging.getLogger(__name__)
+
+GATHER_S = 0.02
+
+
+class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    allocation: Allocation | None = None
+    actuated: dict[str, Resources] = {}  # container name → what its cgroup was last given
+    backoffs: dict[str, Backoff] = {}
+    image_backoffs: dict[str, Backoff] = {}
+    oom_killed: tuple[str, ...] = ()  # container ids
+    oom_bases: dict[str, int] = {}  # container id → what the pod's slice had counted when it started (systemd)
+    verdict: Verdict | None = None  # the node itself ends it
+    refused: bool = False  # … before it ever ran here
+    start_s: float = 0.0  # when the node took it
+
+
+NO_RECORD = PodRecord()
+
+
+class _File(msgspec.Struct):
+    checksum: int
+    data: msgspec.Raw
+
+
+class CheckpointUnwritable(PlimsollError):
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(path, error)
+        self.path, self.error = path, error
+
+    def __str__(self) -> str:
+        return f"{self.path} cannot be written: {self.error.strerror or self.error}; free some space"
+
+
+class Checkpoint:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._pods: dict[str, PodRecord] = {}
+        self._changed = asyncio.Event()
+        self.note = ""  # what was wrong with the file at the start
+
+    def load(self) -> None:
+        """A file that cannot be read is put aside, and the node begins without."""
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        try:
+            file = msgspec.json.decode(data, type=_File)
+            if zlib.crc32(bytes(file.data)) != file.checksum:
+                raise msgspec.ValidationError("the checksum is wrong")
+            self._pods = msgspec.json.decode(bytes(file.data), type=dict[str, PodRecord], dec_hook=quantity_hook)
+        except (msgspec.DecodeError, PlimsollError) as error:
+            aside = self._path.with_suffix(".damaged")
+            os.replace(self._path, aside)
+            self.note = f"{self._path} could not be read ({error}): it is now {aside}; pods count with their spec"
+            log.warning("%s", self.note)
+
+    def get(self, uid: str) -> PodRecord:
+        return self._pods.get(uid, NO_RECORD)
+
+    def all(self) -> Mapping[str, PodRecord]:
+        return self._pods
+
+    def put(self, uid: str, **changes: Any) -> PodRecord:
+        """The record with these members changed."""
+        before = self._pods.get(uid)
+        after = msgspec.structs.replace(before or NO_RECORD, **changes)
+        if after != before:
+            self._pods[uid] = after
+            self._changed.set()
+        return after
+
+    def forget(self, uid: str) -> None:
+        if self._pods.pop(uid, None) is not None:
+            self._changed.set()
+
+    def save(self) -> None:
+        data = msgspec.json.encode(self._pods, enc_hook=str)
+        whole = msgspec.json.encode(_File(zlib.crc32(data), msgspec.Raw(data)))
+        fresh = self._path.with_suffix(".new")
+        try:
+            _write(fresh, whole)
+            os.replace(fresh, self._path)
+        except OSError as error:
+            raise CheckpointUnwritable(self._path, error) from error
+        self._changed.clear()
+
+    async def run(self) -> None:
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(GATHER_S)
+            try:
+                self.save()
+            except CheckpointUnwritable as error:
+                log.error("%s", error)
+                self._changed.set()
+                await asyncio.sleep(1.0)
+
+    def close(self) -> None:
+        if self._changed.is_set():
+            self.save()
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Not synced: a killed agent finds it, and after a power cut the checksum tells whether it is whole."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    finally:
+        os.close(descriptor)

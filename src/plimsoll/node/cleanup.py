@@ -1,0 +1,97 @@
+"""What is left of pods that nobody knows any more: after a restart, after a pod was deleted while we were away.
+
+A pod leaves traces in four places: containers and sandboxes in the runtime, cgroups, files, and our checkpoint. A uid
+in any of them that is not among our pods is ended with the grace it was started with, and everything of it removed.
+The list of pods must have come before: without it every pod would look unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Iterable
+
+from plimsoll.errors import PlimsollError
+from plimsoll.node.container_spec import GRACE_PERIOD
+from plimsoll.node.pod_end import remove_logs
+from plimsoll.node.pod_files import pods_on_disk, remove_pod_files
+from plimsoll.node.pods import Pods
+from plimsoll.node.runtime_view import NOTHING, PodParts
+from plimsoll.node.tools import Tools
+from plimsoll.rules.run_objects import DEFAULT_GRACE_S
+from plimsoll.runtime.runtime import ContainerSeen
+
+log = logging.getLogger(__name__)
+
+HURRIED_GRACE_S = 1.5
+
+
+class Cleanup:
+    def __init__(self, tools: Tools, pods: Pods) -> None:
+        self._tools, self._pods = tools, pods
+
+    async def leftovers(self) -> None:
+        """End what belongs to no pod of ours. One that cannot be ended is tried again next time."""
+        tools = self._tools
+        seen = await tools.view.all()
+        found = {*seen, *tools.cgroups.known(), *pods_on_disk(tools.state_dir), *tools.checkpoint.all()}
+        unknown = sorted(found - self._pods.workers.keys())
+        await _side_by_side(self._end(uid, seen.get(uid, NOTHING)) for uid in unknown)
+        self._remove_old_logs({*seen, *self._pods.workers})
+
+    async def everything(self) -> None:
+        """All pods, known or not, in a hurry; then the node's own cgroups."""
+        tools = self._tools
+        seen = await tools.view.all()
+        found = {*seen, *tools.cgroups.known(), *pods_on_disk(tools.state_dir), *tools.checkpoint.all()}
+        await _side_by_side(self._end(uid, seen.get(uid, NOTHING), HURRIED_GRACE_S) for uid in sorted(found))
+        self._remove_old_logs(())
+        await tools.cgroups.teardown()
+
+    async def _end(self, uid: str, parts: PodParts, grace_s: float | None = None) -> None:
+        runtime = self._tools.runtime
+        if parts.alive():
+            log.info("ending %d containers of a pod that is not known here (%s)", len(parts.alive()), uid)
+        await _side_by_side(
+            runtime.stop_container(each.id, grace_of(each) if grace_s is None else grace_s) for each in parts.alive()
+        )
+        for container in parts.containers:
+            await runtime.remove_container(container.id)
+        for sandbox in parts.sandboxes:
+            await runtime.stop_sandbox(sandbox.id)
+            await runtime.remove_sandbox(sandbox.id)
+        if uid in self._tools.cgroups.known():
+            await self._tools.cgroups.remove(uid)
+        await asyncio.to_thread(remove_pod_files, self._tools.state_dir, uid)
+        self._tools.checkpoint.forget(uid)
+
+    def _remove_old_logs(self, uids: Iterable[str]) -> None:
+        """A pod's log directory is `<namespace>_<name>_<uid>`."""
+        kept = set(uids)
+        try:
+            names = os.listdir(self._tools.logs)
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name.rpartition("_")[2] not in kept:
+                remove_logs(self._tools, name)
+
+
+def grace_of(container: ContainerSeen) -> float:
+    text = container.annotations.get(GRACE_PERIOD, "")
+    return float(text) if text.isdigit() else float(DEFAULT_GRACE_S)
+
+
+async def _side_by_side(doing: Iterable[Awaitable[None]]) -> None:
+    """All of them, whatever happens to one."""
+
+    async def one(each: Awaitable[None]) -> None:
+        try:
+            await each
+        except (PlimsollError, OSError) as error:
+            log.warning("cleaning up: %s", error)
+
+    async with asyncio.TaskGroup() as group:
+        for each in doing:
+            group.create_task(one(each))

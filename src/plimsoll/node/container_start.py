@@ -1,0 +1,210 @@
+"""Starts containers: image, environment, mounts, cgroup, then the runtime; the hook after the start.
+
+Whatever keeps one from starting becomes its trouble, which is shown as its waiting state with the kubelet's reason, and
+tried again later. Nothing here decides what to start: that is `pod_work`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from plimsoll.errors import ContainerConfigError, PlimsollError
+from plimsoll.kube.request import ApiError, Unreachable
+from plimsoll.node.container_spec import Place, container_spec
+from plimsoll.node.probe_actions import Place as ProbePlace
+from plimsoll.node.probe_actions import carried_out
+from plimsoll.node.tools import Tools
+from plimsoll.node.volumes import ReadyVolumes
+from plimsoll.rules.cri_resources import cri_resources
+from plimsoll.rules.desired import workload
+from plimsoll.rules.environment import ConfigMaps, Surroundings, environment, wanted_config_maps
+from plimsoll.rules.lifecycle_events import About, never_pull_message
+from plimsoll.rules.objects import Pod
+from plimsoll.rules.pod_seen import Start, StartTrouble
+from plimsoll.rules.probing import Answer
+from plimsoll.rules.run_objects import Hook, RunContainer, RunPod, container_named
+from plimsoll.runtime.runtime import Image, ImageTrouble, Resources, RuntimeTrouble, SandboxSpec
+
+HOOK_MOST_S = 3600.0
+ERR_NEVER_PULL = "ErrImageNeverPull"
+IMAGE_IGNORED = "ImageIgnored"
+
+
+class Prepared(msgspec.Struct, frozen=True):
+    """What all containers of a pod share, resolved for one turn."""
+
+    volumes: ReadyVolumes
+    config_maps: ConfigMaps
+    surroundings: Surroundings
+    place: Place
+
+
+class Starter:
+    """Of one pod."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._ignored_told: set[str] = set()
+
+    async def prepared(self, pod: RunPod, pod_ips: tuple[str, ...], *, fresh: bool = False) -> Prepared:
+        """Volumes made or refreshed. VolumeRefused where one cannot be."""
+        tools = self._tools
+        names = sorted(wanted_config_maps(pod))
+        found = await tools.config_maps.named(pod.metadata.namespace, names, fresh=fresh) if names else {}
+        surroundings = msgspec.structs.replace(tools.surroundings, pod_ips=pod_ips)
+        volumes = tools.volumes.set_up(pod, found, surroundings)
+        for note in volumes.notes:
+            tools.tell(pod, "Warning", note.reason, note.message)
+        return Prepared(volumes, found, surroundings, tools.place)
+
+    def resources(self, cgroup_pod: Pod) -> dict[str, Resources]:
+        """Container → its numbers, for runtimes that write them, and its oom_score_adj for all."""
+        work = workload(cgroup_pod, self._tools.setting)
+        each = zip(work.containers, work.container_values, work.scores, strict=True)
+        return {container.name: cri_resources(values, score) for container, values, score in each}
+
+    async def start(
+        self,
+        pod: RunPod,
+        start: Start,
+        sandbox: SandboxSpec,
+        sandbox_id: str,
+        prepared: Prepared,
+        cgroup: str,
+        resources: Resources,
+    ) -> StartTrouble | None:
+        """None: it runs. RuntimeTrouble, ImageTrouble and the like end here, as its trouble."""
+        container = container_named(pod, start.name)
+        assert container is not None, start.name
+        about = About(container.name, self._tools.setting.profile, is_init=start.is_init)
+        container_id = start.resume_id
+        if not container_id:
+            try:
+                image = await self._image(pod, container, about)
+            except ImageTrouble as error:
+                return self._image_trouble(pod, container, about, error)
+            try:
+                container_id = await self._made(
+                    pod, container, start, image, sandbox, sandbox_id, prepared, cgroup, resources
+                )
+            except (ContainerConfigError, ApiError, Unreachable) as error:
+                return self._failed(pod, about, "CreateContainerConfigError", str(error))
+            except (PlimsollError, OSError) as error:
+                return self._failed(pod, about, "CreateContainerError", _words(error))
+            self._tools.tell_lifecycle(pod, about.created())
+        try:
+            await self._tools.runtime.start_container(container_id)
+        except RuntimeTrouble as error:
+            return self._failed(pod, about, "RunContainerError", error.reason)
+        self._tools.tell_lifecycle(pod, about.started())
+        hook = container.lifecycle.post_start if container.lifecycle is not None else None
+        if (
+            hook is not None
+            and not (await self.hook(container, container_id, sandbox_id, hook, HOOK_MOST_S)).is_success
+        ):
+            self._tools.tell_lifecycle(pod, about.post_start_failed())
+            message = f"FailedPostStartHook: container {container.name}"
+            self._tools.tell_lifecycle(pod, about.killing("FailedPostStartHook"))
+            await self._tools.runtime.stop_container(container_id, 2.0)
+            return StartTrouble("PostStartHookError", message)
+        return None
+
+    async def _made(
+        self,
+        pod: RunPod,
+        container: RunContainer,
+        start: Start,
+        image: Image,
+        sandbox: SandboxSpec,
+        sandbox_id: str,
+        prepared: Prepared,
+        cgroup: str,
+        resources: Resources,
+    ) -> str:
+        profile = self._tools.setting.profile
+        found = environment(pod, container, prepared.config_maps, prepared.surroundings, profile=profile)
+        for note in found.notes:
+            self._tools.tell(pod, "Warning", note.reason, note.message)
+        mounts = self._tools.volumes.mounts(pod, container, prepared.volumes.by_name, found.variables)
+        spec = container_spec(
+            pod,
+            container,
+            start.attempt,
+            image,
+            found.variables,
+            mounts,
+            prepared.place,
+            pod_ips=prepared.surroundings.pod_ips,
+            resources=resources,
+            cgroup=cgroup,
+        )
+        return await self._tools.runtime.make_container(sandbox, sandbox_id, spec)
+
+    # --- images ---
+
+    async def _image(self, pod: RunPod, container: RunContainer, about: About) -> Image:
+        """Told as a kubelet tells it; the embedded runtime has what it has, and never pulls."""
+        tools, name, has_command = self._tools, container.image, bool(container.command)
+        runtime, policy = tools.runtime, container.image_pull_policy
+        if not runtime.makes_cgroups:
+            image = await runtime.image(name, has_command=has_command, pull=policy != "Never")
+            tools.tell_lifecycle(pod, about.present(name))
+        else:
+            image = await self._pulled(pod, container, about)
+        if image.note and name not in self._ignored_told:
+            self._ignored_told.add(name)
+            field_path = about.created().field_path
+            tools.tell(pod, "Normal", IMAGE_IGNORED, image.note, field_path)
+        return image
+
+    async def _pulled(self, pod: RunPod, container: RunContainer, about: About) -> Image:
+        tools, name, has_command = self._tools, container.image, bool(container.command)
+        policy = container.image_pull_policy
+        if policy != "Always":
+            try:
+                image = await tools.runtime.image(name, has_command=has_command, pull=False)
+            except ImageTrouble:
+                if policy == "Never":
+                    raise ImageTrouble(name, never_pull_message(name), ERR_NEVER_PULL) from None
+            else:
+                tools.tell_lifecycle(pod, about.present(name))
+                return image
+        tools.tell_lifecycle(pod, about.pulling(name))
+        begun_s = time.monotonic()
+        image = await tools.runtime.image(name, has_command=has_command, pull=True)
+        took_s = time.monotonic() - begun_s
+        tools.tell_lifecycle(pod, about.pulled(name, took_s, took_s, image.size_bytes))
+        return image
+
+    def _image_trouble(self, pod: RunPod, container: RunContainer, about: About, error: ImageTrouble) -> StartTrouble:
+        if error.reason == ERR_NEVER_PULL:
+            self._tools.tell_lifecycle(pod, about.never_pulled(container.image))
+        else:
+            self._tools.tell_lifecycle(pod, about.pull_failed(container.image, error.message))
+        self._tools.tell_lifecycle(pod, about.start_failed(error.reason))
+        return StartTrouble(error.reason, error.message)
+
+    def _failed(self, pod: RunPod, about: About, reason: str, why: str) -> StartTrouble:
+        self._tools.tell_lifecycle(pod, about.start_failed(why))
+        return StartTrouble(reason, why)
+
+    # --- hooks ---
+
+    async def hook(
+        self, container: RunContainer, container_id: str, sandbox_id: str, hook: Hook, timeout_s: float
+    ) -> Answer:
+        if hook.sleep is not None:
+            await asyncio.sleep(min(hook.sleep.seconds, timeout_s))
+            return Answer(True)
+        place = ProbePlace(self._tools.runtime, sandbox_id, container_id, container, "", self._tools.setting.profile)
+        try:
+            return await carried_out(place, hook, timeout_s)
+        except (PlimsollError, OSError) as error:
+            return Answer(False, _words(error))
+
+
+def _words(error: PlimsollError | OSError) -> str:
+    return str(error) or type(error).__name__

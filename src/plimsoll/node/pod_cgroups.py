@@ -1,0 +1,180 @@
+"""The cgroups of the pods on this node: asked for by many workers, made in few turns, and asked what they have counted.
+
+`NodeTree` takes one turn at a time, and most of a turn (looking at the classes, the journal, the state) costs the same
+for one pod as for several. So workers put down what they want and wait; whoever waits when a turn begins shares it. A
+turn that is refused is taken again for each pod by itself: one impossible pod is nobody else's trouble.
+
+A container's cgroup is named after its attempt, so its counters are its own from birth: an `oom_kill` in them means
+that this very run was hit. Under systemd the scope may be gone with its last process; then the pod's slice, which
+counts for all below it, tells by how much it has risen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from plimsoll.cgroups.driver import CgroupDriver, CgroupError
+from plimsoll.cgroups.node_tree import NodeTree
+from plimsoll.cgroups.node_turn import Applied
+from plimsoll.codec.kernel_files import flat_keyed
+from plimsoll.errors import PlimsollError
+from plimsoll.rules.desired import workload
+from plimsoll.rules.objects import Pod
+from plimsoll.rules.reconcile import Unmet
+from plimsoll.rules.setting import Setting
+
+TOGETHER_MOST = 8  # a turn keeps the event loop for some milliseconds per pod
+_OOM_FILES = ("memory.events.local", "memory.events", "memory.oom_control")
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """`pod` None: remove it. `containers`: name → id of those that run or are about to."""
+
+    pod: Pod | None
+    containers: Mapping[str, str] = {}
+
+
+class PodCgroups:
+    def __init__(self, tree: NodeTree, driver: CgroupDriver, setting: Setting) -> None:
+        self._tree, self._driver, self._setting = tree, driver, setting
+        self._waiting: dict[str, tuple[Wish, asyncio.Future[None]]] = {}
+        self._have: dict[str, Wish] = {}
+        self._paths: dict[str, dict[str, str]] = {}
+        self._wake = asyncio.Event()
+        self.unmet: dict[str, tuple[Unmet, ...]] = {}  # uid → what this kernel could not give
+
+    @property
+    def enforced(self) -> bool:
+        """Whether limits are real; on a kernel in memory they are not."""
+        return not self._driver.simulated
+
+    async def setup(self) -> Applied:
+        """kubepods and its classes; refuses a tree that is not ours. Pods of an earlier run keep their cgroups."""
+        applied = await self._tree.setup()
+        self._have.clear()
+        return applied
+
+    def known(self) -> dict[str, str]:
+        """uid → namespace/name of the pods that have cgroups."""
+        return self._tree.known()
+
+    async def have(self, pod: Pod, containers: Mapping[str, str]) -> Mapping[str, str]:
+        """Container name → path of its cgroup, "" → the pod's; made and sized when this returns."""
+        uid = pod.metadata.uid
+        wish = Wish(pod, dict(containers))
+        if self._have.get(uid) != wish or uid in self._waiting:
+            await self._asked(uid, wish)
+        return self._paths.get(uid, {})
+
+    async def remove(self, uid: str) -> None:
+        """Whatever still runs in them is killed."""
+        await self._asked(uid, Wish(None))
+
+    def paths(self, uid: str) -> Mapping[str, str]:
+        """Container name → path, as far as they were made; "" → the pod's own."""
+        if uid not in self._paths:
+            self._paths[uid] = self._tree.paths(uid)
+        return self._paths[uid]
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._waiting:
+                uids = list(self._waiting)[:TOGETHER_MOST]
+                await self._turn({uid: self._waiting.pop(uid) for uid in uids})
+
+    async def teardown(self) -> None:
+        """Everything that we made on this node goes, with whatever runs in it."""
+        await self._tree.teardown(kill=True)
+
+    # --- what was counted ---
+
+    def oom_kills(self, uid: str, container: str, container_id: str) -> int | None:
+        """How often the kernel killed somebody in this container's cgroup; None where nobody can tell."""
+        path = self.paths(uid).get(container, "")
+        return self._counted(path) if container_id in path.rpartition("/")[2] else None
+
+    @property
+    def scopes_may_vanish(self) -> bool:
+        """systemd removes a scope with its last process, and its counters with it."""
+        return self._driver.name == "systemd"
+
+    def pod_oom_kills(self, uid: str) -> int | None:
+        """The same of the pod's cgroup with everything below it; v1 does not count that."""
+        return self._counted(self.paths(uid).get("", ""), deep=True) if self._driver.version == 2 else None
+
+    def scores(self, pod: Pod) -> dict[str, int]:
+        """oom_score_adj by container."""
+        work = workload(pod, self._setting)
+        return {each.name: score for each, score in zip(work.containers, work.scores, strict=True)}
+
+    def _counted(self, path: str, *, deep: bool = False) -> int | None:
+        if not path or self._driver.simulated:
+            return None
+        try:
+            seen = self._driver.look(path, _OOM_FILES[1:] if deep else _OOM_FILES)
+        except CgroupError:
+            return None
+        if seen is None:
+            return None
+        for file in _OOM_FILES:
+            if file in seen.files:
+                return flat_keyed(seen.files[file].encode()).get("oom_kill")
+        return None
+
+    # --- turns ---
+
+    async def _asked(self, uid: str, wish: Wish) -> None:
+        waiting = self._waiting.get(uid)
+        if waiting is not None:  # a newer wish of the same worker: the one before was given up
+            waiting[1].cancel()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[uid] = (wish, done)
+        self._wake.set()
+        await done
+
+    async def _turn(self, batch: Mapping[str, tuple[Wish, asyncio.Future[None]]]) -> None:
+        adds = {uid: wish for uid, (wish, _) in batch.items() if wish.pod is not None}
+        removes = [uid for uid, (wish, _) in batch.items() if wish.pod is None]
+        for part in (adds, dict.fromkeys(removes, Wish(None))):
+            if not part:
+                continue
+            try:
+                await self._take(part)
+            except PlimsollError as error:
+                if len(part) == 1:
+                    _refuse(batch[next(iter(part))][1], error)
+                    continue
+                for uid, wish in part.items():
+                    try:
+                        await self._take({uid: wish})
+                    except PlimsollError as own:
+                        _refuse(batch[uid][1], own)
+        for _, done in batch.values():
+            if not done.done():
+                done.set_result(None)
+
+    async def _take(self, wishes: Mapping[str, Wish]) -> None:
+        for uid in wishes:
+            self._have.pop(uid, None)
+            self._paths.pop(uid, None)
+        pods = [wish.pod for wish in wishes.values() if wish.pod is not None]
+        if not pods:
+            await self._tree.remove(*wishes)
+            for uid in wishes:
+                self.unmet.pop(uid, None)
+            return
+        applied = await self._tree.add(pods, containers={uid: wish.containers for uid, wish in wishes.items()})
+        for uid, wish in wishes.items():
+            self._have[uid] = wish
+            paths = self._paths[uid] = self._tree.paths(uid)
+            self.unmet[uid] = tuple(each for each in applied.unmet if each.path in paths.values())
+
+
+def _refuse(done: asyncio.Future[None], error: PlimsollError) -> None:
+    if not done.done():
+        done.set_exception(error)

@@ -1,0 +1,402 @@
+"""One pod's worker: look, decide, do, report; again whenever something may have changed.
+
+A turn goes on until there is nothing left to do, then its status is reported and the worker sleeps. It is woken by a
+new document, by the runtime, by a probe and by time. Everything it does may have been done before by an agent that was
+killed in the middle, so each turn begins with what is there, and no step minds being repeated.
+
+A turn may take long: a stop has its grace, a pull its minutes. When the pod is to end sooner than the turn knows, the
+turn is cancelled and the next one starts with what it has left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from plimsoll.codec.run_pod import status_document
+from plimsoll.errors import PlimsollError
+from plimsoll.node.container_spec import sandbox_spec
+from plimsoll.node.container_start import Starter
+from plimsoll.node.observation import Observer
+from plimsoll.node.pod_end import PodEnd
+from plimsoll.node.probes import PodProbes
+from plimsoll.node.tools import Tools
+from plimsoll.rules.allocation import allocated_pod
+from plimsoll.rules.crash_backoff import ERR_IMAGE_PULL, backoff_key
+from plimsoll.rules.environment import wanted_config_maps
+from plimsoll.rules.lifecycle_events import deadline_exceeded, sandbox_failed, sync_failed
+from plimsoll.rules.objects import Container, Metadata, Pod, PodSpec
+from plimsoll.rules.pod_memory import kept, pull_failed, remember, start_failed, started
+from plimsoll.rules.pod_seen import PodMemory, PodSeen, PodWork, Start, StartTrouble
+from plimsoll.rules.pod_status import NodeView, pod_status, rejected_status
+from plimsoll.rules.pod_work import pod_work
+from plimsoll.rules.run_objects import RunPod, container_named, containers_of
+from plimsoll.rules.run_status import FAILED, SUCCEEDED, RunCondition, RunStatus
+from plimsoll.rules.termination import deadline_verdict, has_ended, is_ending, stops
+from plimsoll.rules.volume_files import VolumeRefused
+from plimsoll.runtime.runtime import RuntimeTrouble
+
+log = logging.getLogger(__name__)
+
+RETRY_FIRST_S, RETRY_MOST_S = 1.0, 60.0
+SLOW_START_S = 0.15  # a start that takes longer is worth a status of its own: ContainerCreating
+
+
+class PodWorker:
+    def __init__(self, tools: Tools, pod: RunPod, status: dict[str, Any], body: bytes) -> None:
+        self._tools = tools
+        self.pod, self.body, self.known_status = pod, body, status
+        self.uid = pod.metadata.uid
+        self.title = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        self.status: RunStatus | None = None  # as computed last
+        self.seen = PodSeen()
+        record = tools.checkpoint.get(self.uid)
+        self._memory = PodMemory(backoffs=record.backoffs, image_backoffs=record.image_backoffs)
+        self._observer, self._starter = Observer(tools), Starter(tools)
+        self._end = PodEnd(tools, self._starter)
+        self._probes: PodProbes | None = None
+        self._wake = asyncio.Event()
+        self._wake.set()
+        self._turning: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._retry_s = RETRY_FIRST_S
+        self._retries: dict[str, tuple[float, float]] = {}  # container → not before, next pause
+        self._is_removed = self._is_gone = self._is_told = False
+
+    @property
+    def is_over(self) -> bool:
+        """It runs nothing and never will again: its resources are free."""
+        return has_ended(self.pod, self.status)
+
+    # --- what wakes it ---
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def give(self, pod: RunPod, status: dict[str, Any], body: bytes) -> None:
+        before, self.pod, self.known_status, self.body = self.pod, pod, status, body
+        if _must_end_sooner(before, pod):
+            self.interrupt()
+        self._wake.set()
+
+    def remove(self) -> None:
+        """The API does not have it any more."""
+        self._is_removed = True
+        if not self._is_ending():
+            self.interrupt()
+        self._wake.set()
+
+    def interrupt(self) -> None:
+        """Whatever is being done, something more urgent is to be done."""
+        if self._turning is not None:
+            self._turning.cancel()
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Until the API has forgotten the pod and nothing of it is left here."""
+        async with asyncio.TaskGroup() as group:
+            self._probes = PodProbes(self._tools, group, self.wake)
+            try:
+                while not self._is_gone:
+                    await self._wake.wait()
+                    self._wake.clear()
+                    await self._guarded_turn()
+            finally:
+                self._probes.close()
+                self._look_again(None)
+
+    async def _guarded_turn(self) -> None:
+        turning = self._turning = asyncio.create_task(self._turn())
+        try:
+            await asyncio.wait([turning])
+        finally:
+            self._turning = None
+            if not turning.done():
+                turning.cancel()
+                await asyncio.wait([turning])
+        if turning.cancelled():
+            return  # interrupted: woken already
+        error = turning.exception()
+        if error is None:
+            self._retry_s = RETRY_FIRST_S
+            return
+        if not isinstance(error, PlimsollError | OSError):
+            raise error
+        log.warning("pod %s: %s; trying again in %g s", self.title, error, self._retry_s)
+        log.debug("pod %s", self.title, exc_info=error)
+        if isinstance(error, VolumeRefused):
+            self._tools.tell(self.pod, "Warning", error.reason, str(error))
+        else:
+            self._tools.tell_lifecycle(self.pod, sync_failed(str(error)))
+        self._report(self.pod, self.seen)
+        self._look_again(self._tools.clock() + self._retry_s)
+        self._retry_s = min(self._retry_s * 2, RETRY_MOST_S)
+
+    # --- a turn ---
+
+    def _is_ending(self) -> bool:
+        verdict = self._tools.checkpoint.get(self.uid).verdict
+        return self._is_removed or is_ending(self.pod, self.status, verdict)
+
+    async def _turn(self) -> None:
+        while True:
+            pod, seen = await self._look()
+            if self._is_ending():
+                await self._bring_to_end(pod, seen)
+                return
+            now_s = self._tools.clock()
+            status = self.status or pod.status
+            verdict = deadline_verdict(pod, status, now_s)
+            if verdict is not None:
+                self._tools.checkpoint.put(self.uid, verdict=verdict)
+                self._tools.tell_lifecycle(pod, deadline_exceeded())
+                continue
+            work = pod_work(
+                pod, seen, self._remembered(), now_s, limits=self._tools.limits, profile=self._tools.setting.profile
+            )
+            work, not_before_s = self._without_retries(work, now_s)
+            self._memory = remember(self._memory, work)
+            self._keep_backoffs()
+            for event in work.events:
+                self._tools.tell_lifecycle(pod, event)
+            if _is_done(work, seen):
+                status = self._report(pod, seen)
+                if status.phase in (SUCCEEDED, FAILED):
+                    continue
+                moments = [each for each in (work.look_again_s, not_before_s) if each is not None]
+                self._look_again(min(moments, default=None))
+                return
+            await self._do(pod, seen, work)
+
+    async def _look(self) -> tuple[RunPod, PodSeen]:
+        parts = await self._tools.view.pod(self.uid)
+        record = self._tools.checkpoint.get(self.uid)
+        pod = allocated_pod(self.pod, record.allocation) if record.allocation is not None else self.pod
+        assert isinstance(pod, RunPod)
+        self.seen = seen = self._observer.seen(pod, parts, record)
+        assert self._probes is not None
+        before = self.status or pod.status
+        probes = self._probes.watch(pod, seen, before, is_ending=self._is_ending())
+        self._memory = kept(msgspec.structs.replace(self._memory, probes=dict(probes)), seen)
+        return pod, seen
+
+    def _remembered(self) -> PodMemory:
+        return msgspec.structs.replace(self._memory, status=self.status)
+
+    def _without_retries(self, work: PodWork, now_s: float) -> tuple[PodWork, float | None]:
+        """Starts that have just failed wait a little: nothing else would keep us from trying without end."""
+        waiting = {each.name for each in work.starts if self._retries.get(each.name, (0.0, 0.0))[0] > now_s}
+        if not waiting:
+            return work, None
+        keys = {backoff_key(each) for each in containers_of(self.pod) if each.name in waiting}
+        rest = msgspec.structs.replace(
+            work,
+            starts=tuple(each for each in work.starts if each.name not in waiting),
+            backoffs={key: each for key, each in work.backoffs.items() if key not in keys},
+        )
+        return rest, min(self._retries[name][0] for name in waiting)
+
+    # --- doing ---
+
+    async def _do(self, pod: RunPod, seen: PodSeen, work: PodWork) -> None:
+        tools = self._tools
+        if work.kills or (work.kill_pod and seen.live()):
+            self._report(pod, seen)  # a stop may take its whole grace
+        if work.kill_pod:
+            await self._end.stop(pod, seen, stops(pod, seen))
+            await self._end.stop_sandboxes(seen)
+        elif work.kills:
+            await self._end.kill(pod, seen, work.kills)
+        for container_id in work.forget:
+            await tools.runtime.remove_container(container_id)
+        if work.sandbox_attempt is None and not work.starts:
+            return
+        slow = asyncio.get_running_loop().call_later(SLOW_START_S, self._report, pod, seen)
+        try:
+            await self._start(pod, work)
+        finally:
+            slow.cancel()
+
+    async def _start(self, pod: RunPod, work: PodWork) -> None:
+        tools = self._tools
+        fresh = (await tools.view.pod(self.uid)) if work.kills or work.kill_pod else None
+        live = self.seen.live() if fresh is None else fresh.alive()
+        starting = {each.name for each in work.starts}
+        ids = {each.name: each.id for each in live if each.name not in starting}
+        attempt = work.sandbox_attempt
+        if attempt is None:
+            newest = self.seen.sandbox()
+            attempt = newest.attempt if newest is not None else 0
+        sandbox = sandbox_spec(pod, attempt, "", tools.place)
+        if not tools.runtime.makes_cgroups:
+            for each in work.starts:
+                ids[each.name] = each.resume_id or tools.runtime.container_id(sandbox, each.name, each.attempt)
+        lean = lean_pod_of(pod)
+        paths = await tools.cgroups.have(lean, {} if tools.runtime.makes_cgroups else ids)
+        sandbox = msgspec.structs.replace(sandbox, cgroup_parent=paths.get("", ""))
+        prepared = await self._starter.prepared(pod, self._pod_ips(pod))
+        sandbox_id = work.sandbox_id
+        if work.sandbox_attempt is not None:
+            try:
+                sandbox_id = await tools.runtime.make_sandbox(sandbox)
+            except RuntimeTrouble as error:
+                tools.tell_lifecycle(pod, sandbox_failed(error.reason))
+                raise
+        resources = self._starter.resources(lean)
+        self._actuated(pod, work.starts, ids)
+        for start in work.starts:
+            cgroup = paths.get(start.name, "") if tools.cgroups.enforced else ""
+            trouble = await self._starter.start(
+                pod, start, sandbox, sandbox_id, prepared, cgroup, resources[start.name]
+            )
+            self._note(pod, start, trouble)
+            if trouble is not None and start.is_init and not start.is_sidecar:
+                return
+
+    def _note(self, pod: RunPod, start: Start, trouble: StartTrouble | None) -> None:
+        container, now_s = container_named(pod, start.name), self._tools.clock()
+        assert container is not None, start.name
+        if trouble is None:
+            self._retries.pop(start.name, None)
+            self._memory = started(self._memory, start.name)
+        elif trouble.reason == ERR_IMAGE_PULL:
+            self._memory = pull_failed(self._memory, container, trouble.message, now_s)
+        else:
+            _, pause_s = self._retries.get(start.name, (0.0, RETRY_FIRST_S))
+            self._retries[start.name] = (now_s + pause_s, min(pause_s * 2, RETRY_MOST_S))
+            self._memory = start_failed(self._memory, start.name, trouble)
+        self._keep_backoffs()
+
+    def _actuated(self, pod: RunPod, starts: Iterable[Start], ids: Mapping[str, str]) -> None:
+        """Kept before the runtime is told (03 §10), with what the pod's slice has counted so far."""
+        tools, record = self._tools, self._tools.checkpoint.get(self.uid)
+        resources = {each.name: each.resources for each in containers_of(pod)}
+        actuated = {**record.actuated, **{each.name: resources[each.name] for each in starts}}
+        bases = record.oom_bases
+        if tools.cgroups.scopes_may_vanish:
+            counted = tools.cgroups.pod_oom_kills(self.uid) or 0
+            bases = {key: each for key, each in bases.items() if key in ids.values()}
+            bases |= {ids[each.name]: counted for each in starts if each.name in ids}
+        tools.checkpoint.put(self.uid, actuated=actuated, oom_bases=bases)
+
+    def _keep_backoffs(self) -> None:
+        self._tools.checkpoint.put(
+            self.uid, backoffs=dict(self._memory.backoffs), image_backoffs=dict(self._memory.image_backoffs)
+        )
+
+    def _pod_ips(self, pod: RunPod) -> tuple[str, ...]:
+        sandbox = self.seen.sandbox()
+        if sandbox is not None and sandbox.ip:
+            return (sandbox.ip,)
+        return (self._tools.node_ip,) if pod.spec.host_network else ()
+
+    async def refresh_volumes(self) -> None:
+        """What the API says now, in the files of a running pod."""
+        pod, record = self.pod, self._tools.checkpoint.get(self.uid)
+        if self._is_ending() or not self.seen.live() or not wanted_config_maps(pod):
+            return
+        allocated = allocated_pod(pod, record.allocation) if record.allocation is not None else pod
+        assert isinstance(allocated, RunPod)
+        await self._starter.prepared(allocated, self._pod_ips(pod), fresh=True)
+
+    # --- the end ---
+
+    async def _bring_to_end(self, pod: RunPod, seen: PodSeen) -> None:
+        tools, record = self._tools, self._tools.checkpoint.get(self.uid)
+        live = self._end.stops(pod, seen, record.verdict, by_itself=has_ended(pod, self.status))
+        if live:
+            self._report(pod, seen)
+            await self._end.stop(pod, seen, live)
+            pod, seen = await self._look()
+            if seen.live():
+                raise RuntimeTrouble("stop", f"{len(seen.live())} containers of {self.title} still run")
+        if not self._is_removed:
+            self._report(pod, seen, is_final=True)
+        self._look_again(None)
+        await self._end.release(pod, seen)
+        if self._is_removed:
+            await self._end.forget(pod, seen)
+            self._is_gone = True
+        elif pod.metadata.deletion_timestamp is not None and not self._is_told:
+            await self._end.forget(pod, seen)
+            self._is_told = True
+            tools.reporter.finish(self.uid, pod.metadata.namespace, pod.metadata.name)
+
+    # --- reporting ---
+
+    def _report(self, pod: RunPod, seen: PodSeen, *, is_final: bool = False) -> RunStatus:
+        tools, record = self._tools, self._tools.checkpoint.get(self.uid)
+        profile, now_s = tools.setting.profile, tools.clock()
+        if record.refused and record.verdict is not None:
+            status = rejected_status(pod, record.verdict.reason, record.verdict.message, now_s, profile)
+        else:
+            status = pod_status(
+                pod,
+                seen,
+                self._remembered(),
+                now_s,
+                NodeView((tools.node_ip,), tools.runtime.name, profile),
+                verdict=record.verdict,
+                is_final=is_final,
+                conditions=self._conditions(),
+            )
+        self.status = status
+        if not self._is_removed and not self._is_told:
+            document = status_document(status)
+            tools.reporter.report(self.uid, pod.metadata.namespace, pod.metadata.name, self.known_status, document)
+        return status
+
+    def _conditions(self) -> Iterable[RunCondition]:
+        if self._tools.cgroups.enforced:
+            return ()
+        message = self._tools.unenforced or "cgroups of this machine cannot be written"
+        return (RunCondition("Enforced", "False", "CgroupsNotWritable", message),)
+
+    def _look_again(self, at_s: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if at_s is not None:
+            pause_s = max(0.0, at_s - self._tools.clock())
+            self._timer = asyncio.get_running_loop().call_later(pause_s, self.wake)
+
+
+def _is_done(work: PodWork, seen: PodSeen) -> bool:
+    """Nothing to do, or only an end that has come already."""
+    if work.kill_pod and work.sandbox_attempt is None and not work.starts:
+        return not seen.live() and not work.forget
+    return work.is_idle
+
+
+def _must_end_sooner(before: RunPod, now: RunPod) -> bool:
+    if now.metadata.deletion_timestamp is None:
+        return False
+    if before.metadata.deletion_timestamp is None:
+        return True
+    was, is_now = before.metadata.deletion_grace_period_seconds, now.metadata.deletion_grace_period_seconds
+    return is_now is not None and (was is None or is_now < was)
+
+
+def lean_pod_of(pod: RunPod) -> Pod:
+    """What decides about cgroups, and no more: it is kept for as long as the pod has some."""
+    meta, spec = pod.metadata, pod.spec
+    return Pod(
+        metadata=Metadata(name=meta.name, namespace=meta.namespace, uid=meta.uid, annotations=meta.annotations),
+        spec=PodSpec(
+            containers=tuple(_lean(each) for each in spec.containers),
+            init_containers=tuple(_lean(each) for each in spec.init_containers),
+            resources=spec.resources,
+            overhead=spec.overhead,
+            priority=spec.priority,
+            priority_class_name=spec.priority_class_name,
+            restart_policy=spec.restart_policy,
+        ),
+    )
+
+
+def _lean(container: Container) -> Container:
+    return Container(name=container.name, resources=container.resources, restart_policy=container.restart_policy)

@@ -1,0 +1,124 @@
+"""/stats/summary: a snapshot in the kubelet's words (04 §13b). Pure; what is not known is left out, never zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plimsoll.codec.go_times import from_unix
+from plimsoll.node.disk_usage import FileSystem
+from plimsoll.node.stats import NOTHING_USED, ContainerSample, Measured, NodeSample, PodSample, Snapshot
+from plimsoll.rules.usage import FsUsage
+
+Document = dict[str, Any]
+
+
+def summary_json(snapshot: Snapshot) -> bytes:
+    return msgspec.json.encode(summary(snapshot))
+
+
+def summary(snapshot: Snapshot) -> Document:
+    at = _time(snapshot.at_s)
+    return {
+        "node": _node(snapshot.node, at),
+        "pods": [_pod(each, snapshot.node.nodefs, at) for each in snapshot.pods],
+    }
+
+
+def _node(node: NodeSample, at: str) -> Document:
+    place = node.place
+    began = _time(place.system_started_s or place.started_s)
+    system = {**node.system, **({"pods": node.pods} if node.pods is not None else {})}
+    return {
+        "nodeName": place.name,
+        "systemContainers": [
+            {"name": name, "startTime": began, **_measured(each, at)} for name, each in sorted(system.items())
+        ],
+        "startTime": _time(place.started_s),
+        **_measured(node.measured, at, node.capacity_bytes),
+        **({} if node.nodefs is None else {"fs": _file_system(node.nodefs, at)}),
+        "runtime": {
+            "imageFs": _part(FsUsage(0, 0), node.imagefs, at),
+            "containerFs": _part(FsUsage(0, 0), node.nodefs, at),
+        },
+        "rlimit": {"time": at, "maxpid": node.most_processes, "curproc": node.processes},
+    }
+
+
+def _pod(pod: PodSample, disk: FileSystem | None, at: str) -> Document:
+    place = pod.place
+    found: Document = {
+        "podRef": {"name": place.name, "namespace": place.namespace, "uid": place.uid},
+        "startTime": _time(place.started_s),
+        "containers": [_container(each, disk, at) for each in pod.containers],
+    }
+    if pod.measured is not None:
+        found |= _measured(pod.measured, at)
+        if pod.measured.usage.pids is not None:
+            found["process_stats"] = {"process_count": pod.measured.usage.pids.current}
+    volumes = [
+        {"name": name, **_part(used, disk, at)} for name, used in pod.volumes.items() if used.used_bytes is not None
+    ]
+    if volumes:
+        found["volume"] = volumes
+    found["ephemeral-storage"] = _part(pod.stored(), disk, at)
+    return found
+
+
+def _container(container: ContainerSample, disk: FileSystem | None, at: str) -> Document:
+    place = container.place
+    return {
+        "name": place.name,
+        "startTime": _time(place.started_s),
+        **_measured(container.measured, at),
+        "rootfs": _part(NOTHING_USED, disk, at),
+        "logs": _part(container.logs, disk, at),
+    }
+
+
+def _measured(measured: Measured, at: str, capacity_bytes: int | None = None) -> Document:
+    found: Document = {}
+    cpu, memory = measured.usage.cpu, measured.usage.memory
+    if cpu is not None and cpu.usage_us is not None:
+        found["cpu"] = _known(time=at, usageNanoCores=measured.cpu_nanocores, usageCoreNanoSeconds=cpu.usage_us * 1000)
+    if memory is not None:
+        limit, working_set = capacity_bytes or memory.limit_bytes, memory.working_set_bytes
+        available = None if limit is None or working_set is None else max(0, limit - working_set)
+        found["memory"] = _known(
+            time=at,
+            availableBytes=available,
+            usageBytes=memory.usage_bytes,
+            workingSetBytes=working_set,
+            rssBytes=memory.anon_bytes,
+            pageFaults=memory.page_faults,
+            majorPageFaults=memory.major_page_faults,
+        )
+    return found
+
+
+def _file_system(disk: FileSystem, at: str) -> Document:
+    return {
+        "time": at,
+        "availableBytes": disk.available_bytes,
+        "capacityBytes": disk.capacity_bytes,
+        "usedBytes": disk.used_bytes,
+        "inodesFree": disk.inodes_free,
+        "inodes": disk.inodes,
+        "inodesUsed": disk.inodes_used,
+    }
+
+
+def _part(used: FsUsage, disk: FileSystem | None, at: str) -> Document:
+    """What one thing uses of a file system."""
+    whole = _file_system(disk, at) if disk is not None else {"time": at}
+    whole.pop("usedBytes", None), whole.pop("inodesUsed", None)
+    return {**whole, **_known(usedBytes=used.used_bytes, inodesUsed=used.inodes)}
+
+
+def _known(**fields: Any) -> Document:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _time(at_s: float) -> str:
+    return from_unix(int(at_s))

@@ -1,0 +1,99 @@
+"""What every pod's worker works with: one set of these for the whole agent."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from plimsoll.kube.client import Client
+from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.node.config_maps import ConfigMapCache
+from plimsoll.node.container_spec import Place
+from plimsoll.node.event_correlation import About, EventType
+from plimsoll.node.pod_cgroups import PodCgroups
+from plimsoll.node.recorder import Recorder
+from plimsoll.node.reporter import Reporter
+from plimsoll.node.runtime_view import RuntimeView
+from plimsoll.node.volumes import Volumes
+from plimsoll.rules.allocation import NodeResizeGates
+from plimsoll.rules.config import KubeletConfig
+from plimsoll.rules.crash_backoff import BackoffLimits, limits_with_max
+from plimsoll.rules.environment import Surroundings
+from plimsoll.rules.pod_host_files import NodeNames, dns_of
+from plimsoll.rules.pod_seen import LifecycleEvent
+from plimsoll.rules.run_objects import RunPod
+from plimsoll.rules.setting import Setting
+from plimsoll.runtime.runtime import Runtime
+
+log = logging.getLogger(__name__)
+
+
+class Tools:
+    def __init__(
+        self,
+        *,
+        setting: Setting,
+        runtime: Runtime,
+        view: RuntimeView,
+        cgroups: PodCgroups,
+        checkpoint: Checkpoint,
+        recorder: Recorder,
+        reporter: Reporter,
+        client: Client,
+        state_dir: Path,
+        node_name: str,
+        node_ip: str,
+        clock: Callable[[], float],
+        unenforced: str,
+    ) -> None:
+        self.setting, self.runtime, self.view, self.cgroups = setting, runtime, view, cgroups
+        self.checkpoint, self.recorder, self.reporter, self.client = checkpoint, recorder, reporter, client
+        self.state_dir, self.node_name, self.node_ip, self.clock = state_dir, node_name, node_ip, clock
+        self.unenforced = unenforced
+        self.logs = state_dir / "logs"
+        self.volumes = Volumes(state_dir)
+        self.config_maps = ConfigMapCache(client, clock)
+        self.place = Place(state_dir, self.logs, node_names(), makes_etc=not runtime.makes_cgroups)
+        self.gates = resize_gates(setting.config)
+        self.limits = backoff_limits(setting.config)
+        self.surroundings = Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable)
+
+    def tell(self, pod: RunPod, kind: EventType, reason: str, message: str, field_path: str = "") -> None:
+        self.recorder.tell(about(pod, field_path), kind, reason, message)
+
+    def tell_lifecycle(self, pod: RunPod, event: LifecycleEvent) -> None:
+        self.tell(pod, event.type, event.reason, event.message, event.field_path)
+
+
+def about(pod: RunPod, field_path: str = "") -> About:
+    meta = pod.metadata
+    return About("Pod", meta.name, meta.namespace, meta.uid, meta.resource_version, "v1", field_path)
+
+
+def resize_gates(config: KubeletConfig) -> NodeResizeGates:
+    return NodeResizeGates(
+        pod_level=config.gate("PodLevelResources"),
+        pod_level_resize=config.gate("InPlacePodLevelResourcesVerticalScaling"),
+        init_containers=config.gate("InPlacePodVerticalScalingInitContainers"),
+        exclusive_cpus=config.gate("InPlacePodVerticalScalingExclusiveCPUs"),
+        exclusive_memory=config.gate("InPlacePodVerticalScalingExclusiveMemory"),
+    )
+
+
+def backoff_limits(config: KubeletConfig) -> BackoffLimits:
+    return limits_with_max(config.crash_loop_max_period_s)
+
+
+def node_names() -> NodeNames:
+    """What this machine calls itself and others."""
+    return NodeNames(os.uname().nodename, _text("/etc/hosts"), dns_of(_text("/etc/resolv.conf")))
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,1 @@
+"""Container runtimes that speak CRI over a unix socket: containerd, CRI-O."""

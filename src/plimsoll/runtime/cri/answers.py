@@ -1,0 +1,157 @@
+"""What CRI answers, as the agent's values. `info` is JSON of the runtime's own making, and may lack anything."""
+
+from __future__ import annotations
+
+import msgspec
+
+from plimsoll.rules.hierarchy import Driver
+from plimsoll.runtime.cri import messages as m
+from plimsoll.runtime.cri.requests import POD_UID
+from plimsoll.runtime.runtime import ContainerPhase, ContainerSeen, Image, Resources, SandboxSeen
+
+PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
+_SECOND = 1e9
+_UNSAID = ("Completed", "Error")  # no more than the exit code says
+
+
+class _Linux(msgspec.Struct):
+    cgroup_parent: str = ""
+
+
+class _Config(msgspec.Struct):
+    linux: _Linux = msgspec.field(default_factory=_Linux)
+
+
+class Inside(msgspec.Struct):
+    """Of the `info` of a sandbox or container: containerd and CRI-O both tell the pid."""
+
+    pid: int = 0
+    config: _Config | None = None
+
+
+class _ImageConfig(msgspec.Struct):
+    entrypoint: list[str] | None = msgspec.field(default=None, name="Entrypoint")
+    command: list[str] | None = msgspec.field(default=None, name="Cmd")
+
+
+class _ImageSpec(msgspec.Struct):
+    config: _ImageConfig = msgspec.field(default_factory=_ImageConfig)
+
+
+class _ImageInfo(msgspec.Struct):
+    spec: _ImageSpec = msgspec.field(default_factory=_ImageSpec, name="imageSpec")
+
+
+class _Options(msgspec.Struct):
+    systemd: bool = msgspec.field(default=False, name="SystemdCgroup")
+
+
+class _Handler(msgspec.Struct):
+    options: _Options | None = None
+
+
+class _Containerd(msgspec.Struct):
+    default: str = msgspec.field(default="", name="defaultRuntimeName")
+    runtimes: dict[str, _Handler] = {}
+
+
+class _RuntimeConfig(msgspec.Struct):
+    containerd: _Containerd | None = None
+
+
+def inside(info: dict[str, str]) -> Inside:
+    try:
+        return msgspec.json.decode(info.get("info", "{}"), type=Inside)
+    except msgspec.MsgspecError:
+        return Inside()
+
+
+def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None) -> SandboxSeen:
+    metadata = listed.metadata or m.PodSandboxMetadata()
+    network = status.status.network if status is not None and status.status is not None else None
+    told = inside(status.info) if status is not None else Inside()
+    return SandboxSeen(
+        id=listed.id,
+        pod_uid=metadata.uid,
+        name=metadata.name,
+        namespace=metadata.namespace,
+        attempt=metadata.attempt,
+        ready=listed.state == m.SANDBOX_READY,
+        created_s=listed.created_at / _SECOND,
+        ip=network.ip if network is not None else "",
+        cgroup_parent=told.config.linux.cgroup_parent if told.config is not None else "",
+    )
+
+
+def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> ContainerSeen:
+    metadata, status = listed.metadata or m.ContainerMetadata(), answer.status or m.ContainerStatus()
+    image = status.image or listed.image or m.ImageSpec()
+    return ContainerSeen(
+        id=listed.id,
+        sandbox_id=listed.pod_sandbox_id,
+        pod_uid=listed.labels.get(POD_UID, ""),
+        name=metadata.name,
+        attempt=metadata.attempt,
+        phase=PHASES.get(status.state, "unknown"),
+        image=image.user_specified_image or image.image,
+        image_id=status.image_ref or listed.image_ref,
+        created_s=status.created_at / _SECOND,
+        started_s=status.started_at / _SECOND,
+        finished_s=status.finished_at / _SECOND,
+        exit_code=status.exit_code,
+        reason="" if status.reason in _UNSAID else status.reason,
+        message=status.message,
+        pid=inside(answer.info).pid if status.state == m.RUNNING else 0,
+        log_file=status.log_path,
+        annotations=listed.annotations,
+    )
+
+
+def image_found(image: m.CriImage, info: dict[str, str]) -> Image:
+    try:
+        config = msgspec.json.decode(info.get("info", "{}"), type=_ImageInfo).spec.config
+    except msgspec.MsgspecError:
+        config = _ImageConfig()
+    return Image(
+        ref=image.id,
+        size_bytes=image.size,
+        user=image.uid.value if image.uid is not None else None,
+        runs=" ".join([*(config.entrypoint or ()), *(config.command or ())]),
+    )
+
+
+def resources_told(status: m.ContainerStatus) -> Resources | None:
+    """None where the runtime does not tell (03 §9)."""
+    linux = status.resources.linux if status.resources is not None else None
+    if linux is None:
+        return None
+    return Resources(
+        cpu_shares=linux.cpu_shares,
+        cpu_quota_us=linux.cpu_quota,
+        cpu_period_us=linux.cpu_period,
+        memory_limit_bytes=linux.memory_limit_in_bytes,
+        memory_swap_limit_bytes=linux.memory_swap_limit_in_bytes,
+        oom_score_adj=linux.oom_score_adj,
+        cpuset_cpus=linux.cpuset_cpus,
+        cpuset_mems=linux.cpuset_mems,
+        hugepage_limits={each.page_size: each.limit for each in linux.hugepage_limits},
+        unified=linux.unified,
+    )
+
+
+def driver_told(answer: m.RuntimeConfigResponse) -> Driver | None:
+    if answer.linux is None:
+        return None
+    return "systemd" if answer.linux.cgroup_driver == m.SYSTEMD else "cgroupfs"
+
+
+def driver_configured(info: dict[str, str], handler: str = "") -> Driver | None:
+    """containerd before 2.0 shows its configuration in Status: a mismatch is known before a pod is misplaced."""
+    try:
+        containerd = msgspec.json.decode(info.get("config", "{}"), type=_RuntimeConfig).containerd
+    except msgspec.MsgspecError:
+        return None
+    used = containerd.runtimes.get(handler or containerd.default) if containerd is not None else None
+    if used is None:
+        return None
+    return "systemd" if used.options is not None and used.options.systemd else "cgroupfs"

@@ -1,0 +1,105 @@
+"""Every call of CRI that we make, with its answer, its deadline and whether it may simply be asked again.
+
+A runtime that restarts is gone for a second or two. A call that found nobody waits for it; a call whose connection
+broke under it is asked again only where that can do no harm. Everything else comes back as `CallRefused`, a
+RuntimeTrouble with gRPC's code in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Generic, TypeVar
+
+import msgspec
+
+from plimsoll.codec.protobuf_structs import decode, encode
+from plimsoll.codec.protobuf_wire import ProtobufError
+from plimsoll.runtime.cri import messages as m
+from plimsoll.runtime.cri.grpc import INTERNAL, UNAVAILABLE, GrpcClient, GrpcError, Unreachable
+from plimsoll.runtime.runtime import RuntimeTrouble
+
+A = TypeVar("A", bound=msgspec.Struct)
+
+PATIENCE_S = 10.0  # how long a call waits for a runtime that is not there
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
+
+
+class CallRefused(RuntimeTrouble):
+    def __init__(self, call: str, error: GrpcError) -> None:
+        super().__init__(call, str(error))
+        self.code, self.description = error.code, error.message
+
+
+class Call(Generic[A]):
+    def __init__(self, rpc: str, answer: type[A], deadline_s: float, *, repeats: bool = False) -> None:
+        service, _, self.name = rpc.rpartition("/")
+        self.path = f"/runtime.v1.{service}/{self.name}"
+        self.answer, self.deadline_s, self.repeats = answer, deadline_s, repeats
+
+
+VERSION = Call("RuntimeService/Version", m.VersionResponse, 5, repeats=True)
+STATUS = Call("RuntimeService/Status", m.StatusResponse, 10, repeats=True)
+RUNTIME_CONFIG = Call("RuntimeService/RuntimeConfig", m.RuntimeConfigResponse, 5, repeats=True)
+GET_CONTAINER_EVENTS = Call("RuntimeService/GetContainerEvents", m.ContainerEventResponse, 0)
+LIST_SANDBOXES = Call("RuntimeService/ListPodSandbox", m.ListPodSandboxResponse, 30, repeats=True)
+SANDBOX_STATUS = Call("RuntimeService/PodSandboxStatus", m.PodSandboxStatusResponse, 30, repeats=True)
+RUN_SANDBOX = Call("RuntimeService/RunPodSandbox", m.RunPodSandboxResponse, 240)  # as the kubelet: twice its timeout
+STOP_SANDBOX = Call("RuntimeService/StopPodSandbox", m.Empty, 120, repeats=True)
+REMOVE_SANDBOX = Call("RuntimeService/RemovePodSandbox", m.Empty, 120, repeats=True)
+LIST_CONTAINERS = Call("RuntimeService/ListContainers", m.ListContainersResponse, 30, repeats=True)
+CONTAINER_STATUS = Call("RuntimeService/ContainerStatus", m.ContainerStatusResponse, 30, repeats=True)
+CREATE_CONTAINER = Call("RuntimeService/CreateContainer", m.CreateContainerResponse, 120)
+START_CONTAINER = Call("RuntimeService/StartContainer", m.Empty, 120)
+STOP_CONTAINER = Call("RuntimeService/StopContainer", m.Empty, 120, repeats=True)  # on top of the grace
+REMOVE_CONTAINER = Call("RuntimeService/RemoveContainer", m.Empty, 120, repeats=True)
+UPDATE_RESOURCES = Call("RuntimeService/UpdateContainerResources", m.Empty, 60, repeats=True)
+REOPEN_LOG = Call("RuntimeService/ReopenContainerLog", m.Empty, 30, repeats=True)
+EXEC_SYNC = Call("RuntimeService/ExecSync", m.ExecSyncResponse, 10)  # on top of the command's own timeout
+EXEC = Call("RuntimeService/Exec", m.ExecResponse, 30)
+IMAGE_STATUS = Call("ImageService/ImageStatus", m.ImageStatusResponse, 30, repeats=True)
+LIST_IMAGES = Call("ImageService/ListImages", m.ListImagesResponse, 30, repeats=True)
+PULL_IMAGE = Call("ImageService/PullImage", m.PullImageResponse, 600, repeats=True)
+REMOVE_IMAGE = Call("ImageService/RemoveImage", m.Empty, 120, repeats=True)
+IMAGE_FS_INFO = Call("ImageService/ImageFsInfo", m.ImageFsInfoResponse, 30, repeats=True)
+
+
+class CriClient:
+    def __init__(self, socket_path: str, patience_s: float = PATIENCE_S) -> None:
+        self._grpc = GrpcClient(socket_path)
+        self._patience_s = patience_s
+
+    async def ask(self, call: Call[A], request: msgspec.Struct, *, extra_s: float = 0.0) -> A:
+        """The answer, within the call's deadline and `extra_s`; CallRefused otherwise."""
+        data, deadline_s = encode(request), call.deadline_s + extra_s
+        clock = asyncio.get_running_loop().time
+        give_up, pause_s = clock() + min(self._patience_s, deadline_s), FIRST_PAUSE_S
+        while True:
+            try:
+                return decode(call.answer, await self._grpc.unary(call.path, data, deadline_s))
+            except ProtobufError as error:
+                raise CallRefused(call.name, GrpcError(INTERNAL, f"an answer that is none: {error}")) from error
+            except GrpcError as error:
+                again = _nothing_done(error) or (call.repeats and error.code == UNAVAILABLE)
+                if not again or clock() + pause_s > give_up:
+                    raise CallRefused(call.name, error) from error
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def follow(self, call: Call[A], request: msgspec.Struct) -> AsyncIterator[A]:
+        """The answers of a stream as they come; CallRefused where it breaks."""
+        try:
+            async for data in self._grpc.stream(call.path, encode(request)):
+                yield decode(call.answer, data)
+        except ProtobufError as error:
+            raise CallRefused(call.name, GrpcError(INTERNAL, f"an answer that is none: {error}")) from error
+        except GrpcError as error:
+            raise CallRefused(call.name, error) from error
+
+    def close(self) -> None:
+        self._grpc.close()
+
+
+def _nothing_done(error: GrpcError) -> bool:
+    """Nobody listens, or containerd does and is not ready for CRI yet."""
+    return isinstance(error, Unreachable) or "server is not initialized yet" in error.message

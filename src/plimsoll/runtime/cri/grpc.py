@@ -1,0 +1,287 @@
+"""gRPC over a unix socket: calls with a deadline, and streams of answers. h2 speaks HTTP/2, asyncio carries it.
+
+A call is one HTTP/2 stream: headers that name the method, one message with a prefix of five bytes (a flag, its length),
+answers framed the same way, and trailers with the status. One connection carries all calls; it is made at the first
+one and again after it broke. A broken connection fails every call on it (`Unavailable`); whether to ask again is the
+caller's to know. `Unreachable` says that nothing was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from urllib.parse import unquote
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+    WindowUpdated,
+)
+from h2.exceptions import ProtocolError
+from h2.settings import SettingCodes
+
+from plimsoll.errors import PlimsollError
+
+OK, CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 0, 1, 2, 4, 5, 6
+UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 12, 13, 14
+CODE_NAMES = (
+    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
+    "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal",
+    "Unavailable", "DataLoss", "Unauthenticated",
+)  # fmt: skip
+CONNECT_S = 5.0
+PREFIX = 5
+WINDOW = 1 << 20
+MAX_MESSAGE = 64 << 20  # an answer that claims more is no answer
+
+
+class GrpcError(PlimsollError):
+    """A call that ended with another status than OK."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(code, message)
+        self.code, self.message = code, message
+
+    def __str__(self) -> str:
+        """As Go prints it, so that users find it in the usual places."""
+        name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
+        return f"rpc error: code = {name} desc = {self.message}"
+
+
+class Unreachable(GrpcError):
+    """Nobody listens, so nothing was sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(UNAVAILABLE, message)
+
+
+class GrpcClient:
+    def __init__(self, socket_path: str) -> None:
+        self.socket_path = socket_path
+        self._connection: _Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def unary(self, method: str, request: bytes, deadline_s: float) -> bytes:
+        """One request, one answer. `method` is the whole path."""
+        call: _Call | None = None
+        try:
+            async with asyncio.timeout(deadline_s):
+                connection = await self._connected()
+                call = await connection.start(method, request, deadline_s)
+                answer = await call.received.get()
+                if isinstance(answer, GrpcError):
+                    raise answer if answer.code else GrpcError(INTERNAL, "an answer without a message")
+                end = await call.received.get()
+                if isinstance(end, GrpcError) and end.code:
+                    raise end
+                return answer
+        except TimeoutError:
+            if call is None:
+                raise Unreachable(f"{self.socket_path}: not connected within {deadline_s:g} s") from None
+            raise GrpcError(DEADLINE_EXCEEDED, f"no answer within {deadline_s:g} s") from None
+        finally:
+            if call is not None:
+                call.leave()
+
+    async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
+        """The answers as they come, without a deadline; ends when the server ends it well."""
+        call = await (await self._connected()).start(method, request, None)
+        try:
+            while True:
+                answer = await call.received.get()
+                if isinstance(answer, GrpcError):
+                    if answer.code:
+                        raise answer
+                    return
+                yield answer
+        finally:
+            call.leave()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.fail("closed by us")
+
+    async def _connected(self) -> _Connection:
+        async with self._connecting:
+            if self._connection is None or self._connection.lost:
+                loop = asyncio.get_running_loop()
+                try:
+                    async with asyncio.timeout(CONNECT_S):
+                        _, self._connection = await loop.create_unix_connection(_Connection, self.socket_path)
+                except TimeoutError:
+                    raise Unreachable(f"{self.socket_path}: not connected within {CONNECT_S:g} s") from None
+                except OSError as error:
+                    raise Unreachable(f"{self.socket_path}: {error.strerror or error}") from error
+            return self._connection
+
+
+class _Call:
+    """What has come for one stream: messages, and at the end a GrpcError, with code OK where all went well."""
+
+    def __init__(self, connection: _Connection, stream_id: int) -> None:
+        self._connection, self.stream_id = connection, stream_id
+        self.received: asyncio.Queue[bytes | GrpcError] = asyncio.Queue()
+        self.may_send = asyncio.Event()
+        self.ended = False
+        self._buffer = bytearray()
+        self._http_status = ""
+
+    def take_headers(self, headers: Mapping[str, str]) -> None:
+        self._http_status = headers.get(":status", self._http_status)
+        if "grpc-status" in headers:
+            code = headers["grpc-status"]
+            message = unquote(headers.get("grpc-message", ""))
+            self.end(GrpcError(int(code) if code.isdecimal() else UNKNOWN, message))
+
+    def take_data(self, data: bytes) -> None:
+        buffer = self._buffer
+        buffer += data
+        while len(buffer) >= PREFIX:
+            size = int.from_bytes(buffer[1:PREFIX])
+            if buffer[0] or size > MAX_MESSAGE:
+                self.end(GrpcError(INTERNAL, f"a message of {size} bytes with the flags {buffer[0]}"))
+                return
+            if len(buffer) < PREFIX + size:
+                return
+            self.received.put_nowait(bytes(buffer[PREFIX : PREFIX + size]))
+            del buffer[: PREFIX + size]
+
+    def end(self, how: GrpcError | None = None) -> None:
+        """The first reason counts."""
+        if not self.ended:
+            self.ended = True
+            self.may_send.set()
+            why = how or GrpcError(UNKNOWN, f"ended without a gRPC status, HTTP status {self._http_status or 'none'}")
+            self.received.put_nowait(why)
+
+    def leave(self) -> None:
+        self._connection.forget(self)
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self) -> None:
+        self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self._transport: asyncio.Transport | None = None
+        self._calls: dict[int, _Call] = {}
+        self.lost = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._h2.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = WINDOW
+        self._h2.local_settings[SettingCodes.ENABLE_PUSH] = 0
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(WINDOW)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        if self.lost:
+            return
+        try:
+            for event in self._h2.receive_data(data):
+                self._take(event)
+        except ProtocolError as error:
+            self.fail(f"no HTTP/2: {error}")
+            return
+        self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.fail(f"the connection broke: {exc}" if exc else "the connection was closed")
+
+    def fail(self, why: str) -> None:
+        """Nothing can be sent or received any more."""
+        self.lost = True
+        for call in [*self._calls.values()]:
+            call.end(GrpcError(UNAVAILABLE, why))
+        self._calls.clear()
+        if self._transport is not None:
+            self._transport.close()
+
+    async def start(self, method: str, request: bytes, deadline_s: float | None) -> _Call:
+        if self.lost:
+            raise Unreachable("the connection was closed")
+        headers = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", method),
+            (":authority", "localhost"),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+        ]
+        if deadline_s is not None:
+            headers.append(("grpc-timeout", f"{max(1, round(deadline_s * 1000))}m"))
+        try:
+            call = _Call(self, self._h2.get_next_available_stream_id())
+            self._h2.send_headers(call.stream_id, headers)
+        except ProtocolError as error:  # too many streams at once, or all numbers used up
+            self.fail(f"no more calls on this connection: {error}")
+            raise Unreachable(str(error)) from error
+        self._calls[call.stream_id] = call
+        try:
+            await self._send(call, b"\0" + len(request).to_bytes(PREFIX - 1) + request)
+        except BaseException:
+            self.forget(call)
+            raise
+        return call
+
+    async def _send(self, call: _Call, data: bytes) -> None:
+        """As much at a time as the server has room for."""
+        left = memoryview(data)
+        while left and not call.ended:
+            room = min(self._h2.local_flow_control_window(call.stream_id), self._h2.max_outbound_frame_size)
+            if room <= 0:
+                self._flush()
+                call.may_send.clear()
+                await call.may_send.wait()
+                continue
+            part, left = left[:room], left[room:]
+            self._h2.send_data(call.stream_id, bytes(part), end_stream=not left)
+        self._flush()
+
+    def forget(self, call: _Call) -> None:
+        """Nobody waits for it any more: the server is told to stop, unless it has."""
+        if self._calls.pop(call.stream_id, None) is None or self.lost or call.ended:
+            return
+        try:
+            self._h2.reset_stream(call.stream_id, ErrorCodes.CANCEL)
+        except ProtocolError:  # both sides had ended it
+            return
+        self._flush()
+
+    def _take(self, event: Event) -> None:
+        if isinstance(event, ConnectionTerminated):
+            self.fail("the server is going away")
+            return
+        if isinstance(event, WindowUpdated):
+            for call in self._calls.values():
+                call.may_send.set()
+            return
+        if isinstance(event, DataReceived):
+            length, stream_id = event.flow_controlled_length, event.stream_id
+            if length and stream_id is not None:
+                self._h2.acknowledge_received_data(length, stream_id)
+        found = self._calls.get(getattr(event, "stream_id", None) or 0)
+        if found is None:
+            return
+        if isinstance(event, ResponseReceived | TrailersReceived):
+            found.take_headers({str(name): str(value) for name, value in event.headers or ()})
+        elif isinstance(event, DataReceived):
+            found.take_data(event.data or b"")
+        elif isinstance(event, StreamReset):
+            found.end(
+                GrpcError(CANCELLED if event.error_code == ErrorCodes.CANCEL else UNAVAILABLE, "the call was reset")
+            )
+        elif isinstance(event, StreamEnded):
+            found.end()
+
+    def _flush(self) -> None:
+        if self._transport is not None and (data := self._h2.data_to_send()):
+            self._transport.write(data)

@@ -1,0 +1,429 @@
+"""The messages of CRI (package `runtime.v1`) that we send and read, field numbers as in spec 03 §12.
+
+Only fields that somebody uses are named; the codec skips the others. Enumerations are plain numbers, named below.
+Times are nanoseconds since the epoch. See `codec.protobuf_structs` for the notation.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from plimsoll.codec.protobuf_structs import Unsigned
+
+POD, CONTAINER, NODE = 0, 1, 2  # NamespaceMode
+SANDBOX_READY = 0  # PodSandboxState
+CREATED, RUNNING, EXITED, UNKNOWN = 0, 1, 2, 3  # ContainerState
+SYSTEMD, CGROUPFS = 0, 1  # CgroupDriver
+_IN_ORDER = (
+    "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM TRAP "
+    "TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ"
+)
+SIGNALS = {f"SIG{name}": number for number, name in enumerate(_IN_ORDER.split(), start=1)}  # 0: the runtime's default
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    pass
+
+
+class Empty(Message, frozen=True):
+    """Every request and answer without fields."""
+
+
+class Int64Value(Message, frozen=True):
+    value: Annotated[int, 1] = 0
+
+
+class UInt64Value(Message, frozen=True):
+    value: Annotated[Unsigned, 1] = Unsigned(0)
+
+
+# What the runtime is
+
+
+class VersionRequest(Message, frozen=True):
+    version: Annotated[str, 1] = ""
+
+
+class VersionResponse(Message, frozen=True):
+    runtime_name: Annotated[str, 2] = ""
+    runtime_version: Annotated[str, 3] = ""
+    runtime_api_version: Annotated[str, 4] = ""
+
+
+class StatusRequest(Message, frozen=True):
+    verbose: Annotated[bool, 1] = False
+
+
+class RuntimeCondition(Message, frozen=True):
+    type: Annotated[str, 1] = ""
+    status: Annotated[bool, 2] = False
+    reason: Annotated[str, 3] = ""
+    message: Annotated[str, 4] = ""
+
+
+class RuntimeStatus(Message, frozen=True):
+    conditions: Annotated[tuple[RuntimeCondition, ...], 1] = ()
+
+
+class StatusResponse(Message, frozen=True):
+    status: Annotated[RuntimeStatus | None, 1] = None
+    info: Annotated[dict[str, str], 2] = {}
+
+
+class LinuxRuntimeConfiguration(Message, frozen=True):
+    cgroup_driver: Annotated[int, 1] = SYSTEMD
+
+
+class RuntimeConfigResponse(Message, frozen=True):
+    linux: Annotated[LinuxRuntimeConfiguration | None, 1] = None
+
+
+# Resources
+
+
+class HugepageLimit(Message, frozen=True):
+    page_size: Annotated[str, 1] = ""
+    limit: Annotated[Unsigned, 2] = Unsigned(0)
+
+
+class LinuxContainerResources(Message, frozen=True):
+    cpu_period: Annotated[int, 1] = 0
+    cpu_quota: Annotated[int, 2] = 0
+    cpu_shares: Annotated[int, 3] = 0
+    memory_limit_in_bytes: Annotated[int, 4] = 0
+    oom_score_adj: Annotated[int, 5] = 0
+    cpuset_cpus: Annotated[str, 6] = ""
+    cpuset_mems: Annotated[str, 7] = ""
+    hugepage_limits: Annotated[tuple[HugepageLimit, ...], 8] = ()
+    unified: Annotated[dict[str, str], 9] = {}
+    memory_swap_limit_in_bytes: Annotated[int, 10] = 0
+
+
+class ContainerResources(Message, frozen=True):
+    linux: Annotated[LinuxContainerResources | None, 1] = None
+
+
+class UpdateContainerResourcesRequest(Message, frozen=True):
+    container_id: Annotated[str, 1] = ""
+    linux: Annotated[LinuxContainerResources | None, 2] = None
+
+
+# Sandboxes
+
+
+class PodSandboxMetadata(Message, frozen=True):
+    name: Annotated[str, 1] = ""
+    uid: Annotated[str, 2] = ""
+    namespace: Annotated[str, 3] = ""
+    attempt: Annotated[int, 4] = 0
+
+
+class NamespaceOption(Message, frozen=True):
+    network: Annotated[int, 1] = POD
+    pid: Annotated[int, 2] = POD
+    ipc: Annotated[int, 3] = POD
+
+
+class LinuxSandboxSecurityContext(Message, frozen=True):
+    namespace_options: Annotated[NamespaceOption | None, 1] = None
+    privileged: Annotated[bool, 6] = False
+
+
+class LinuxPodSandboxConfig(Message, frozen=True):
+    cgroup_parent: Annotated[str, 1] = ""
+    security_context: Annotated[LinuxSandboxSecurityContext | None, 2] = None
+
+
+class PodSandboxConfig(Message, frozen=True):
+    metadata: Annotated[PodSandboxMetadata | None, 1] = None
+    hostname: Annotated[str, 2] = ""
+    log_directory: Annotated[str, 3] = ""
+    labels: Annotated[dict[str, str], 6] = {}
+    annotations: Annotated[dict[str, str], 7] = {}
+    linux: Annotated[LinuxPodSandboxConfig | None, 8] = None
+
+
+class RunPodSandboxRequest(Message, frozen=True):
+    config: Annotated[PodSandboxConfig | None, 1] = None
+    runtime_handler: Annotated[str, 2] = ""
+
+
+class RunPodSandboxResponse(Message, frozen=True):
+    pod_sandbox_id: Annotated[str, 1] = ""
+
+
+class SandboxRequest(Message, frozen=True):
+    """StopPodSandboxRequest, RemovePodSandboxRequest and PodSandboxStatusRequest."""
+
+    pod_sandbox_id: Annotated[str, 1] = ""
+
+
+class PodSandboxStatusRequest(SandboxRequest, frozen=True):
+    verbose: Annotated[bool, 2] = False
+
+
+class PodSandboxNetworkStatus(Message, frozen=True):
+    ip: Annotated[str, 1] = ""
+
+
+class PodSandboxStatus(Message, frozen=True):
+    id: Annotated[str, 1] = ""
+    metadata: Annotated[PodSandboxMetadata | None, 2] = None
+    state: Annotated[int, 3] = SANDBOX_READY
+    network: Annotated[PodSandboxNetworkStatus | None, 5] = None
+
+
+class PodSandboxStatusResponse(Message, frozen=True):
+    status: Annotated[PodSandboxStatus | None, 1] = None
+    info: Annotated[dict[str, str], 2] = {}
+
+
+class PodSandboxFilter(Message, frozen=True):
+    label_selector: Annotated[dict[str, str], 3] = {}
+
+
+class ListPodSandboxRequest(Message, frozen=True):
+    filter: Annotated[PodSandboxFilter | None, 1] = None
+
+
+class ListPodSandboxResponse(Message, frozen=True):
+    items: Annotated[tuple[bytes, ...], 1] = ()  # PodSandbox
+
+
+class PodSandboxState(Message, frozen=True):
+    """A PodSandbox of which only what changes is read."""
+
+    id: Annotated[str, 1] = ""
+    state: Annotated[int, 3] = SANDBOX_READY
+
+
+class PodSandbox(PodSandboxState, frozen=True):
+    metadata: Annotated[PodSandboxMetadata | None, 2] = None
+    created_at: Annotated[int, 4] = 0
+    labels: Annotated[dict[str, str], 5] = {}
+
+
+# Containers
+
+
+class ImageSpec(Message, frozen=True):
+    image: Annotated[str, 1] = ""
+    user_specified_image: Annotated[str, 18] = ""
+
+
+class KeyValue(Message, frozen=True):
+    key: Annotated[str, 1] = ""
+    value: Annotated[bytes, 2] = b""
+
+
+class CriMount(Message, frozen=True):
+    container_path: Annotated[str, 1] = ""
+    host_path: Annotated[str, 2] = ""
+    readonly: Annotated[bool, 3] = False
+
+
+class Capability(Message, frozen=True):
+    add_capabilities: Annotated[tuple[str, ...], 1] = ()
+    drop_capabilities: Annotated[tuple[str, ...], 2] = ()
+
+
+class LinuxContainerSecurityContext(Message, frozen=True):
+    capabilities: Annotated[Capability | None, 1] = None
+    privileged: Annotated[bool, 2] = False
+    namespace_options: Annotated[NamespaceOption | None, 3] = None
+    run_as_user: Annotated[Int64Value | None, 5] = None
+    readonly_rootfs: Annotated[bool, 7] = False
+    supplemental_groups: Annotated[tuple[int, ...], 8] = ()
+    no_new_privs: Annotated[bool, 11] = False
+    run_as_group: Annotated[Int64Value | None, 12] = None
+    masked_paths: Annotated[tuple[str, ...], 13] = ()
+    readonly_paths: Annotated[tuple[str, ...], 14] = ()
+
+
+class LinuxContainerConfig(Message, frozen=True):
+    resources: Annotated[LinuxContainerResources | None, 1] = None
+    security_context: Annotated[LinuxContainerSecurityContext | None, 2] = None
+
+
+class ContainerMetadata(Message, frozen=True):
+    name: Annotated[str, 1] = ""
+    attempt: Annotated[int, 2] = 0
+
+
+class ContainerConfig(Message, frozen=True):
+    metadata: Annotated[ContainerMetadata | None, 1] = None
+    image: Annotated[ImageSpec | None, 2] = None
+    command: Annotated[tuple[str, ...], 3] = ()
+    args: Annotated[tuple[str, ...], 4] = ()
+    working_dir: Annotated[str, 5] = ""
+    envs: Annotated[tuple[KeyValue, ...], 6] = ()
+    mounts: Annotated[tuple[CriMount, ...], 7] = ()
+    labels: Annotated[dict[str, str], 9] = {}
+    annotations: Annotated[dict[str, str], 10] = {}
+    log_path: Annotated[str, 11] = ""
+    stdin: Annotated[bool, 12] = False
+    stdin_once: Annotated[bool, 13] = False
+    tty: Annotated[bool, 14] = False
+    linux: Annotated[LinuxContainerConfig | None, 15] = None
+    stop_signal: Annotated[int, 18] = 0
+
+
+class CreateContainerRequest(Message, frozen=True):
+    pod_sandbox_id: Annotated[str, 1] = ""
+    config: Annotated[ContainerConfig | None, 2] = None
+    sandbox_config: Annotated[PodSandboxConfig | None, 3] = None
+
+
+class CreateContainerResponse(Message, frozen=True):
+    container_id: Annotated[str, 1] = ""
+
+
+class ContainerRequest(Message, frozen=True):
+    """StartContainerRequest, RemoveContainerRequest and ReopenContainerLogRequest."""
+
+    container_id: Annotated[str, 1] = ""
+
+
+class StopContainerRequest(ContainerRequest, frozen=True):
+    timeout: Annotated[int, 2] = 0
+
+
+class ContainerStatusRequest(ContainerRequest, frozen=True):
+    verbose: Annotated[bool, 2] = False
+
+
+class ContainerFilter(Message, frozen=True):
+    id: Annotated[str, 1] = ""
+    pod_sandbox_id: Annotated[str, 3] = ""
+
+
+class ListContainersRequest(Message, frozen=True):
+    filter: Annotated[ContainerFilter | None, 1] = None
+
+
+class ListContainersResponse(Message, frozen=True):
+    containers: Annotated[tuple[bytes, ...], 1] = ()  # Container
+
+
+class ContainerState(Message, frozen=True):
+    """A Container of which only what changes is read."""
+
+    id: Annotated[str, 1] = ""
+    state: Annotated[int, 6] = CREATED
+
+
+class Container(ContainerState, frozen=True):
+    pod_sandbox_id: Annotated[str, 2] = ""
+    metadata: Annotated[ContainerMetadata | None, 3] = None
+    image: Annotated[ImageSpec | None, 4] = None
+    image_ref: Annotated[str, 5] = ""
+    created_at: Annotated[int, 7] = 0
+    labels: Annotated[dict[str, str], 8] = {}
+    annotations: Annotated[dict[str, str], 9] = {}
+
+
+class ContainerStatus(Message, frozen=True):
+    id: Annotated[str, 1] = ""
+    state: Annotated[int, 3] = CREATED
+    created_at: Annotated[int, 4] = 0
+    started_at: Annotated[int, 5] = 0
+    finished_at: Annotated[int, 6] = 0
+    exit_code: Annotated[int, 7] = 0
+    image: Annotated[ImageSpec | None, 8] = None
+    image_ref: Annotated[str, 9] = ""
+    reason: Annotated[str, 10] = ""
+    message: Annotated[str, 11] = ""
+    log_path: Annotated[str, 15] = ""
+    resources: Annotated[ContainerResources | None, 16] = None
+
+
+class ContainerStatusResponse(Message, frozen=True):
+    status: Annotated[ContainerStatus | None, 1] = None
+    info: Annotated[dict[str, str], 2] = {}
+
+
+class ContainerEventResponse(Message, frozen=True):
+    container_id: Annotated[str, 1] = ""
+    container_event_type: Annotated[int, 2] = 0
+    pod_sandbox_status: Annotated[PodSandboxStatus | None, 4] = None
+
+
+# Processes beside a container
+
+
+class ExecSyncRequest(Message, frozen=True):
+    container_id: Annotated[str, 1] = ""
+    cmd: Annotated[tuple[str, ...], 2] = ()
+    timeout: Annotated[int, 3] = 0
+
+
+class ExecSyncResponse(Message, frozen=True):
+    stdout: Annotated[bytes, 1] = b""
+    stderr: Annotated[bytes, 2] = b""
+    exit_code: Annotated[int, 3] = 0
+
+
+class ExecRequest(Message, frozen=True):
+    container_id: Annotated[str, 1] = ""
+    cmd: Annotated[tuple[str, ...], 2] = ()
+    tty: Annotated[bool, 3] = False
+    stdin: Annotated[bool, 4] = False
+    stdout: Annotated[bool, 5] = False
+    stderr: Annotated[bool, 6] = False
+
+
+class ExecResponse(Message, frozen=True):
+    url: Annotated[str, 1] = ""
+
+
+# Images
+
+
+class ImageRequest(Message, frozen=True):
+    """PullImageRequest and RemoveImageRequest."""
+
+    image: Annotated[ImageSpec | None, 1] = None
+
+
+class ImageStatusRequest(ImageRequest, frozen=True):
+    verbose: Annotated[bool, 2] = False
+
+
+class CriImage(Message, frozen=True):
+    id: Annotated[str, 1] = ""
+    repo_tags: Annotated[tuple[str, ...], 2] = ()
+    repo_digests: Annotated[tuple[str, ...], 3] = ()
+    size: Annotated[Unsigned, 4] = Unsigned(0)
+    uid: Annotated[Int64Value | None, 5] = None
+    username: Annotated[str, 6] = ""
+    pinned: Annotated[bool, 8] = False
+
+
+class ImageStatusResponse(Message, frozen=True):
+    image: Annotated[CriImage | None, 1] = None
+    info: Annotated[dict[str, str], 2] = {}
+
+
+class ListImagesResponse(Message, frozen=True):
+    images: Annotated[tuple[CriImage, ...], 1] = ()
+
+
+class PullImageResponse(Message, frozen=True):
+    image_ref: Annotated[str, 1] = ""
+
+
+class FilesystemIdentifier(Message, frozen=True):
+    mountpoint: Annotated[str, 1] = ""
+
+
+class FilesystemUsage(Message, frozen=True):
+    fs_id: Annotated[FilesystemIdentifier | None, 2] = None
+    used_bytes: Annotated[UInt64Value | None, 3] = None
+    inodes_used: Annotated[UInt64Value | None, 4] = None
+
+
+class ImageFsInfoResponse(Message, frozen=True):
+    image_filesystems: Annotated[tuple[FilesystemUsage, ...], 1] = ()
+    container_filesystems: Annotated[tuple[FilesystemUsage, ...], 2] = ()

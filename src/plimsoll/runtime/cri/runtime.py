@@ -1,0 +1,285 @@
+"""`CriRuntime`: containerd or CRI-O behind the Runtime protocol.
+
+Making is asked first and looked up only where it was refused: a runtime that has the pod's sandbox, or the container of
+that attempt, refuses its name, and then the one that is there is the answer. Changes come from the runtime's events
+where it has them; else from a look every second while something happens and every ten while nothing does, and at once
+when a process ends (`exits`).
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from plimsoll.codec.protobuf_structs import decode
+from plimsoll.rules.hierarchy import Driver
+from plimsoll.runtime.cri import calls, requests
+from plimsoll.runtime.cri import messages as m
+from plimsoll.runtime.cri.answers import PHASES, driver_configured, driver_told, image_found, resources_told
+from plimsoll.runtime.cri.calls import CallRefused, CriClient
+from plimsoll.runtime.cri.changes import Changes
+from plimsoll.runtime.cri.grpc import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED
+from plimsoll.runtime.cri.look import Look
+from plimsoll.runtime.runtime import (
+    ContainerSeen,
+    ContainerSpec,
+    ExecResult,
+    ExecSession,
+    Image,
+    ImageTrouble,
+    Resources,
+    SandboxSpec,
+    Seen,
+)
+
+KILLED = 137
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What the runtime says of itself; `trouble` has its own sentences."""
+
+    runtime_ready: bool
+    network_ready: bool
+    trouble: str = ""
+
+
+class StoredImage(msgspec.Struct, frozen=True):
+    ref: str
+    names: tuple[str, ...]  # tags, then digests, as a Node's status lists them
+    size_bytes: int
+    pinned: bool = False
+
+
+class FilesystemUse(msgspec.Struct, frozen=True):
+    mount_point: str
+    used_bytes: int
+    inodes_used: int
+
+
+class CriRuntime:
+    makes_cgroups = True
+
+    def __init__(self, socket_path: str, *, handler: str = "", patience_s: float = calls.PATIENCE_S) -> None:
+        """`handler`: the runtime class of every sandbox, "" for the runtime's default."""
+        self.name, self.version = "", ""
+        self.cgroup_driver: Driver | None = None  # as RuntimeConfig tells; None before containerd 2.0
+        self.configured_driver: Driver | None = None  # as its configuration shows, where it does
+        self._handler = handler
+        self._client = CriClient(socket_path.removeprefix("unix://"), patience_s)
+        self._look = Look(self._client)
+        self._changes = Changes(self._client, self._look)
+
+    async def open(self) -> None:
+        version = await self._client.ask(calls.VERSION, m.VersionRequest())
+        self.name, self.version = version.runtime_name, version.runtime_version
+        try:
+            self.cgroup_driver = driver_told(await self._client.ask(calls.RUNTIME_CONFIG, m.Empty()))
+        except CallRefused as refused:
+            if refused.code != UNIMPLEMENTED:
+                raise
+        status = await self._client.ask(calls.STATUS, m.StatusRequest(verbose=True))
+        self.configured_driver = self.cgroup_driver or driver_configured(status.info, self._handler)
+
+    async def close(self) -> None:
+        self._changes.close()
+        self._client.close()
+
+    async def health(self) -> Health:
+        answer = await self._client.ask(calls.STATUS, m.StatusRequest())
+        conditions = {each.type: each for each in (answer.status.conditions if answer.status else ())}
+        runtime, network = (conditions.get(each, m.RuntimeCondition()) for each in ("RuntimeReady", "NetworkReady"))
+        said = [f"{each.type}: {each.reason} {each.message}".strip() for each in conditions.values() if not each.status]
+        return Health(runtime.status, network.status, "; ".join(said))
+
+    async def seen(self) -> Seen:
+        seen = await self._look.now()
+        self._changes.looked()
+        return seen
+
+    def changes(self) -> AsyncIterator[str]:
+        return self._changes.follow()
+
+    # Images
+
+    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
+        """`pull` asks the registry even where the image is there."""
+        spec = m.ImageSpec(image=name)
+        if pull:
+            try:
+                await self._client.ask(calls.PULL_IMAGE, m.ImageRequest(image=spec))
+            except CallRefused as refused:
+                raise ImageTrouble(name, refused.reason) from refused
+        answer = await self._client.ask(calls.IMAGE_STATUS, m.ImageStatusRequest(image=spec, verbose=True))
+        if answer.image is None or not answer.image.id:
+            raise ImageTrouble(name, f'Container image "{name}" is not present on this node', "ErrImageNeverPull")
+        return image_found(answer.image, answer.info)
+
+    async def images(self) -> tuple[StoredImage, ...]:
+        answer = await self._client.ask(calls.LIST_IMAGES, m.Empty())
+        return tuple(
+            StoredImage(each.id, (*each.repo_tags, *each.repo_digests), each.size, each.pinned)
+            for each in answer.images
+        )
+
+    async def remove_image(self, ref: str) -> None:
+        await self._client.ask(calls.REMOVE_IMAGE, m.ImageRequest(image=m.ImageSpec(image=ref)))
+
+    async def image_filesystems(self) -> tuple[FilesystemUse, ...]:
+        answer = await self._client.ask(calls.IMAGE_FS_INFO, m.Empty())
+        return tuple(
+            FilesystemUse(
+                each.fs_id.mountpoint if each.fs_id else "",
+                each.used_bytes.value if each.used_bytes else 0,
+                each.inodes_used.value if each.inodes_used else 0,
+            )
+            for each in answer.image_filesystems
+        )
+
+    # Sandboxes
+
+    async def make_sandbox(self, spec: SandboxSpec) -> str:
+        request = m.RunPodSandboxRequest(config=requests.sandbox_config(spec), runtime_handler=self._handler)
+        try:
+            made = (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
+        except CallRefused:
+            there = await self._sandbox_there(spec)
+            if there is None:
+                raise
+            if there.state != m.SANDBOX_READY:
+                # Half made by a runtime that was ended meanwhile: it has nothing in it, and its name is needed.
+                if (await self._client.ask(calls.LIST_CONTAINERS, _in_sandbox(there.id))).containers:
+                    raise
+                await self.remove_sandbox(there.id)
+                return (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
+            made = there.id
+        return made
+
+    async def _sandbox_there(self, spec: SandboxSpec) -> m.PodSandbox | None:
+        wanted = m.PodSandboxFilter(label_selector={requests.POD_UID: spec.pod_uid})
+        answer = await self._client.ask(calls.LIST_SANDBOXES, m.ListPodSandboxRequest(filter=wanted))
+        for each in (decode(m.PodSandbox, data) for data in answer.items):
+            if each.metadata is not None and each.metadata.attempt == spec.attempt:
+                return each
+        return None
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        with _gone_is_fine():
+            await self._client.ask(calls.STOP_SANDBOX, m.SandboxRequest(pod_sandbox_id=sandbox_id))
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        """Stopped first: runtimes remove no sandbox that is ready."""
+        await self.stop_sandbox(sandbox_id)
+        with _gone_is_fine():
+            await self._client.ask(calls.REMOVE_SANDBOX, m.SandboxRequest(pod_sandbox_id=sandbox_id))
+
+    # Containers
+
+    def container_id(self, sandbox: SandboxSpec, name: str, attempt: int) -> str:
+        return ""
+
+    async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
+        request = m.CreateContainerRequest(
+            pod_sandbox_id=sandbox_id,
+            config=requests.container_config(sandbox, spec),
+            sandbox_config=requests.sandbox_config(sandbox),
+        )
+        try:
+            made = (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
+        except CallRefused:
+            there = await self._container_there(sandbox_id, spec)
+            if there is None:
+                raise
+            made = there.id
+        return made
+
+    async def _container_there(self, sandbox_id: str, spec: ContainerSpec) -> m.Container | None:
+        answer = await self._client.ask(calls.LIST_CONTAINERS, _in_sandbox(sandbox_id))
+        wanted = m.ContainerMetadata(name=spec.name, attempt=spec.attempt)
+        for each in (decode(m.Container, data) for data in answer.containers):
+            if each.metadata == wanted:
+                return each
+        return None
+
+    async def start_container(self, container_id: str) -> None:
+        try:
+            await self._client.ask(calls.START_CONTAINER, m.ContainerRequest(container_id=container_id))
+        except CallRefused as refused:
+            # Started before, by an agent or over a connection that did not live to tell.
+            if refused.code == NOT_FOUND or not (status := await self._status(container_id)).started_at:
+                raise
+            if PHASES.get(status.state) not in ("running", "exited"):
+                raise
+
+    async def stop_container(self, container_id: str, grace_s: float) -> None:
+        request = m.StopContainerRequest(container_id=container_id, timeout=math.ceil(grace_s))
+        with _gone_is_fine():
+            await self._client.ask(calls.STOP_CONTAINER, request, extra_s=grace_s)
+
+    async def remove_container(self, container_id: str) -> None:
+        with _gone_is_fine():
+            await self._client.ask(calls.REMOVE_CONTAINER, m.ContainerRequest(container_id=container_id))
+
+    async def update_container(self, container_id: str, resources: Resources) -> None:
+        request = m.UpdateContainerResourcesRequest(
+            container_id=container_id, linux=requests.linux_resources(resources)
+        )
+        await self._client.ask(calls.UPDATE_RESOURCES, request)
+
+    async def container_resources(self, container_id: str) -> Resources | None:
+        """As the runtime keeps them, to be compared with what it was told; None where it does not say."""
+        return resources_told(await self._status(container_id))
+
+    async def _status(self, container_id: str) -> m.ContainerStatus:
+        request = m.ContainerStatusRequest(container_id=container_id)
+        answer = await self._client.ask(calls.CONTAINER_STATUS, request)
+        return answer.status or m.ContainerStatus()
+
+    async def run_in(
+        self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
+    ) -> ExecResult:
+        """CRI counts whole seconds, so the timeout is rounded up."""
+        whole_s = max(1, math.ceil(timeout_s))
+        request = m.ExecSyncRequest(container_id=container_id, cmd=command, timeout=whole_s)
+        try:
+            done = await self._client.ask(calls.EXEC_SYNC, request, extra_s=whole_s)
+        except CallRefused as refused:
+            if refused.code == DEADLINE_EXCEEDED:
+                return ExecResult(KILLED, refused.description.encode()[:max_output_bytes], timed_out=True)
+            raise
+        return ExecResult(done.exit_code, (done.stdout + done.stderr)[:max_output_bytes])
+
+    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+        from plimsoll.runtime.cri.exec_stream import ExecStream
+
+        request = m.ExecRequest(
+            container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=True, stderr=not tty
+        )
+        return await ExecStream.connect((await self._client.ask(calls.EXEC, request)).url)
+
+    async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
+        """The pods' network is reached from the host, at the sandbox's ip."""
+        return None
+
+    async def reopen_log(self, container_id: str) -> None:
+        await self._client.ask(calls.REOPEN_LOG, m.ContainerRequest(container_id=container_id))
+
+    def log_file(self, container: ContainerSeen) -> Path:
+        return Path(container.log_file)
+
+
+def _in_sandbox(sandbox_id: str) -> m.ListContainersRequest:
+    return m.ListContainersRequest(filter=m.ContainerFilter(pod_sandbox_id=sandbox_id))
+
+
+@contextmanager
+def _gone_is_fine() -> Iterator[None]:
+    try:
+        yield
+    except CallRefused as refused:
+        if refused.code != NOT_FOUND:
+            raise

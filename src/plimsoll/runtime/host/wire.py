@@ -1,0 +1,88 @@
+"""How the agent and the supervisor talk: JSON messages with a length before them, and file descriptors beside them.
+
+A message is four bytes of length (network order) and that much JSON. Descriptors travel as ancillary data of the bytes
+that begin a message, so when a message is complete its descriptors have arrived; `fds` in it says how many are its.
+No I/O here but `receive`, which both sides use on their sockets.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+PROTOCOL = 1
+MAX_MESSAGE_BYTES = 16 << 20
+MAX_FDS = 64
+_CHUNK_BYTES = 256 << 10
+
+Message = dict[str, Any]
+
+
+class BadMessage(ValueError):
+    """Bytes that are no message of ours; the connection is of no more use."""
+
+
+def encoded(message: Message) -> bytes:
+    body = json.dumps(message, separators=(",", ":")).encode()
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise BadMessage(f"a message of {len(body)} bytes; {MAX_MESSAGE_BYTES} are allowed")
+    return len(body).to_bytes(4, "big") + body
+
+
+class Reader:
+    """Puts messages together from what arrives. Descriptors that no message claims are closed by `close`."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._fds: deque[int] = deque()
+
+    def feed(self, data: bytes, fds: Sequence[int] = ()) -> list[tuple[Message, list[int]]]:
+        self._data += data
+        self._fds.extend(fds)
+        done: list[tuple[Message, list[int]]] = []
+        while len(self._data) >= 4:
+            length = int.from_bytes(self._data[:4], "big")
+            if length > MAX_MESSAGE_BYTES:
+                raise BadMessage(f"a message of {length} bytes; {MAX_MESSAGE_BYTES} are allowed")
+            if len(self._data) < 4 + length:
+                break
+            try:
+                message = json.loads(self._data[4 : 4 + length])
+            except ValueError as problem:
+                raise BadMessage(f"no JSON: {problem}") from None
+            del self._data[: 4 + length]
+            if not isinstance(message, dict):
+                raise BadMessage("a message that is no object")
+            count = message.get("fds", 0)
+            if not isinstance(count, int) or not 0 <= count <= len(self._fds):
+                raise BadMessage(f"{count!r} descriptors were announced, {len(self._fds)} came")
+            done.append((message, [self._fds.popleft() for _ in range(count)]))
+        return done
+
+    def close(self) -> None:
+        while self._fds:
+            os.close(self._fds.popleft())
+
+
+def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """What has arrived, with its descriptors, all close-on-exec; b"" when the other side has gone."""
+    room = socket.CMSG_SPACE(MAX_FDS * 4)
+    data, ancillary, _flags, _address = connection.recvmsg(_CHUNK_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+    fds = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
+    return data, list(fds)
+
+
+def send_some(connection: socket.socket, data: bytes | memoryview, fds: Sequence[int]) -> int:
+    """As much as goes; the descriptors go with the first byte."""
+    if not fds:
+        return connection.send(data)
+    rights = array.array("i", fds)
+    return connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])

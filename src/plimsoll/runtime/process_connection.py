@@ -1,0 +1,104 @@
+"""The agent's end of the supervisor's socket, and who wants to hear of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from plimsoll.runtime.host import wire
+from plimsoll.runtime.runtime import RuntimeTrouble
+
+LOST = "the supervisor has gone in the middle of it; ask again"
+
+
+class Watcher:
+    """Pod uids that somebody has still to look at; each at most once."""
+
+    def __init__(self) -> None:
+        self._uids: dict[str, None] = {}
+        self._news = asyncio.Event()
+        self._ended = False
+
+    def add(self, pod_uid: str) -> None:
+        self._uids[pod_uid] = None
+        self._news.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._news.set()
+
+    async def next(self) -> list[str] | None:
+        await self._news.wait()
+        self._news.clear()
+        if self._ended:
+            return None
+        uids, self._uids = list(self._uids), {}
+        return uids
+
+
+class Connection:
+    """The socket in asyncio's loop, with descriptors, which asyncio's own streams can't carry."""
+
+    def __init__(self, connected: socket.socket, received: Callable[[wire.Message, list[int]], None]) -> None:
+        self._socket, self._received = connected, received
+        self._loop = asyncio.get_running_loop()
+        self._reader = wire.Reader()
+        self._waiting: list[tuple[memoryview, list[int]]] = []
+        self.lost = asyncio.Event()
+        self._loop.add_reader(connected.fileno(), self._readable)
+
+    def send(self, message: wire.Message, fds: Sequence[int] = ()) -> None:
+        if self.lost.is_set():
+            raise RuntimeTrouble(str(message.get("call")), LOST)
+        if fds:
+            message = {**message, "fds": len(fds)}
+        self._waiting.append((memoryview(wire.encoded(message)), [os.dup(fd) for fd in fds]))
+        self._flush()
+
+    def close(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.remove_reader(self._socket.fileno())
+            self._loop.remove_writer(self._socket.fileno())
+            self._socket.close()
+        self._reader.close()
+        for _, fds in self._waiting:
+            for fd in fds:
+                os.close(fd)
+        self._waiting.clear()
+        self.lost.set()
+
+    def _flush(self) -> None:
+        while self._waiting:
+            data, fds = self._waiting[0]
+            try:
+                done = wire.send_some(self._socket, data, fds)
+            except BlockingIOError:
+                self._loop.add_writer(self._socket.fileno(), self._flush)
+                return
+            except OSError:
+                self.lost.set()
+                return
+            for fd in fds:
+                os.close(fd)
+            if done == len(data):
+                self._waiting.pop(0)
+            else:
+                self._waiting[0] = (data[done:], [])
+        self._loop.remove_writer(self._socket.fileno())
+
+    def _readable(self) -> None:
+        try:
+            data, fds = wire.receive(self._socket)
+            messages = self._reader.feed(data, fds) if data else []
+        except BlockingIOError:
+            return
+        except (OSError, wire.BadMessage):
+            data, messages = b"", []
+        if not data:
+            self._loop.remove_reader(self._socket.fileno())
+            self.lost.set()
+            return
+        for message, with_it in messages:
+            self._received(message, with_it)

@@ -1,0 +1,168 @@
+"""`kubectl exec` on the embedded runtime: the streams of a process that the supervisor has started, in asyncio.
+
+They are the very pipes, or the terminal, of that process: what is written here is read there, with nobody in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import struct
+import termios
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+_CHUNK_BYTES = 32 << 10
+_END_OF_FILE = b"\x04"
+
+Ending = asyncio.Future[tuple[int, bool]]
+
+
+class End:
+    """One end of a pipe or terminal. Closing it wakes whoever waits on it: its number may soon be another file's."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self.fd = fd
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self.fd)
+            loop.remove_writer(self.fd)
+            os.close(self.fd)
+            self.fd = -1
+            self._closed.set_result(None)
+
+    async def chunks(self, ending: Ending) -> AsyncIterator[bytes]:
+        """What is read, until its end. A process left in the background may keep a pipe open longer than the one that
+        was asked for lives: then it ends with that one, and with what was written until then."""
+        while self.fd >= 0:
+            over = ending.done()
+            try:
+                data = os.read(self.fd, _CHUNK_BYTES)
+            except BlockingIOError:
+                if over:
+                    return
+                await self._until(ending, asyncio.get_running_loop().add_reader)
+                continue
+            except OSError:  # EIO: the terminal's other side is closed
+                return
+            if not data:
+                return
+            yield data
+
+    async def collected(self, limit_bytes: int, ending: Ending) -> bytes:
+        """All of it, of which the first so many bytes are kept: the process must not stall on a full pipe."""
+        kept = bytearray()
+        async for data in self.chunks(ending):
+            kept += data[: max(0, limit_bytes - len(kept))]
+        return bytes(kept)
+
+    async def write(self, data: bytes, ending: Ending) -> bool:
+        """False where nobody reads any more."""
+        left = memoryview(data)
+        while left:
+            if self.fd < 0 or ending.done():
+                return False
+            try:
+                left = left[os.write(self.fd, left) :]
+            except BlockingIOError:
+                await self._until(ending, asyncio.get_running_loop().add_writer)
+            except OSError:
+                return False
+        return True
+
+    async def _until(self, ending: Ending, watch: Callable[[int, Callable[[], None]], None]) -> None:
+        """Until the fd is ready for it, the process has ended, or this end was closed."""
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+
+        def wake(*_: object) -> None:
+            ready.set()
+
+        watch(self.fd, ready.set)
+        ending.add_done_callback(wake)
+        self._closed.add_done_callback(wake)
+        try:
+            await ready.wait()
+        finally:
+            ending.remove_done_callback(wake)
+            self._closed.remove_done_callback(wake)
+            if self.fd >= 0:
+                (loop.remove_reader if watch == loop.add_reader else loop.remove_writer)(self.fd)
+
+
+class PipeSession:
+    """Without a terminal: three pipes."""
+
+    def __init__(
+        self, stdin: int, stdout: int, stderr: int, ending: Ending, kill: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._stdin, self._stdout, self._stderr = End(stdin), End(stdout), End(stderr)
+        self._ending, self._kill = ending, kill
+
+    async def write(self, data: bytes) -> None:
+        """What a process that has closed its stdin does not want is dropped."""
+        if not await self._stdin.write(data, self._ending):
+            self._stdin.close()
+
+    async def close_stdin(self) -> None:
+        self._stdin.close()
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """A pipe has no size."""
+
+    def stdout(self) -> AsyncIterator[bytes]:
+        return self._stdout.chunks(self._ending)
+
+    def stderr(self) -> AsyncIterator[bytes]:
+        return self._stderr.chunks(self._ending)
+
+    async def wait(self) -> int:
+        return (await asyncio.shield(self._ending))[0]
+
+    async def close(self) -> None:
+        await self._kill()
+        for end in (self._stdin, self._stdout, self._stderr):
+            end.close()
+
+
+class TerminalSession:
+    """With a terminal: one fd for everything; stderr is empty."""
+
+    def __init__(self, terminal: int, ending: Ending, kill: Callable[[], Awaitable[None]], *, stdin: bool) -> None:
+        self._terminal, self._takes_input = End(terminal), stdin
+        self._ending, self._kill = ending, kill
+
+    async def write(self, data: bytes) -> None:
+        if self._takes_input:
+            await self._terminal.write(data, self._ending)
+
+    async def close_stdin(self) -> None:
+        """A terminal's input has no end but its end-of-file character."""
+        if self._takes_input:
+            self._takes_input = False
+            await self._terminal.write(_END_OF_FILE, self._ending)
+
+    async def resize(self, columns: int, rows: int) -> None:
+        if self._terminal.fd >= 0:
+            size = struct.pack("4H", min(max(rows, 0), 0xFFFF), min(max(columns, 0), 0xFFFF), 0, 0)
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._terminal.fd, termios.TIOCSWINSZ, size)
+
+    def stdout(self) -> AsyncIterator[bytes]:
+        return self._terminal.chunks(self._ending)
+
+    async def stderr(self) -> AsyncIterator[bytes]:
+        return
+        yield b""
+
+    async def wait(self) -> int:
+        return (await asyncio.shield(self._ending))[0]
+
+    async def close(self) -> None:
+        await self._kill()
+        self._terminal.close()

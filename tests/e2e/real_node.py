@@ -1,0 +1,203 @@
+"""A control plane with a real node on this machine: cgroup v1 below a root of its own, real processes, real limits.
+
+The API server and the node are processes of their own, the node's supervisor is a third. What tests do to them (kill,
+stop, start again) goes through `RealNode`. At the end everything is taken away, and that nothing is left is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cgroups.detect import this_host
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.waiting import until
+
+ROOT = Path(__file__).resolve().parents[2]
+NODE = "n1"
+START_S, STOP_S = 60.0, 15.0
+CAPACITY = "cpu=8,memory=2Gi,pods=110"
+Document = dict[str, Any]
+
+# A short longest wait between restarts: the true sequence is shown with a clock of the test's own.
+CONFIG: Document = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
+}
+
+
+class RealNode:
+    """One API server and one node in one directory; both may be killed and started again."""
+
+    def __init__(self, directory: Path, cgroup_root: str, profile: str) -> None:
+        self.directory, self.cgroup_root, self.profile = directory, cgroup_root, profile
+        self.api_state, self.state = directory / "api", directory / "node"
+        self.kubeconfig = self.api_state / "admin.kubeconfig"
+        self.node_kubeconfig = directory / "node.kubeconfig"
+        self.config = directory / "kubelet.json"
+        self.config.write_text(json.dumps(CONFIG))
+        self._listen = "127.0.0.1:0"
+        self.api: subprocess.Popen[str] | None = None
+        self.node: subprocess.Popen[str] | None = None
+
+    def start_api(self) -> None:
+        words = ["api", "--state-dir", str(self.api_state), "--listen", self._listen, "--profile", self.profile]
+        self.api, line = self._started(words, "api.log", "https://")
+        self._listen = line.removeprefix("https://")
+
+    def make_identity(self) -> None:
+        words = ["api", "--state-dir", str(self.api_state), "token", "create", "--node", NODE]
+        done = subprocess.run([*_plimsoll(), *words], check=True, capture_output=True, cwd=ROOT)
+        self.node_kubeconfig.write_bytes(done.stdout)
+
+    def start_node(self, *options: str, wait: bool = True) -> None:
+        words = ["node", "--kubeconfig", str(self.node_kubeconfig), "--name", NODE, "--listen", "127.0.0.1:0"]
+        words += ["--state-dir", str(self.state), "--cgroup-root", self.cgroup_root, "--capacity", CAPACITY]
+        words += ["--config", str(self.config), "--profile", self.profile, "--end-pods", *options]
+        self.node, _ = self._started(words, "node.log", "ready" if wait else "")
+
+    def kill_node(self) -> None:
+        """As the kernel would: nothing is put in order."""
+        assert self.node is not None
+        self.node.kill()
+        self._ended(self.node)
+        self.node = None
+
+    def kill_api(self) -> None:
+        assert self.api is not None
+        self.api.kill()
+        self._ended(self.api)
+        self.api = None
+
+    def close(self) -> None:
+        for process in (self.node, self.api):
+            if process is not None:
+                process.send_signal(signal.SIGTERM)
+                try:
+                    process.wait(STOP_S)
+                finally:
+                    self._ended(process)
+
+    def memory_cgroups(self) -> list[str]:
+        """Below the root, in the memory hierarchy."""
+        top = Path(f"/sys/fs/cgroup/memory{self.cgroup_root}")
+        return sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_dir())
+
+    def _started(self, words: list[str], log: str, ready: str) -> tuple[subprocess.Popen[str], str]:
+        with (self.directory / log).open("ab") as errors:
+            process = subprocess.Popen(
+                [*_plimsoll(), *words], stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True
+            )
+        assert process.stdout is not None
+        line = process.stdout.readline().strip() if ready else ""
+        if not line.startswith(ready):
+            self._ended(process)
+            raise AssertionError(f"{' '.join(words)}: {line!r}\n{(self.directory / log).read_text()[-4000:]}")
+        return process, line
+
+    def _ended(self, process: subprocess.Popen[str]) -> None:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextmanager
+def real_node(directory: Path, profile: str = "1.27") -> Iterator[RealNode]:
+    """Both running; afterwards nothing of them is left on the machine."""
+    if os.geteuid() != 0 or this_host().version != 1:
+        pytest.skip("needs root on a cgroup v1 host")
+    directory.mkdir(parents=True)
+    made = RealNode(directory, f"/plimsoll-test-{secrets.token_hex(4)}", profile)
+    try:
+        made.start_api()
+        made.make_identity()
+        made.start_node()
+        yield made
+    finally:
+        made.close()
+    until(lambda: not made.memory_cgroups() and not _processes_of(made), 10.0)
+    for hierarchy in Path("/sys/fs/cgroup").iterdir():
+        left = hierarchy / made.cgroup_root.strip("/")
+        if left.is_dir():
+            left.rmdir()
+    mounts = Path("/proc/self/mountinfo").read_text()
+    assert str(made.directory) not in mounts, "a mount was left behind"
+
+
+def _processes_of(node: RealNode) -> list[int]:
+    """The supervisor and whatever it runs: they have the state directory in their command line, or are its children."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(node.directory).encode() in words:
+                found.append(int(entry.name))
+    return found
+
+
+def _plimsoll() -> list[str]:
+    return [str(Path(sys.executable).with_name("plimsoll"))]
+
+
+# --- asking ---
+
+
+def pod_of(kubectl: Kubectl, name: str) -> Document:
+    found: Document = json.loads(kubectl("get", "pod", name, "-o", "json").out)
+    return found
+
+
+def status_of(kubectl: Kubectl, name: str, container: str = "") -> Document:
+    """Of the pod, or of one of its containers ({} where it has none yet)."""
+    status: Document = pod_of(kubectl, name).get("status", {})
+    if not container:
+        return status
+    every = [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+    return next((each for each in every if each["name"] == container), {})
+
+
+def reasons(kubectl: Kubectl, name: str) -> list[str]:
+    """Of the pod's events, oldest first."""
+    words = ("get", "events", "--field-selector", f"involvedObject.name={name}", "-o", "json")
+    items = json.loads(kubectl(*words).out)["items"]
+    return [each["reason"] for each in items]
+
+
+def running(kubectl: Kubectl, name: str, timeout_s: float = 20.0) -> Document:
+    """Its status, as soon as all its containers are ready."""
+
+    def look() -> Document:
+        status = status_of(kubectl, name)
+        every = status.get("containerStatuses", [])
+        return status if every and all(each.get("ready") for each in every) else {}
+
+    return until(look, timeout_s)
+
+
+def cgroup_of(pid: int, controller: str = "memory") -> str:
+    for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controller in controllers.split(","):
+            return path
+    return ""
+
+
+def now_s() -> float:
+    return time.monotonic()

@@ -1,0 +1,245 @@
+"""`plimsoll up`: three pods with real limits, and nothing left of it afterwards, whatever ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.kube import request
+from plimsoll.kube.client import Client
+from plimsoll.rules.rounding import same_value
+from tests.e2e.up_process import CAPACITY, Up, all_namespaces, namespaces, problem
+from tests.e2e.waiting import until
+
+real = pytest.mark.skipif(bool(problem()), reason=f"up: {problem()}")
+START_S, END_S = 20.0, 5.0
+Started = Callable[..., Up]
+
+
+@pytest.fixture
+def started(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[Started]:
+    made: list[Up] = []
+
+    def start(*options: str, listen: str = "127.0.0.1:0") -> Up:
+        made.append(Up(tmp_path, *options, listen=listen))
+        exercised("runtime", "embedded, by plimsoll up")
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.close()
+
+
+def pods_of(up: Up) -> list[dict[str, Any]]:
+    async def ask() -> dict[str, Any]:
+        transport = up.transport()
+        try:
+            return await Client(transport).ask(request.listing(request.PODS, namespace="default"))
+        finally:
+            await transport.close()
+
+    found: list[dict[str, Any]] = asyncio.run(ask())["items"]
+    return found
+
+
+def explained(pods: list[dict[str, Any]], up: Up, directory: Path) -> dict[str, Any]:
+    """What `plimsoll explain` says about these pods on this node, in a process of its own."""
+    file = directory / "pods.json"
+    items = [{"apiVersion": "v1", "kind": "Pod", **pod} for pod in pods]  # as kubectl prints a list
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    words = ["explain", str(file), "--capacity", CAPACITY, "--cgroup", f"v{this_host().version}", "-o", "json"]
+    words += ["--runtime", "process", "--cgroup-root", up.root]
+    done = subprocess.run(
+        [sys.executable, "-m", "plimsoll.cli.main", *words], capture_output=True, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def cgroups_in(document: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(document, dict):
+        if "path" in document and "files" in document:
+            yield document
+        for value in document.values():
+            yield from cgroups_in(value)
+    elif isinstance(document, list):
+        for value in document:
+            yield from cgroups_in(value)
+
+
+@real
+def test_three_pods_as_explained_and_nothing_left(started: Started, tmp_path: Path) -> None:
+    begun = time.monotonic()
+    up = started().ready()
+    assert time.monotonic() - begun < START_S
+    pods = pods_of(up)
+    assert {pod["metadata"]["name"]: pod["status"]["phase"] for pod in pods} == dict.fromkeys(("bronze", "gold", "silver"), "Running")  # fmt: skip
+    assert "the kernel has what plimsoll explain says" in up.output
+
+    driver, compared = open_cgroupfs(this_host()), 0
+    for cgroup in cgroups_in(explained(pods, up, tmp_path)):
+        if not cgroup["path"].startswith(up.root) or "<" in cgroup["path"]:
+            continue  # a container's cgroup bears the id that its runtime gave it
+        for file in cgroup["files"]:
+            seen = driver.look(cgroup["path"], [file["name"]])
+            assert seen is not None, cgroup["path"]
+            if not driver.has(file["name"]):
+                have = seen.files[file["name"]]
+                assert same_value(file["name"], str(file["value"]), have), (cgroup["path"], file, have)
+                compared += 1
+    assert compared >= 10
+
+    assert up.left().keys() >= {"processes", "members", "cgroups"}
+    inside = namespaces(up.members())
+    assert inside, "the pods have namespaces of their own"
+    begun = time.monotonic()
+    up.interrupt()
+    assert up.ended() == 0, up.output
+    assert time.monotonic() - begun < END_S
+    assert up.left() == {}
+    assert not inside & all_namespaces()
+
+
+def _exists(name: str) -> Callable[[Up], bool]:
+    return lambda up: (up.state / name).exists()
+
+
+MOMENTS: list[tuple[str, Callable[[Up], bool]]] = [
+    ("at once", lambda up: True),
+    ("the API starts", _exists("api.log")),
+    ("the node starts", _exists("node.log")),
+    ("kubepods is there", lambda up: up.cgroups()),
+    ("a container runs", lambda up: bool(up.members())),
+]
+
+
+@real
+@pytest.mark.parametrize("moment", [row[1] for row in MOMENTS], ids=[row[0] for row in MOMENTS])
+def test_ctrl_c_during_the_start(started: Started, moment: Callable[[Up], bool]) -> None:
+    up = started()
+    until(lambda: moment(up), 60)
+    begun = time.monotonic()
+    up.interrupt()
+    code = up.ended()
+    assert time.monotonic() - begun < END_S
+    assert code in (0, 130, -signal.SIGINT), up.output  # before our own handler is there, Python's is
+    assert "Traceback" not in up.output
+    assert up.left() == {}
+
+
+@real
+def test_the_second_ctrl_c_kills(started: Started) -> None:
+    up = started().ready()
+    up.interrupt()
+    until(lambda: "ending" in up.output)
+    up.interrupt()
+    assert up.ended(10) == 0, up.output
+    assert up.left() == {}
+
+
+@real
+def test_it_is_killed_itself(started: Started) -> None:
+    up = started().ready()
+    up.process.kill()
+    up.process.wait()
+    until(lambda: not up.left(), 15)
+
+
+@real
+@pytest.mark.parametrize("part", ["node", "api"])
+def test_a_part_is_killed(started: Started, part: str) -> None:
+    up = started().ready()
+    (pid,) = [each for each in up.processes() if f"plimsoll.cli.main\0{part}" in _command(each)]
+    os.kill(pid, signal.SIGKILL)
+    assert up.ended() == 2
+    assert "ended (exit code -9)" in up.output
+    assert up.left() == {}
+
+
+def _command(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+@real
+def test_again_with_the_same_state(started: Started) -> None:
+    first = started().ready()
+    uids = {pod["metadata"]["uid"] for pod in pods_of(first)}
+    first.interrupt()
+    assert first.ended() == 0
+    second = started().ready()
+    assert {pod["metadata"]["uid"] for pod in pods_of(second)} == uids, "the same pods, started again"
+    assert "the kernel has what plimsoll explain says" in second.output
+
+
+@real
+def test_a_foreign_tree_is_left_alone(started: Started, tmp_path: Path) -> None:
+    up = started("--no-demo")
+    driver = open_cgroupfs(this_host())
+
+    async def make() -> None:
+        for path in (up.root, f"{up.root}/kubepods"):
+            await driver.make(path)
+
+    up.interrupt()
+    up.ended()
+    asyncio.run(make())
+    try:
+        done = subprocess.run(
+            [*up.process.args],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,  # type: ignore[misc]
+        )
+        assert done.returncode == 2
+        assert "was not made by plimsoll: choose another place with --cgroup-root" in done.stderr
+        assert driver.look(f"{up.root}/kubepods", ()) is not None
+    finally:
+        for path in (f"{up.root}/kubepods", up.root):
+            asyncio.run(driver.remove(path))
+
+
+def test_limits_in_memory(started: Started) -> None:
+    """As where cgroups cannot be written: processes are real, limits are not, and every pod says so."""
+    up = started("--simulate").ready()
+    assert "nothing is enforced here" in up.output
+    for pod in pods_of(up):
+        conditions = {each["type"]: each["status"] for each in pod["status"]["conditions"]}
+        assert conditions["Enforced"] == "False"
+        assert conditions["Ready"] == "True"
+    assert not up.cgroups()
+    up.interrupt()
+    assert up.ended() == 0
+    assert up.left() == {}
+
+
+def test_another_port_where_the_usual_one_is_taken(started: Started) -> None:
+    with socket.socket() as usual:
+        try:
+            usual.bind(("127.0.0.1", 6443))
+            usual.listen()
+        except OSError:
+            pass  # somebody has it: the same
+        up = started("--no-demo", "--simulate", listen="").ready()
+        assert not up.url.endswith(":6443")
+
+
+def test_a_chosen_port_that_is_taken(started: Started) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        up = started("--no-demo", "--simulate", listen=f"127.0.0.1:{taken.getsockname()[1]}")
+        assert up.ended() == 2
+        assert "choose another with --listen" in up.output
+        assert up.left() == {}

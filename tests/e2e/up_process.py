@@ -1,0 +1,159 @@
+"""`plimsoll up` as somebody in a terminal has it, below a cgroup of the test's own; and what it may not leave behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from plimsoll.cgroups.detect import CgroupsUnusable, default_root, this_host, writable
+from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.kube.http import HttpTransport
+from plimsoll.kube.kubeconfig import load
+from tests.e2e.waiting import until
+
+ROOT = Path(__file__).resolve().parents[2]
+CAPACITY = "cpu=4,memory=1Gi"
+READY = "Your turn:"
+_PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
+
+
+def problem() -> str:
+    """Why limits cannot be real here; empty where they can."""
+    if os.geteuid() != 0:
+        return "root is needed"
+    try:
+        default_root(this_host(), writable(this_host()))
+    except CgroupsUnusable as error:
+        return str(error)
+    return ""
+
+
+class Up:
+    """Started when it is made. Its output is collected while it runs."""
+
+    def __init__(self, directory: Path, *options: str, listen: str = "127.0.0.1:0") -> None:
+        self.state = directory / "state"
+        self.root = f"/plimsoll-test-{secrets.token_hex(4)}"
+        self.output = ""
+        command = [_PLIMSOLL, "up", "--state-dir", str(self.state), "--cgroup-root", self.root]
+        command += ["--capacity", CAPACITY, *(["--listen", listen] if listen else []), *options]
+        self.process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "NO_COLOR": "1"},
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.output += line
+
+    @property
+    def url(self) -> str:
+        return next(word for word in self.output.split() if word.startswith("https://"))
+
+    def ready(self) -> Up:
+        until(lambda: READY in self.output or self.process.poll() is not None, 60)
+        assert READY in self.output, f"{self.output}\n{self.log('node')}\n{self.log('api')}"
+        return self
+
+    def log(self, name: str) -> str:
+        file = self.state / f"{name}.log"
+        return file.read_text()[-3000:] if file.exists() else ""
+
+    def transport(self) -> HttpTransport:
+        return HttpTransport(load(self.state / "admin.kubeconfig"))
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def ended(self, timeout_s: float = 30.0) -> int:
+        code = self.process.wait(timeout_s)
+        self._reader.join(10)
+        return code
+
+    def close(self) -> None:
+        """Whatever the test has done to it, or not."""
+        if self.process.poll() is None:
+            self.interrupt()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        self.process.wait()
+        for pid in self.processes():  # only where a test has failed
+            os.kill(pid, signal.SIGKILL)
+        if self.process.stdout is not None:
+            self._reader.join(10)
+            self.process.stdout.close()
+
+    # --- what may be left behind ---
+
+    def processes(self) -> list[int]:
+        """Ours by their command line: API server, agent, supervisor."""
+        return [pid for pid in _pids() if str(self.state) in _text(f"/proc/{pid}/cmdline")]
+
+    def members(self) -> list[int]:
+        """Processes in cgroups below our root."""
+        return [pid for pid in _pids() if f":{self.root}" in _text(f"/proc/{pid}/cgroup")]
+
+    def cgroups(self) -> bool:
+        return open_cgroupfs(this_host()).look(self.root, ()) is not None
+
+    def mounts(self) -> list[str]:
+        return [line for line in _text("/proc/self/mountinfo").splitlines() if str(self.state) in line]
+
+    def left(self) -> dict[str, object]:
+        """Everything that should not be there any more."""
+        found = {
+            "processes": self.processes(),
+            "members": self.members(),
+            "cgroups": self.cgroups(),
+            "mounts": self.mounts(),
+        }
+        return {name: what for name, what in found.items() if what}
+
+
+def namespaces(pids: list[int]) -> set[str]:
+    """Of these processes, without those that this process is in too."""
+    own = {_link(f"/proc/self/ns/{kind}") for kind in _KINDS}
+    return {_link(f"/proc/{pid}/ns/{kind}") for pid in pids for kind in _KINDS} - own - {""}
+
+
+def all_namespaces() -> set[str]:
+    """That some process is in, or that are held by a mount."""
+    held = {word for line in _text("/proc/self/mountinfo").splitlines() for word in line.split() if ":[" in word}
+    return {_link(f"/proc/{pid}/ns/{kind}") for pid in _pids() for kind in _KINDS} | held
+
+
+_KINDS = ("net", "ipc", "uts", "pid", "mnt")
+
+
+def _pids() -> Iterator[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""

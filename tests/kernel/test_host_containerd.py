@@ -1,0 +1,209 @@
+"""containerd and runc on the machine itself (cgroup v1, cgroupfs): a private daemon per module."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
+from plimsoll.linux.processes import oom_score_adj
+from plimsoll.runtime.cri.runtime import CriRuntime
+from plimsoll.runtime.runtime import ImageTrouble, Resources, RuntimeTrouble
+from tests.kernel import containerd_checks as checks
+from tests.kernel.containerd import IMAGE, PLUGINS, Containerd, cgroup_parent, private_containerd
+from tests.kernel.containerd_checks import MIB, WAITS_FOR_TERM, Bench, cgroup_directory, until
+from tests.kernel.guest import GuestMissing
+
+
+@pytest.fixture(scope="module")
+def daemon(exercised: Callable[[str, str], None]) -> Iterator[Containerd]:
+    if os.geteuid() != 0:
+        pytest.skip("containerd: not root")
+    try:
+        found = this_host()
+        check_required(found)
+    except CgroupsUnusable as problem:
+        pytest.skip(f"containerd: {problem}")
+    if found.version != 1 or found.read_only:
+        pytest.skip(
+            f"containerd on cgroup v1: this host has v{found.version}{', read-only' if found.read_only else ''}"
+        )
+    try:
+        with private_containerd() as started:
+            yield started
+    except GuestMissing as problem:
+        pytest.skip(f"containerd: {problem}")
+    exercised("runtime", f"containerd and runc, Linux {os.uname().release}, host, cgroup v1, cgroupfs")
+
+
+@pytest.fixture
+async def bench(daemon: Containerd, tmp_path: Path) -> AsyncIterator[Bench]:
+    runtime = CriRuntime(f"unix://{daemon.socket}")
+    await runtime.open()
+    with cgroup_parent() as parent:
+        yield Bench(runtime, parent, tmp_path)
+        for sandbox in (await runtime.seen()).sandboxes:
+            await runtime.remove_sandbox(sandbox.id)
+        await runtime.close()
+
+
+async def test_the_life_of_a_pod(bench: Bench) -> None:
+    await checks.check_life_of_a_pod(bench)
+
+
+async def test_commands_beside_a_container(bench: Bench) -> None:
+    await checks.check_commands(bench)
+
+
+async def test_an_oom_kill_is_told_as_such(bench: Bench) -> None:
+    await checks.check_oom(bench)
+
+
+async def test_a_process_is_who_it_shall_be(bench: Bench) -> None:
+    await checks.check_process_identity(bench)
+
+
+async def test_what_the_runtime_is(bench: Bench) -> None:
+    runtime = bench.runtime
+    assert runtime.name == "containerd" and runtime.version[0].isdigit()
+    assert runtime.configured_driver == "cgroupfs"
+    health = await runtime.health()
+    assert health.runtime_ready and not health.network_ready and "NetworkReady: NetworkPluginNotReady" in health.trouble
+    assert IMAGE in {name for image in await runtime.images() for name in image.names}
+    (filesystem,) = await runtime.image_filesystems()
+    assert filesystem.mount_point.endswith("overlayfs")
+
+
+async def test_images_that_are_not_there(bench: Bench) -> None:
+    with pytest.raises(ImageTrouble) as absent:
+        await bench.runtime.image("localhost/none:1", has_command=True, pull=False)
+    assert (absent.value.reason, absent.value.image) == ("ErrImageNeverPull", "localhost/none:1")
+    with socket.socket() as nobody:  # bound, but nobody listens: a registry that refuses
+        nobody.bind(("127.0.0.1", 0))
+        name = f"localhost:{nobody.getsockname()[1]}/none:1"
+        with pytest.raises(ImageTrouble) as failed:
+            await bench.runtime.image(name, has_command=True, pull=True)
+    assert failed.value.reason == "ErrImagePull" and "rpc error: code = " in failed.value.message
+    assert (await bench.runtime.image(IMAGE, has_command=False, pull=False)).runs == "/bin/sh"
+
+
+async def test_new_numbers_for_a_running_container(bench: Bench) -> None:
+    runtime, spec = bench.runtime, bench.sandbox()
+    sandbox_id = await runtime.make_sandbox(spec)
+    first = Resources(
+        cpu_shares=512, cpu_quota_us=50000, cpu_period_us=100000, memory_limit_bytes=64 * MIB,
+        memory_swap_limit_bytes=64 * MIB, oom_score_adj=968,
+    )  # fmt: skip
+    # Memory of tmpfs, which cannot be given back: 24 MiB that a lower limit cannot have.
+    script = "dd if=/dev/zero of=/dev/shm/held bs=1M count=24 2>/dev/null; echo held; sleep 1000"
+    main = await bench.run(spec, sandbox_id, "main", ("sh", "-c", script), resources=first)
+    await bench.logged(main, "held")
+    memory, cpu = cgroup_directory(main.pid, "memory"), cgroup_directory(main.pid, "cpu")
+
+    def numbers() -> tuple[int, ...]:
+        files = (memory / "memory.limit_in_bytes", cpu / "cpu.shares", cpu / "cpu.cfs_quota_us")
+        return tuple(int(each.read_text()) for each in files)
+
+    assert numbers() == (64 * MIB, 512, 50000)
+    assert oom_score_adj(main.pid) == 968
+    assert await runtime.container_resources(main.id) == first
+    second = Resources(
+        cpu_shares=1024, cpu_quota_us=-1, cpu_period_us=100000, memory_limit_bytes=96 * MIB,
+        memory_swap_limit_bytes=96 * MIB, oom_score_adj=968,
+    )  # fmt: skip
+    await runtime.update_container(main.id, second)
+    assert numbers() == (96 * MIB, 1024, -1)
+    assert await runtime.container_resources(main.id) == second
+    low = Resources(cpu_shares=1024, memory_limit_bytes=8 * MIB, memory_swap_limit_bytes=8 * MIB, oom_score_adj=968)
+    with pytest.raises(RuntimeTrouble, match="UpdateContainerResources"):
+        await runtime.update_container(main.id, low)
+    again = await bench.seen(main.id)
+    assert (again.phase, again.pid) == ("running", main.pid)
+
+
+def touch(path: str) -> None:
+    Path(path).touch()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
+async def test_containers_outlive_the_runtime(bench: Bench, daemon: Containerd, number: signal.Signals) -> None:
+    runtime, spec = bench.runtime, bench.sandbox()
+    sandbox_id = await runtime.make_sandbox(spec)
+    stays = await bench.run(spec, sandbox_id, "stays", WAITS_FOR_TERM)
+    script = "while [ ! -e /tmp/go ]; do sleep 0.05; done; exit 5"
+    ends = await bench.run(spec, sandbox_id, "ends", ("sh", "-c", script))
+    woken: list[str] = []
+
+    async def listen() -> None:
+        async for uid in runtime.changes():
+            woken.append(uid)
+
+    listening = asyncio.create_task(listen())
+
+    async def first_look() -> bool:
+        return woken == [""]
+
+    await until(first_look)
+    daemon.end(number)
+    touch(f"/proc/{ends.pid}/root/tmp/go")  # one container ends while nobody can say so
+    asked = asyncio.create_task(runtime.seen())  # asked of nobody: answered by the one that comes
+    await asyncio.to_thread(daemon.start)
+    seen = {each.name: each for each in (await asked).containers}
+    assert (seen["stays"].phase, seen["stays"].pid) == ("running", stays.pid)
+    ended = await bench.ended(ends.id)
+    assert ended.exit_code == 5
+
+    async def told() -> bool:
+        return spec.pod_uid in woken or woken.count("") > 1
+
+    await until(told)
+    assert (await runtime.run_in(stays.id, ("echo", "here"), 30)).output == b"here\n"
+    await runtime.stop_container(stays.id, 10)
+    assert (await bench.ended(stays.id)).exit_code == 3
+    listening.cancel()
+    await asyncio.gather(listening, return_exceptions=True)
+
+
+async def test_a_process_that_ends_is_noticed_at_once(bench: Bench) -> None:
+    runtime, spec = bench.runtime, bench.sandbox()
+    sandbox_id = await runtime.make_sandbox(spec)
+    main = await bench.run(spec, sandbox_id, "main", ("sleep", "1000"))
+    changes = runtime.changes()
+    assert await anext(changes) == ""
+    os.kill(main.pid, signal.SIGKILL)
+    assert await asyncio.wait_for(anext(changes), 10) == spec.pod_uid
+    assert (await bench.seen(main.id)).exit_code == 137
+    await changes.aclose()  # type: ignore[attr-defined]
+
+
+async def test_a_pod_network_is_reached_from_where_the_runtime_is(daemon: Containerd, tmp_path: Path) -> None:
+    if not (PLUGINS / "ptp").exists():
+        pytest.skip("CNI: needs the Debian package containernetworking-plugins")
+    with private_containerd(network=True) as networked, cgroup_parent() as parent:
+        runtime = CriRuntime(networked.socket)
+        await runtime.open()
+        bench = Bench(runtime, parent, tmp_path)
+        assert (await runtime.health()).network_ready
+        spec = bench.sandbox(host_network=False)
+        try:
+            sandbox_id = await runtime.make_sandbox(spec)
+        except RuntimeTrouble as trouble:
+            if "operation not supported" in str(trouble):
+                pytest.skip(f"CNI: this kernel has no veth: {trouble}")
+            raise
+        await bench.run(spec, sandbox_id, "main", ("httpd", "-f", "-p", "8080", "-h", "/etc"))
+        assert await runtime.pod_socket(sandbox_id) is None
+        (sandbox,) = (await runtime.seen()).sandboxes
+
+        async def answered() -> bytes | None:
+            return await asyncio.to_thread(networked.reached_from_it, f"http://{sandbox.ip}:8080/hostname")
+
+        assert await until(answered) == b"web\n"
+        await runtime.remove_sandbox(sandbox_id)
+        await runtime.close()

@@ -1,0 +1,151 @@
+"""A running endpoint with real TLS on loopback, certificates of a real CA, and an agent that is played."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from plimsoll.api.authority import Authority, Issued
+from plimsoll.kube import request
+from plimsoll.kube.http import HttpTransport
+from plimsoll.kube.kubeconfig import Access
+from plimsoll.linux.state_dir import private_directory
+from plimsoll.node.endpoint import Endpoint, Pages, server_tls
+from plimsoll.node.endpoint_access import EndpointAccess
+from plimsoll.node.log_request import Document
+from plimsoll.runtime.runtime import ContainerSeen, ExecSession, RuntimeTrouble
+from tests.unit.node.played_session import PlayedSession
+
+NODE = "n1"
+ID = "0123abc"
+
+
+def pod(name: str = "web", state: dict[str, Any] | None = None) -> Document:
+    status = {"name": "c", "containerID": f"plimsoll://{ID}", "state": state or {"running": {}}}
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+        "spec": {"containers": [{"name": "c", "image": "nginx"}]},
+        "status": {"phase": "Running", "containerStatuses": [status]},
+    }
+
+
+class PlayedPods:
+    def __init__(self) -> None:
+        self.pods = {("default", "web"): pod()}
+        self.containers = {ID: ContainerSeen(ID, "s", "uid-web", "c", 0, "running")}
+
+    def find(self, namespace: str, name: str) -> Document | None:
+        return self.pods.get((namespace, name))
+
+    def documents(self) -> Iterable[Document]:
+        return self.pods.values()
+
+    def container(self, container_id: str) -> ContainerSeen | None:
+        return self.containers.get(container_id)
+
+
+class PlayedContainers:
+    """Of a runtime, logs and exec: `echo` runs for ever and gives back what it gets, anything else is not found."""
+
+    def __init__(self, logs: Path) -> None:
+        self.logs, self.sessions = logs, list[PlayedSession]()
+        self.asked: list[tuple[str, tuple[str, ...], bool, bool]] = []
+
+    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+        self.asked.append((container_id, command, stdin, tty))
+        if command[0] != "echo":
+            raise RuntimeTrouble("exec", f'"{command[0]}": no such file')
+        self.sessions.append(PlayedSession(echo=True))
+        return self.sessions[-1]
+
+    def log_file(self, container: ContainerSeen) -> Path:
+        return self.logs / f"{container.attempt}.log"
+
+
+class PlayedApi:
+    """Answers reviews: the token `good` is bob's, who may read stats and metrics."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.answers = True
+
+    async def ask(self, asked: request.Request) -> dict[str, Any]:
+        import msgspec
+
+        if not self.answers:
+            raise request.Unreachable("no answer")
+        review: dict[str, Any] = msgspec.json.decode(asked.body)
+        self.asked.append(review)
+        spec = review["spec"]
+        if review["kind"] == "TokenReview":
+            assert asked.path == "/apis/authentication.k8s.io/v1/tokenreviews"
+            known = spec["token"] == "good"
+            user = {"user": {"username": "bob", "groups": ["viewers"]}} if known else {}
+            return {**review, "status": {"authenticated": known, **user}}
+        assert asked.path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        allowed = spec["user"] == "bob" and spec["resourceAttributes"]["subresource"] in ("stats", "metrics")
+        return {**review, "status": {"allowed": allowed}}
+
+
+class World:
+    def __init__(self, state: Path) -> None:
+        self.authority = Authority(private_directory(state / "api"))
+        self.authority.prepare(("127.0.0.1",))
+        (state / "logs").mkdir()
+        self.pods, self.containers, self.api = PlayedPods(), PlayedContainers(state / "logs"), PlayedApi()
+        self.now_s, self.port = 1_700_000_000.0, 0
+        issued = self.authority.issue_node(NODE)
+        tls = server_tls(issued.certificate, issued.key, self.authority.ca_file.read_bytes())
+        access = EndpointAccess(NODE, self.api, lambda: self.now_s)
+        self.endpoint = Endpoint(self.pods, self.containers, _pages(), access, tls, lambda: self.now_s)
+
+    @property
+    def server_access(self) -> Access:
+        return Access(f"https://127.0.0.1:{self.port}", server_name=NODE)
+
+    def client_tls(self, shown: Issued | None) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(self.authority.ca_file))
+        if shown is not None:
+            with tempfile.NamedTemporaryFile() as file:
+                file.write(shown.certificate + b"\n" + shown.key)
+                file.flush()
+                context.load_cert_chain(file.name)
+        return context
+
+    def as_server(self) -> HttpTransport:
+        """What the API server calls with."""
+        return HttpTransport(self.server_access, tls=self.authority.client_context())
+
+    def with_token(self, token: str) -> HttpTransport:
+        access = Access(f"https://127.0.0.1:{self.port}", server_name=NODE, token=token)
+        return HttpTransport(access, tls=self.client_tls(None))
+
+    def with_certificate(self, user: str, *groups: str) -> HttpTransport:
+        return HttpTransport(self.server_access, tls=self.client_tls(self.authority.issue(user, groups)))
+
+
+@asynccontextmanager
+async def running_world(state: Path) -> AsyncIterator[World]:
+    world = World(state)
+    world.port = await world.endpoint.start(port=0)
+    try:
+        yield world
+    finally:
+        await world.endpoint.close()
+
+
+def _pages() -> Pages:
+    async def summary() -> bytes:
+        return b'{"node":{"nodeName":"n1"}}'
+
+    return Pages(
+        summary=summary,
+        metrics=lambda: "kubelet_running_pods 1\n",
+        resource=lambda: "scrape_error 0\n",
+        cadvisor=lambda: "",
+        configuration=lambda: {"maxPods": 110},
+    )
