@@ -33,8 +33,8 @@ Started = Callable[..., Up]
 def started(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[Started]:
     made: list[Up] = []
 
-    def start(*options: str, listen: str = "127.0.0.1:0") -> Up:
-        made.append(Up(tmp_path, *options, listen=listen))
+    def start(*options: str, **how: Any) -> Up:
+        made.append(Up(tmp_path, *options, **how))
         exercised("runtime", "embedded, by plimsoll up")
         return made[-1]
 
@@ -221,6 +221,23 @@ def test_limits_in_memory(started: Started) -> None:
         assert conditions["Enforced"] == "False"
         assert conditions["Ready"] == "True"
     assert not up.cgroups()
+    up.interrupt()
+    assert up.ended() == 0
+    assert up.left() == {}
+
+
+READ_ONLY = """
+for at in $(awk '$3 ~ /^cgroup/ {print $2}' /proc/mounts); do mount -o remount,bind,ro "$at" || exit 99; done
+exec "$@"
+"""
+
+
+@real
+def test_read_only_cgroups_as_in_a_container(started: Started) -> None:
+    up = started(within=("unshare", "-m", "/bin/sh", "-c", READ_ONLY, "sh")).ready()
+    said = [line for line in up.output.splitlines() if "no limits are enforced here" in line]
+    assert len(said) == 1 and "mounted read-only" in said[0]
+    assert "nothing is enforced here" in up.output
     up.interrupt()
     assert up.ended() == 0
     assert up.left() == {}

@@ -31,7 +31,7 @@ from tests.kernel.embedded_runtime import (
     read,
 )
 
-SLEEP = ("/bin/sh", "-c", 'trap "exit 0" TERM; echo ready; sleep 1000 & wait')
+SLEEP = ("/bin/sh", "-c", 'trap "exit 0" TERM; sleep 1000 & echo ready; wait')
 
 
 async def exit_codes_and_both_streams(pod: Pod) -> None:

@@ -34,12 +34,14 @@ from plimsoll.api.status import (
     internal_error,
     no_such_resource,
     path_forbidden,
+    too_many_requests,
     unauthorized,
     unavailable,
 )
 from plimsoll.api.users import ANONYMOUS, InvalidCredentials, User
 from plimsoll.api.views import Viewer, whole
 from plimsoll.api.watching import Stream
+from plimsoll.api.wire import SURPLUS
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.store.errors import StoreClosed, StoreError, WriteFailed
 from plimsoll.store.store import Store
@@ -53,6 +55,7 @@ Streamer = Callable[["App", Call, Scope, Receive, Send], Awaitable[None]]
 log = logging.getLogger("plimsoll.api")
 
 _JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
+_SURPLUS_RETRY_S = 5
 _NOT_FOUND = b"404 page not found\n"
 
 
@@ -184,6 +187,12 @@ class App:
             await request.respond(404, _NOT_FOUND, headers)
             return
         request.info = info
+        if SURPLUS in scope and not user.node:  # a node that cannot report would be taken for dead
+            self.meter.refused += 1
+            raise too_many_requests(
+                f"{scope[SURPLUS]} connections are open, which is the limit: close some, or try again later",
+                retry_after_s=_SURPLUS_RETRY_S,
+            )
         self._limiter.check(user.name, self.meter, is_watch=info.verb == "watch")
         guard = authorize(user, info)
         call = Call(

@@ -15,12 +15,11 @@ from asyncio.sslproto import SSLProtocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from plimsoll.api.wire import WIRE, Wire
+from plimsoll.api.wire import SURPLUS, WIRE, Wire
 
 KEEP_ALIVE_S = 120
 HEAD_BYTES, HEAD_S = 1024 * 1024, 32.0  # of a request's line and headers, as a kube-apiserver has it
 SPILL_BYTES = 8 * 1024 * 1024  # of a body that goes on after its answer: most clients read only when they have sent all
-SURPLUS = "plimsoll.surplus"  # in the scope of a request on a connection beyond the limit
 RESERVE = 1024  # connections beyond the limit that still get an answer
 # asyncio keeps a buffer of 256 KiB for each TLS connection, also for a watcher that never sends anything more. Two of
 # TLS's records are enough: 200 watchers cost 50 MB otherwise.

@@ -21,7 +21,7 @@ from plimsoll.api.metadata import (
     object_errors,
     unstamped_body,
 )
-from plimsoll.api.quotas import charge, quota_keys
+from plimsoll.api.quotas import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.request import WriteOptions, write_options
 from plimsoll.api.status import ApiError, already_exists, invalid_object, too_many_requests
 from plimsoll.api.strategies.base import Setting
@@ -122,6 +122,8 @@ async def _stored(cluster: Cluster, call: Call, options: WriteOptions, new: Docu
     others = len(keys)
     if resource.storage == "pods":
         keys += quota_keys(cluster, "CREATE", "", info.namespace, None, None)
+    elif resource.namespaced:
+        keys += counting_keys(cluster, resource, info.namespace)
     if cluster.store.count() >= cluster.limits.objects:
         reason = f"the store holds {cluster.limits.objects} objects, which is its limit: delete some first"
         raise too_many_requests(reason)
@@ -134,7 +136,11 @@ async def _stored(cluster: Cluster, call: Call, options: WriteOptions, new: Docu
             check_namespace(records[1], resource, info.namespace, name)
         charges: list[Decision] = []
         if keys[others:]:
-            charges = charge(cluster, records[others:], versions[others:], new, None, dry_run=options.dry_run)
+            quotas, theirs = records[others:], versions[others:]
+            if resource.storage == "pods":
+                charges = charge(cluster, quotas, theirs, new, None, dry_run=options.dry_run)
+            else:
+                charges = charge_object(resource, name, quotas, theirs, dry_run=options.dry_run)
         if options.dry_run:
             return [None] * len(keys)
         return [body_of(new, versions[0]), *[None] * (others - 1), *charges]

@@ -204,6 +204,15 @@ RESOURCES: tuple[Resource, ...] = (
         verbs=("create",),
     ),
     Resource(
+        "authorization.k8s.io",
+        "v1",
+        "selfsubjectrulesreviews",
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreview",
+        namespaced=False,
+        verbs=("create",),
+    ),
+    Resource(
         "batch",
         "v1",
         "jobs",

@@ -1,24 +1,29 @@
-"""ResourceQuota: a pod is charged in the transaction that stores it, so that no two share the last room (01 §9)."""
+"""ResourceQuota: an object is charged in the transaction that stores it, so that no two share the last room (01 §9).
+
+Pods are charged for what they ask for and as objects; everything else only as objects (`count/…`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from plimsoll.api.cluster import Cluster, decoded, key
-from plimsoll.api.kinds import stored_resource
+from plimsoll.api.kinds import Resource, stored_resource
 from plimsoll.api.metadata import body_of
 from plimsoll.api.status import forbidden
 from plimsoll.api.strategies.pods import lean_pod
 from plimsoll.codec.lean import from_document
 from plimsoll.rules.policies import ResourceQuota
-from plimsoll.rules.quota import charged, is_charged
+from plimsoll.rules.quota import Charge, charged, charged_object, is_charged, object_names
 from plimsoll.store.records import Decision, Record
 
 Document = dict[str, Any]
 
 _PODS = stored_resource("pods")
 _QUOTAS = stored_resource("resourcequotas")
+_NOT_COUNTED = frozenset({"events", "leases"})  # they come by the second, and nobody bounds them
 
 
 def quota_keys(
@@ -45,13 +50,52 @@ def charge(
     dry_run: bool = False,
 ) -> list[Decision]:
     """The quotas' new bodies, None for those that stay as they are; raises 403."""
-    documents = [decoded(record) if record is not None else None for record in records]
-    quotas = [from_document(each, ResourceQuota) for each in documents if each is not None]
+    documents, quotas = _read(records)
     before = None if old is None else lean_pod(old)
     result = charged(quotas, lean_pod(new), cluster.profile, before)
     if result.refusal:
         raise forbidden(_PODS, new["metadata"]["name"], result.refusal)
-    changed = dict(zip((each.metadata.name for each in quotas), result.quotas, strict=True))
+    return _decisions(documents, versions, result, dry_run=dry_run)
+
+
+def counting_keys(cluster: Cluster, resource: Resource, namespace: str) -> list[str]:
+    """The quotas that bound how many objects of a kind, that is not pods, there are; mostly none."""
+    names = counted_names(resource)
+    found = cluster.policies("resourcequotas", namespace) if names else []
+    return [
+        key(_QUOTAS, namespace, each["metadata"]["name"])
+        for each in found
+        if not names.isdisjoint((each.get("spec") or {}).get("hard") or ())
+    ]
+
+
+def charge_object(
+    resource: Resource, name: str, records: Sequence[Record | None], versions: Sequence[int], *, dry_run: bool = False
+) -> list[Decision]:
+    """As `charge`, for one more object that is no pod."""
+    documents, quotas = _read(records)
+    result = charged_object(quotas, counted_names(resource))
+    if result.refusal:
+        raise forbidden(resource, name, result.refusal)
+    return _decisions(documents, versions, result, dry_run=dry_run)
+
+
+@cache
+def counted_names(resource: Resource) -> frozenset[str]:
+    """What quotas call the number of these; nothing for what is not counted."""
+    is_counted = resource.namespaced and resource.storage == resource.plural and resource.plural not in _NOT_COUNTED
+    return frozenset(object_names(resource.group, resource.plural)) if is_counted else frozenset()
+
+
+def _read(records: Sequence[Record | None]) -> tuple[list[Document | None], list[ResourceQuota]]:
+    documents = [decoded(record) if record is not None else None for record in records]
+    return documents, [from_document(each, ResourceQuota) for each in documents if each is not None]
+
+
+def _decisions(
+    documents: Sequence[Document | None], versions: Sequence[int], result: Charge, *, dry_run: bool
+) -> list[Decision]:
+    changed = {each.metadata.name: each for each in result.quotas}
     decisions: list[Decision] = []
     for document, version in zip(documents, versions, strict=True):
         if document is None or dry_run:

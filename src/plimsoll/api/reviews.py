@@ -1,4 +1,4 @@
-"""`kubectl auth can-i` and `auth whoami`: questions about oneself, answered and never stored."""
+"""`kubectl auth can-i [--list]` and `auth whoami`: questions about oneself, answered and never stored."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from plimsoll.api.cluster import Cluster, kind_of
 from plimsoll.api.dispatch import Handler, Route
 from plimsoll.api.output import line
 from plimsoll.api.request import write_options
+from plimsoll.api.role_rules import ResourceRule, rules_of
 from plimsoll.api.roles import Attributes, path_verdict, verdict
-from plimsoll.api.status import invalid_object
+from plimsoll.api.status import bad_request, invalid_object
 from plimsoll.errors import FieldError
 
 Document = dict[str, Any]
@@ -46,6 +47,33 @@ def _attributes(asked: Document) -> Attributes:
     )
 
 
+async def rules_review(cluster: Cluster, call: Call) -> Answer:
+    review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
+    namespace = (review.get("spec") or {}).get("namespace") or ""
+    if not namespace:
+        raise bad_request("no namespace on request")
+    rules = rules_of(call.user, namespace)
+    status: Document = {
+        "resourceRules": [_written(each) for each in rules.resources],
+        "nonResourceRules": [{"verbs": list(each.verbs), "nonResourceURLs": list(each.paths)} for each in rules.paths],
+        "incomplete": bool(rules.beyond),
+    }
+    if rules.beyond:
+        status["evaluationError"] = rules.beyond
+    return Answer(201, line({**review, "metadata": review.get("metadata") or {}, "status": status}), is_ready=True)
+
+
+def _written(rule: ResourceRule) -> Document:
+    written: Document = {
+        "verbs": list(rule.verbs),
+        "apiGroups": list(rule.groups),
+        "resources": list(rule.resources),
+    }
+    if rule.names:
+        written["resourceNames"] = list(rule.names)
+    return written
+
+
 async def self_review(cluster: Cluster, call: Call) -> Answer:
     review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
     info = {"username": call.user.name, "groups": sorted(call.user.groups)}
@@ -55,5 +83,6 @@ async def self_review(cluster: Cluster, call: Call) -> Answer:
 
 REVIEWS: dict[Route, Handler] = {
     ("authorization.k8s.io", "selfsubjectaccessreviews", "", "create"): access_review,
+    ("authorization.k8s.io", "selfsubjectrulesreviews", "", "create"): rules_review,
     ("authentication.k8s.io", "selfsubjectreviews", "", "create"): self_review,
 }

@@ -14,6 +14,7 @@ from http import HTTPStatus
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 WIRE = "plimsoll.wire"
+SURPLUS = "plimsoll.surplus"  # the limit, in the scope of a request on a connection beyond it
 
 _STATUS_LINES = {each.value: b"HTTP/1.1 %d %s" % (each.value, each.phrase.encode()) for each in HTTPStatus}
 

@@ -6,7 +6,7 @@ was cut off by the kill was never acted upon, and is dropped. While somebody wor
 second one is told so.
 
 Nothing is synced to the disk: cgroups do not outlive a boot, so only what a killed process leaves must be found, and
-that is in the kernel's cache. After a power cut the file may be damaged; one from before this boot then counts as empty.
+that is in the kernel's cache. After a power cut the file may be damaged; one from before this boot counts as empty.
 """
 
 from __future__ import annotations

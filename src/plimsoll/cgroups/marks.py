@@ -104,6 +104,7 @@ class StateFile:
         self._path = path
         self._boot_id = boot_id
         self._known: tuple[tuple[int, int, int], NodeState] | None = None
+        self._encoded: dict[str, tuple[Pod, msgspec.Raw]] = {}
 
     def load(self) -> NodeState:
         """Of an earlier boot nothing is left but the number of the last plan. A file we wrote is not read again."""
@@ -130,10 +131,7 @@ class StateFile:
             state.committed,
             state.made,
             state.kept,
-            [
-                _StoredPod(msgspec.Raw(msgspec.json.encode(each.pod, enc_hook=str)), each.containers)
-                for each in state.pods.values()
-            ],
+            [self._stored(each) for each in state.pods.values()],
         )
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = self._path.with_suffix(".new")
@@ -144,6 +142,15 @@ class StateFile:
             raise StateUnwritable(self._path, error) from error
         written = stamp(self._path)
         self._known = (written, state) if written is not None else None
+        self._encoded = {uid: each for uid, each in self._encoded.items() if uid in state.pods}
+
+    def _stored(self, known: KnownPod) -> _StoredPod:
+        """A pod is turned into JSON once, not each time that another one comes or goes."""
+        kept = self._encoded.get(known.uid)
+        if kept is None or kept[0] is not known.pod:
+            encoded = msgspec.Raw(msgspec.json.encode(known.pod, enc_hook=str))
+            kept = self._encoded[known.uid] = (known.pod, encoded)
+        return _StoredPod(kept[1], known.containers)
 
 
 def _write_whole(path: Path, encoded: bytes) -> None:

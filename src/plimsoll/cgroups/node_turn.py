@@ -91,6 +91,7 @@ class NodeTurns:
         self.state = NodeState(boot_id)
         self._one_at_a_time = asyncio.Lock()
         self._lacking: dict[str, str] = {}  # files that were only found missing when they were written
+        self._there: set[str] = set()  # files that this kernel has
         self._executor = Executor(
             driver,
             self.journal,
@@ -135,10 +136,19 @@ class NodeTurns:
         full = protected(plain, own_roots)
         upper = [path for path, each in full.items() if each.level in UPPER and path in snapshot]
         fits = fitted(full, snapshot, {path: usage_bytes(self.driver, path) for path in upper}, self.page_size)
-        lacking = {file: reason for file in files if (reason := self._lacking.get(file) or self.driver.has(file))}
+        lacking = {file: reason for file in files if (reason := self._lacking.get(file) or self._why_not(file))}
         plan = reconcile(fits.plan, snapshot, ours=gone, lacking=lacking, page_size=self.page_size)
         unmet = (*plan.unmet, *fits.unmet, *capped_protection(full, snapshot, own_roots))
         return Drawn(Plan(plan.steps, unmet), fits.plan, snapshot)
+
+    def _why_not(self, file: str) -> str | None:
+        """A kernel that has a file keeps it; should one turn out to be missing after all, a refused step tells."""
+        if file in self._there:
+            return None
+        reason = self.driver.has(file)
+        if reason is None:
+            self._there.add(file)
+        return reason
 
     def refuse(self, drawn: Drawn) -> None:
         """Raises where what is there is not ours to touch, or not there although it must be."""

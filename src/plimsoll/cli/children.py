@@ -28,15 +28,15 @@ class Child:
     """`plimsoll WORDS…` as a process. `log` is kept; the end of it is shown where something goes wrong."""
 
     def __init__(self, name: str, words: list[str], log: Path) -> None:
-        self.name, self._words, self.log = name, words, log
+        self.name, self.log = name, log
+        self._command = [sys.executable, "-I", "-m", "plimsoll.cli.main", *words, "--while-stdin"]
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        command = [sys.executable, "-I", "-m", "plimsoll.cli.main", *self._words, "--while-stdin"]
         handle = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *command,
+                *self._command,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=handle,

@@ -44,6 +44,8 @@ from plimsoll.node.pods_shown import PodsShown
 from plimsoll.node.registration import Registration
 from plimsoll.node.stats import NodePlace, Stats
 from plimsoll.node.summary import summary_json
+from plimsoll.node.under_pressure import UnderPressure
+from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.node_document import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.process import ProcessRuntime
 from plimsoll.runtime.runtime import RuntimeTrouble
@@ -112,6 +114,7 @@ class Node:
         )
         self.registration = Registration(client, self._facts, live.setting, self._health, self._tell)
         self._state = self._home / "node"
+        self.meters = NodeMeters(self._name)
         self.agent = Agent(
             live.setting,
             self._runtime,
@@ -121,11 +124,27 @@ class Node:
             self._state,
             self._name,
             node=self.registration.node,
+            conditions=self._conditions,
             node_ip=ip,
             unenforced=UNENFORCED if live.driver.simulated else "",
         )
         shown = PodsShown(self.agent, self._state)
         self._stats = Stats(live.files, self._place(), shown.places, clock=time.time, system=self._system)
+        place = self._place()
+        self._pressure = UnderPressure(
+            self.agent,
+            self._stats,
+            live.setting,
+            live.extras,
+            live.files,
+            pods_path=place.pods_path,
+            node_path=place.node_path,
+            state=self._state,
+            boot_id=self._facts.machine.boot_id,
+            tell=self._tell,
+            changed=self.registration.report_soon,
+            counted=self.meters.evictions.add,
+        )
         self._endpoint = Endpoint(
             shown,
             self._runtime,
@@ -145,6 +164,7 @@ class Node:
                 present = [
                     group.create_task(self._presence(port), name="presence"),
                     group.create_task(self._renewal.run(), name="certificate"),
+                    group.create_task(self._pressure.run(), name="pressure"),
                 ]
                 await stop.wait()
                 for task in present:
@@ -181,7 +201,10 @@ class Node:
     def _health(self) -> NodeHealth:
         troubles = () if self.agent.ready.is_set() else ("container runtime status check may not have completed yet",)
         images = tuple(ImageOnNode((name,)) for name in sorted(self._live.extras.images))
-        return NodeHealth(troubles=troubles, images=images)
+        return NodeHealth(frozenset(self._conditions()), troubles, images)
+
+    def _conditions(self) -> tuple[NodeCondition, ...]:
+        return self._pressure.conditions()
 
     def _tell(self, kind: str, reason: str, message: str) -> None:
         """As a kubelet: an event about a node bears the node's name for a uid."""
@@ -210,7 +233,7 @@ class Node:
         return {"kubelet": os.getpid(), "runtime": self._runtime.supervisor_pid}
 
     def _pages(self) -> Pages:
-        stats, meters = self._stats, NodeMeters(self._name)
+        stats, meters = self._stats, self.meters
 
         async def summary() -> bytes:
             await stats.measure_disks()
@@ -232,6 +255,7 @@ class Node:
             resource=lambda: resource_page(stats.sample(PAGE_AGE_S)),
             cadvisor=cadvisor,
             probes=meters.probes_page,
+            own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
         )
 
 
@@ -274,7 +298,8 @@ async def swept(live: LiveNode, home: Path) -> list[str]:
     if (home / "runtime" / "socket").exists():
         await end_supervisor(embedded_runtime(live, home))
     try:
-        if live.tree.known() or live.tree.status().is_set_up:
+        found = live.tree.status()
+        if found.is_set_up or found.unfinished is not None:
             await live.tree.teardown(kill=True)
     except PlimsollError as error:
         troubles.append(str(error))

@@ -35,6 +35,7 @@ START_S = 20.0  # until the pods run; later than that, what is missing is said
 NODE_END_S, API_END_S = 3.6, 0.9  # Ctrl-C ends everything within five seconds
 API_LISTEN, NODE_LISTEN = "127.0.0.1:6443", "127.0.0.1:10250"
 LOOK_S = 0.1
+NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 NAMELESS = "(none)"  # what Linux calls a host that nobody has named
 
 Document = dict[str, Any]
@@ -135,7 +136,7 @@ class Cluster:
 
         begun_s = time.monotonic()
         self._state = default_state(self._options.state_dir)
-        self._live, simulate = self._opened()
+        self._live, simulate = await self._opened()
         url, kubeconfig = await self._start_api()
         await self._start_node(url, simulate)
         running = asyncio.create_task(self._shown(url, kubeconfig, begun_s))
@@ -155,20 +156,29 @@ class Cluster:
 
     # --- start ---
 
-    def _opened(self) -> tuple[LiveNode, bool]:
-        """The node's cgroups, to look at; on a kernel in memory where this machine's cannot be had, which is said."""
+    async def _opened(self) -> tuple[LiveNode, bool]:
+        """The node's cgroups, set up; on a kernel in memory where this machine's cannot be had, which is said.
+
+        Set up here already, so that a tree of somebody else's is refused, and a lack of rights found, before anything
+        runs. The node agent finds it done.
+        """
         from plimsoll.cgroups.detect import CgroupsUnusable
+        from plimsoll.cgroups.driver import CgroupError
+        from plimsoll.cgroups.executor import StepRefused
 
         if not self._options.simulate:
             try:
-                live = self._looked(simulate=False)
-            except CgroupsUnusable as error:
-                sentence = f"no limits are enforced here ({error}); processes, logs and exec are real"
-                click.echo(self._paint(sentence, "yellow"))
-            else:
-                if refusal := live.tree.status().refusal:
-                    raise PlimsollError(refusal)
+                live = self._live = self._looked(simulate=False)
+                await live.tree.setup()
                 return live, False
+            except CgroupsUnusable as error:
+                reason = str(error)
+            except StepRefused as error:
+                if error.left or not isinstance(error.cause, CgroupError) or error.cause.errno not in NOT_ALLOWED:
+                    raise
+                reason = str(error.cause)
+            sentence = f"no limits are enforced here ({reason}); processes, logs and exec are real"
+            click.echo(self._paint(sentence, "yellow"))
         return self._looked(simulate=True), True
 
     def _looked(self, *, simulate: bool) -> LiveNode:
@@ -247,7 +257,7 @@ class Cluster:
         click.echo(f"   {url}   (Ctrl-C takes away everything but the objects in {self._state})\n")
         for line in printed(node_report(live, pods), live.driver.simulated, paint) if pods else ():
             click.echo(f"   {line}")
-        for note in live.notes:
+        for note in () if live.driver.simulated else live.notes:
             click.echo(paint(f"   note: {inert(note)}", "dim"))
         click.echo(paint("\nYour turn:", "bold"))
         for line in self._next_steps(kubeconfig):
@@ -282,7 +292,7 @@ class Cluster:
 
     async def sweep(self) -> None:
         """What the node agent has not taken away itself: it was killed, or never came to it."""
-        if self._live is None or self._live.driver.simulated or self._node is None:
+        if self._live is None or self._live.driver.simulated:
             return
         from plimsoll.cli.node_agent import swept
 

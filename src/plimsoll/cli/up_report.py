@@ -80,7 +80,8 @@ def _pod(live: LiveNode, work: Workload, found: Mapping[str, Cgroup]) -> PodRepo
     cgroup = next(each for name, each in found.items() if uid in name or uid.replace("-", "_") in name)
     paths = live.tree.paths(uid)
     parts = [(cgroup, paths.get("", cgroup.path))]
-    parts += [(child, paths[child.name]) for child in cgroup.children if child.name in paths]
+    real = not live.driver.simulated
+    parts += [(child, paths.get(child.name, "")) for child in cgroup.children if not real or child.name in paths]
     scores = [_score(live, child, path) for child, path in parts[1:]]
     return PodReport(
         work.pod.metadata.name,

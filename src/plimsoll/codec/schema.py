@@ -119,6 +119,14 @@ KINDS: tuple[Kind, ...] = (
         "authorization.SelfSubjectAccessReview",
     ),
     Kind(
+        "authorization.k8s.io",
+        "v1",
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
+        False,
+        "authorization.SelfSubjectRulesReview",
+    ),
+    Kind(
         "authentication.k8s.io",
         "v1",
         "SelfSubjectReview",

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Iterable
 from plimsoll.errors import PlimsollError
 from plimsoll.node.container_spec import GRACE_PERIOD
 from plimsoll.node.pod_end import remove_logs
-from plimsoll.node.pod_files import pods_on_disk, remove_pod_files
+from plimsoll.node.pod_files import log_directory, pods_on_disk, remove_pod_files
 from plimsoll.node.pods import Pods
 from plimsoll.node.runtime_view import NOTHING, PodParts
 from plimsoll.node.tools import Tools
@@ -39,6 +39,16 @@ class Cleanup:
         unknown = sorted(found - self._pods.workers.keys())
         await _side_by_side(self._end(uid, seen.get(uid, NOTHING)) for uid in unknown)
         self._remove_old_logs({*seen, *self._pods.workers})
+
+    async def dead_containers(self) -> None:
+        """The records and logs of containers that have ended in pods that have ended: their disk space is wanted."""
+        seen = await self._tools.view.all()
+        for worker in list(self._pods):
+            if worker.is_over:
+                for container in seen.get(worker.uid, NOTHING).containers:
+                    if container.phase == "exited":
+                        await self._tools.runtime.remove_container(container.id)
+                remove_logs(self._tools, log_directory(self._tools.logs, worker.pod.metadata).name)
 
     async def everything(self) -> None:
         """All pods, known or not, in a hurry; then the node's own cgroups."""

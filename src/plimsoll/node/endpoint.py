@@ -2,6 +2,7 @@
 
     /containerLogs/NAMESPACE/POD/CONTAINER   /exec/NAMESPACE/POD/CONTAINER (a WebSocket)   /pods   /runningpods
     /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /configz   /healthz
+    and two of our own: /oom   /pressure
 
 Names in a path are looked up among the agent's pods; none becomes the name of a file. The agent is known only by the
 protocols below, so this can be run and tested without one.
@@ -69,6 +70,7 @@ class Pages(msgspec.Struct, frozen=True):
     cadvisor: Callable[[], str] | None = None
     probes: Callable[[], str] | None = None
     configuration: Callable[[], Mapping[str, Any]] | None = None  # a KubeletConfiguration
+    own: Mapping[str, Callable[[], Awaitable[bytes]]] = {}  # pages that no kubelet has, JSON
 
 
 def server_tls(certificate: bytes, key: bytes, ca: bytes) -> ssl.SSLContext:
@@ -148,6 +150,8 @@ class Endpoint:
                 return Reply(200, await pages.summary(), JSON)
             case ("configz",) if pages.configuration is not None:
                 return Reply(200, msgspec.json.encode({"kubeletconfig": pages.configuration()}), JSON)
+            case (name,) if name in pages.own:
+                return Reply(200, await pages.own[name](), JSON)
             case ("metrics",):
                 return _page(pages.metrics)
             case ("metrics", "resource"):

@@ -41,6 +41,7 @@ class Happening(msgspec.Struct, frozen=True):
     type: EventType
     reason: str
     message: str
+    annotations: tuple[tuple[str, str], ...] = ()  # of the event
 
 
 class Told(msgspec.Struct, frozen=True):

@@ -73,11 +73,20 @@ class PodCgroups:
         """Whatever still runs in them is killed."""
         await self._asked(uid, Wish(None))
 
+    async def kill(self, uid: str) -> None:
+        """Everything that runs in the pod, now; the cgroups stay until they are removed."""
+        if path := self.paths(uid).get("", ""):
+            await self._driver.kill(path)
+
     def paths(self, uid: str) -> Mapping[str, str]:
         """Container name → path, as far as they were made; "" → the pod's own."""
         if uid not in self._paths:
             self._paths[uid] = self._tree.paths(uid)
         return self._paths[uid]
+
+    def planned_path(self, pod: Pod) -> str:
+        """Of the pod's own cgroup, whether it is there or not; "" where pods have none."""
+        return self._tree.planned_paths(pod).get("", "")
 
     async def run(self) -> None:
         while True:

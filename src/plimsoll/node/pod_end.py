@@ -32,6 +32,7 @@ class PodEnd:
         self._grace_s = 0
         self._since: dict[str, float] = {}  # container id → when its end began
         self._hooked: set[str] = set()
+        self._is_released = False
 
     def stops(self, pod: RunPod, seen: PodSeen, verdict: Verdict | None, *, by_itself: bool) -> tuple[Stop, ...]:
         if by_itself and verdict is None and pod.metadata.deletion_timestamp is None:
@@ -105,9 +106,12 @@ class PodEnd:
     async def release(self, pod: RunPod, seen: PodSeen) -> None:
         """Network, cgroups and volumes; what tells how it ended stays."""
         await self.stop_sandboxes(seen)
+        if self._is_released:
+            return
         await self._tools.cgroups.remove(pod.metadata.uid)
         # In a thread: a large volume takes seconds to remove.
         await asyncio.to_thread(remove_pod_files, self._tools.state_dir, pod.metadata.uid)
+        self._is_released = True
 
     async def forget(self, pod: RunPod, seen: PodSeen) -> None:
         """The records and logs, too."""

@@ -38,7 +38,7 @@ from plimsoll.rules.run_objects import RunPod, container_named, containers_of
 from plimsoll.rules.run_status import FAILED, SUCCEEDED, RunCondition, RunStatus
 from plimsoll.rules.termination import deadline_verdict, has_ended, is_ending, stops
 from plimsoll.rules.volume_files import VolumeRefused
-from plimsoll.runtime.runtime import RuntimeTrouble
+from plimsoll.runtime.runtime import RuntimeTrouble, SandboxSpec
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +59,7 @@ class PodWorker:
         self._observer, self._starter = Observer(tools), Starter(tools)
         self._end = PodEnd(tools, self._starter)
         self._probes: PodProbes | None = None
+        self.released = asyncio.Event()  # it has ended, and what it held here is free
         self._wake = asyncio.Event()
         self._wake.set()
         self._turning: asyncio.Task[None] | None = None
@@ -66,6 +67,8 @@ class PodWorker:
         self._retry_s = RETRY_FIRST_S
         self._retries: dict[str, tuple[float, float]] = {}  # container → not before, next pause
         self._is_removed = self._is_gone = self._is_told = False
+        self.released = asyncio.Event()  # nothing of it runs, and what it had is given back
+        self.after: tuple[PodWorker, ...] = ()  # who is ended to make room for it
 
     @property
     def is_over(self) -> bool:
@@ -223,29 +226,23 @@ class PodWorker:
 
     async def _start(self, pod: RunPod, work: PodWork) -> None:
         tools = self._tools
+        for other in self.after:
+            await other.released.wait()
         fresh = (await tools.view.pod(self.uid)) if work.kills or work.kill_pod else None
         live = self.seen.live() if fresh is None else fresh.alive()
         starting = {each.name for each in work.starts}
         ids = {each.name: each.id for each in live if each.name not in starting}
+        lean = lean_pod_of(pod)
         attempt = work.sandbox_attempt
         if attempt is None:
             newest = self.seen.sandbox()
             attempt = newest.attempt if newest is not None else 0
-        sandbox = sandbox_spec(pod, attempt, "", tools.place)
+        sandbox = sandbox_spec(pod, attempt, tools.cgroups.planned_path(lean), tools.place)
         if not tools.runtime.makes_cgroups:
             for each in work.starts:
                 ids[each.name] = each.resume_id or tools.runtime.container_id(sandbox, each.name, each.attempt)
-        lean = lean_pod_of(pod)
-        paths = await tools.cgroups.have(lean, {} if tools.runtime.makes_cgroups else ids)
-        sandbox = msgspec.structs.replace(sandbox, cgroup_parent=paths.get("", ""))
         prepared = await self._starter.prepared(pod, self._pod_ips(pod))
-        sandbox_id = work.sandbox_id
-        if work.sandbox_attempt is not None:
-            try:
-                sandbox_id = await tools.runtime.make_sandbox(sandbox)
-            except RuntimeTrouble as error:
-                tools.tell_lifecycle(pod, sandbox_failed(error.reason))
-                raise
+        paths, sandbox_id = await self._placed(pod, work, sandbox, lean, {} if tools.runtime.makes_cgroups else ids)
         resources = self._starter.resources(lean)
         self._actuated(pod, work.starts, ids)
         for start in work.starts:
@@ -256,6 +253,30 @@ class PodWorker:
             self._note(pod, start, trouble)
             if trouble is not None and start.is_init and not start.is_sidecar:
                 return
+
+    async def _placed(
+        self, pod: RunPod, work: PodWork, sandbox: SandboxSpec, lean: Pod, ids: Mapping[str, str]
+    ) -> tuple[Mapping[str, str], str]:
+        """Cgroups and sandbox: the supervisor makes one while we make the other. A CRI runtime needs the cgroup first."""
+        if self._tools.runtime.makes_cgroups:
+            return await self._tools.cgroups.have(lean, ids), await self._sandbox(pod, work, sandbox)
+        making = asyncio.create_task(self._sandbox(pod, work, sandbox))
+        try:
+            paths = await self._tools.cgroups.have(lean, ids)
+            return paths, await making
+        finally:
+            if not making.done():
+                making.cancel()
+            await asyncio.wait([making])
+
+    async def _sandbox(self, pod: RunPod, work: PodWork, spec: SandboxSpec) -> str:
+        if work.sandbox_attempt is None:
+            return work.sandbox_id
+        try:
+            return await self._tools.runtime.make_sandbox(spec)
+        except RuntimeTrouble as error:
+            self._tools.tell_lifecycle(pod, sandbox_failed(error.reason))
+            raise
 
     def _note(self, pod: RunPod, start: Start, trouble: StartTrouble | None) -> None:
         container, now_s = container_named(pod, start.name), self._tools.clock()
@@ -318,6 +339,8 @@ class PodWorker:
             self._report(pod, seen, is_final=True)
         self._look_again(None)
         await self._end.release(pod, seen)
+        self.released.set()
+        self.released.set()
         if self._is_removed:
             await self._end.forget(pod, seen)
             self._is_gone = True

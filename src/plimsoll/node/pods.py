@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -52,6 +52,7 @@ class Pods:
         self.workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
+        self._making_room: dict[str, list[PodWorker]] = {}  # uid of a critical pod → who ends for it
 
     def __iter__(self) -> Iterator[PodWorker]:
         return iter(self.workers.values())
@@ -85,6 +86,7 @@ class Pods:
         if record.verdict is None and not _is_terminal(pod) and pod.metadata.deletion_timestamp is None:
             record = self._admitted(pod, record)
         worker = PodWorker(self._tools, pod, _STATUS.decode(body).status, body)
+        worker.after = tuple(self._making_room.pop(uid, ()))
         self.workers[uid] = worker
         self._by_name[pod.metadata.namespace, pod.metadata.name] = uid
         self._tasks[uid] = asyncio.create_task(self._looked_after(worker), name=f"pod {pod.metadata.name}")
@@ -118,7 +120,9 @@ class Pods:
             self._tools.tell(pod, "Warning", verdict.reason, verdict.event_text)
             return checkpoint.put(uid, verdict=Verdict(verdict.reason, verdict.event_text), refused=True)
         for victim in verdict.victims:
-            self.end(victim.metadata.uid, Verdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True))
+            ending = self.end(victim.metadata.uid, Verdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True))
+            if ending is not None:
+                self._making_room.setdefault(uid, []).append(ending)
         start_s = record.start_s or self._tools.clock()
         return checkpoint.put(uid, allocation=known or allocation_of(pod, self._tools.gates), start_s=start_s)
 
@@ -129,14 +133,16 @@ class Pods:
             if uid != besides and record.verdict is None and not worker.is_over and record.allocation is not None:
                 yield allocated_pod(worker.pod, record.allocation)
 
-    def end(self, uid: str, verdict: Verdict) -> None:
-        """The node itself ends a pod: an eviction, a preemption."""
+    def end(self, uid: str, verdict: Verdict, annotations: Mapping[str, str] | None = None) -> PodWorker | None:
+        """The node itself ends a pod: an eviction, a preemption. None for one that ends already."""
         worker = self.workers.get(uid)
         if worker is None or self._tools.checkpoint.get(uid).verdict is not None:
-            return
-        self._tools.tell(worker.pod, "Warning", verdict.reason, verdict.message)
+            return None
         self._tools.checkpoint.put(uid, verdict=verdict)
+        self._tools.checkpoint.save()
+        self._tools.tell(worker.pod, "Warning", verdict.reason, verdict.message, annotations=annotations)
         worker.interrupt()
+        return worker
 
     # --- workers ---
 

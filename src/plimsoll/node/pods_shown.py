@@ -1,4 +1,4 @@
-"""The agent's pods as the node's endpoint and its measurements see them: documents, containers, and where they stand."""
+"""The agent's pods as the node's endpoint and its measurements see them: documents, containers, where they stand."""
 
 from __future__ import annotations
 

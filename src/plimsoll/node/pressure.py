@@ -65,7 +65,7 @@ class Victims(Protocol):
     def active(self) -> Sequence[Pod]:
         """Pods with containers that run or may, with their allocated resources."""
 
-    def usage(self, *, disks: bool) -> Mapping[str, PodUsage]:
+    async def usage(self, *, disks: bool) -> Mapping[str, PodUsage]:
         """By uid. Looking at disks costs more, and only some signals ask for it."""
 
     async def evict(self, uid: str, found: Decision) -> None:
@@ -88,17 +88,22 @@ class PressureLoop:
         wall: Callable[[], float],
         event: Callable[[str, str, str], None],
         conditions_changed: Callable[[], None] = lambda: None,
+        counted: Callable[[str], None] = lambda _: None,
         layout: FsLayout = "single",
         max_pod_grace_s: int = 0,
         hard_grace_s: int | None = None,
         transition_period_s: float = DEFAULT_TRANSITION_PERIOD_S,
         reclaim_memory: Callable[[int], Awaitable[int]] | None = None,
     ) -> None:
-        """`event`: type, reason, message of an event on the node. `reclaim_memory`: bytes wanted → bytes gained."""
+        """`event`: type, reason, message of an event on the node. `counted`: a pod goes for this signal.
+
+        `reclaim_memory`: bytes wanted → bytes gained.
+        """
         self._signals, self._thresholds, self._victims = signals, tuple(thresholds), victims
         self._clock, self._wall, self._event, self._changed = clock, wall, event, conditions_changed
         self._layout, self._max_pod_grace_s, self._hard_grace_s = layout, max_pod_grace_s, hard_grace_s
         self._transition_period_s, self._reclaim_memory = transition_period_s, reclaim_memory
+        self._counted = counted
         self._memory_thresholds = tuple(each for each in thresholds if RESOURCE_OF[each.signal] == MEMORY)
         self._pressure: Pressure = NO_PRESSURE
         self._trends: dict[str, Trend] = {}
@@ -106,14 +111,13 @@ class PressureLoop:
         self._others_at_s = float("-inf")
         self._limits_at_s = float("-inf")
         self.decisions: deque[Decision] = deque(maxlen=KEPT_DECISIONS)
-        self.evictions: dict[str, int] = {}  # signal → how many, for metrics
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:
         return self._pressure.conditions
 
     @property
-    def observations(self) -> Mapping[str, object]:
+    def observations(self) -> Observations:
         return self._pressure.observations
 
     async def run(self, files: Opens | None, pods_path: str) -> None:
@@ -194,10 +198,10 @@ class PressureLoop:
         pods = [pod for pod in self._victims.active() if _limits_storage(pod)]
         if not pods:
             return False
-        usage = self._victims.usage(disks=True)
+        usage = await self._victims.usage(disks=True)
         findings = [limit_finding(pod, usage.get(pod.metadata.uid), self._layout) for pod in pods]
         for finding in filter(None, findings):
-            self._count(finding.signal)
+            self._counted(finding.signal)
             await self._victims.evict_for_limit(finding, LIMIT_GRACE_S)
         return any(findings)
 
@@ -215,7 +219,7 @@ class PressureLoop:
             if reclaimed(self._thresholds, fresh):
                 _LOG.info("%s: enough was reclaimed, no pod is evicted", first.signal)
                 return True
-        usage = self._victims.usage(disks=resource != MEMORY)
+        usage = await self._victims.usage(disks=resource != MEMORY)
         found = decision(
             urgent,
             observations,
@@ -230,7 +234,7 @@ class PressureLoop:
             _LOG.warning("%s: unable to evict any pods", first.signal)
             return False
         self.decisions.append(found)
-        self._count(found.signal)
+        self._counted(found.signal)
         try:
             async with asyncio.timeout(CLEANUP_WAIT_S):
                 await self._victims.evict(found.victim.uid, found)
@@ -248,9 +252,6 @@ class PressureLoop:
         except PlimsollError as error:
             _LOG.info("reclaim before eviction: %s", error)
             return 0
-
-    def _count(self, signal: str) -> None:
-        self.evictions[signal] = self.evictions.get(signal, 0) + 1
 
 
 def _limits_storage(pod: Pod) -> bool:

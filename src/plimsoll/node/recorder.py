@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from plimsoll.codec.go_times import from_unix
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 WAITING_MOST = 1000
 RETRY_S = 2.0
+GATHER_S = 0.1  # a pod's status goes first: it is what people wait for
 COMPONENT = "kubelet"  # what dashboards and `kubectl describe` know; who we are stands in the Node's version
 
 
@@ -37,9 +38,11 @@ class Recorder:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
-    def tell(self, about: About, kind: EventType, reason: str, message: str) -> None:
+    def tell(
+        self, about: About, kind: EventType, reason: str, message: str, annotations: Mapping[str, str] | None = None
+    ) -> None:
         log.info("%s %s: %s", reason, about.name, message)
-        happening = Happening(about, kind, reason, message)
+        happening = Happening(about, kind, reason, message, tuple((annotations or {}).items()))
         told = self._correlation.told(happening, self._clock())
         if told is not None:
             self._waiting.append((happening, told))
@@ -49,6 +52,7 @@ class Recorder:
     async def run(self) -> None:
         while True:
             await self._wake.wait()
+            await asyncio.sleep(GATHER_S)
             self._wake.clear()
             while self._waiting:
                 happening, told = self._waiting[0]
@@ -97,7 +101,7 @@ class Recorder:
         document = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, **_annotated(happening)},
             "involvedObject": _reference(about),
             "type": happening.type,
             "reason": happening.reason,
@@ -130,6 +134,10 @@ def _reference(about: About) -> dict[str, Any]:
         "fieldPath": about.field_path,
     }
     return {key: value for key, value in found.items() if value}
+
+
+def _annotated(happening: Happening) -> dict[str, Any]:
+    return {"annotations": dict(happening.annotations)} if happening.annotations else {}
 
 
 def _text(seconds: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from plimsoll.kube.client import Client
@@ -60,8 +60,16 @@ class Tools:
         self.limits = backoff_limits(setting.config)
         self.surroundings = Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable)
 
-    def tell(self, pod: RunPod, kind: EventType, reason: str, message: str, field_path: str = "") -> None:
-        self.recorder.tell(about(pod, field_path), kind, reason, message)
+    def tell(
+        self,
+        pod: RunPod,
+        kind: EventType,
+        reason: str,
+        message: str,
+        field_path: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        self.recorder.tell(about(pod, field_path), kind, reason, message, annotations)
 
     def tell_lifecycle(self, pod: RunPod, event: LifecycleEvent) -> None:
         self.tell(pod, event.type, event.reason, event.message, event.field_path)

@@ -80,7 +80,7 @@ def decision(
     resource, observed = RESOURCE_OF[threshold.signal], observations[threshold.signal]
     order = ranked(pods, usage, threshold.signal, layout, pod_level=pod_level)
     chosen = victim(order)
-    candidates = _candidates(order, threshold.signal)
+    places = candidates(order, threshold.signal)
     base = Decision(
         threshold.signal,
         resource,
@@ -88,7 +88,7 @@ def decision(
         str(observed.available),
         threshold.hard,
         0.0,
-        candidates,
+        places,
         None,
         time_s=time_s,
     )
@@ -103,13 +103,14 @@ def decision(
     return msgspec.structs.replace(
         base,
         grace_s=float(grace),
-        victim=candidates[order.index(chosen)],
+        victim=places[order.index(chosen)],
         message=told.text,
         annotations=told.annotations,
     )
 
 
-def _candidates(order: Sequence[Ranked], signal: str) -> tuple[Candidate, ...]:
+def candidates(order: Sequence[Ranked], signal: str) -> tuple[Candidate, ...]:
+    """The order with what people want to know of each place in it."""
     reasons = [reason_before(first, second, signal) for first, second in pairwise(order)]
     return tuple(
         Candidate(

@@ -20,6 +20,7 @@ from plimsoll.rules.effective import (
     pod_level_set,
     pod_limits,
 )
+from plimsoll.rules.names import OBJECT_COUNTS
 from plimsoll.rules.objects import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -204,6 +205,31 @@ def charged(quotas: Sequence[ResourceQuota], pod: Pod, profile: Profile, old: Po
         if refusal:
             return Charge(before, refusal)
         after[index] = msgspec.structs.replace(quota, status=ResourceQuotaStatus(quota.status.hard, used))
+    return Charge(tuple(after))
+
+
+def object_names(group: str, plural: str) -> tuple[str, ...]:
+    """The names that a quota may bound the number of objects by: `count/deployments.apps`; some have a short one."""
+    full = f"count/{plural}.{group}" if group else f"count/{plural}"
+    return (plural, full) if not group and plural in OBJECT_COUNTS else (full,)
+
+
+def charged_object(quotas: Sequence[ResourceQuota], names: Iterable[str]) -> Charge:
+    """Charge one more object, that is no pod, under its names. Scopes are about pods: a quota that has some is not
+    meant."""
+    before = tuple(quotas)
+    after: list[ResourceQuota] = []
+    for quota in before:
+        bounded = sorted((quota.status.hard or _EMPTY).keys() & set(names))
+        if not bounded or any(_scopes(quota)):
+            after.append(quota)
+            continue
+        if not (quota.status.used or _EMPTY).keys() >= set(bounded):
+            return Charge(before, f"status unknown for quota: {quota.metadata.name}, resources: {','.join(bounded)}")
+        used, refusal = _used_after(quota, dict.fromkeys(bounded, _ONE))
+        if refusal:
+            return Charge(before, refusal)
+        after.append(msgspec.structs.replace(quota, status=ResourceQuotaStatus(quota.status.hard, used)))
     return Charge(tuple(after))
 
 

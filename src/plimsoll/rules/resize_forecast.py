@@ -23,7 +23,7 @@ from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, ResourceList, Re
 from plimsoll.rules.qos import GUARANTEED, computed_qos_class, qos_class
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
 from plimsoll.rules.resize import ResizeSetting, ResizeVerdict, resize_verdict
-from plimsoll.rules.resize_api import ResizeGates, resize_errors
+from plimsoll.rules.resize_api import ResizeGates, capacity_verdict, resize_errors
 from plimsoll.rules.versions import Version
 
 Outcome = Literal["unchanged", "accepted", "deferred", "infeasible", "refused"]
@@ -69,6 +69,10 @@ def forecast(
     errors = resize_errors(old, new, api_gates, setting.profile)
     if errors:
         return Forecast("refused", str(errors[0]), tuple(errors), nearest=_same_class(old.pod, new.pod, api_gates))
+    if setting.profile.too_large_refused_by_api:
+        refusal = capacity_verdict(old, new, setting.node)
+        if refusal is not None:
+            return Forecast("refused", refusal.message, largest={name: _largest(name, setting) for name in RESIZED})
     verdict = resize_verdict(new.pod, allocation_of(old.pod, setting.gates), setting)
     if verdict.decision == "NoChange":
         return Forecast("unchanged")

@@ -152,7 +152,7 @@ class ProcessRuntime:
             else:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, 0.1)
-        self._connection = Connection(connected, self._received)
+        self._connection = Connection(connected, self._received, self._fail_waiting)
         try:
             async with asyncio.timeout(_CONNECT_PATIENCE_S):
                 hello, _ = await self._ask(self._connection, {"call": "hello", "follow": True}, ())
@@ -193,7 +193,7 @@ class ProcessRuntime:
         return connecting
 
     def _start_supervisor(self) -> bool:
-        """False where another one has the lock: it will answer, or has just been killed and lets go of it in a moment."""
+        """False where another has the lock: it will answer, or was just killed and lets go of it in a moment."""
         package = str(Path(plimsoll.__file__).parent.parent)
         argv = [sys.executable, "-S", "-m", "plimsoll.runtime.host"]
         argv += ["--state", str(self._state), "--socket", str(self._state / "socket")]
@@ -231,6 +231,8 @@ class ProcessRuntime:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def _fail_waiting(self) -> None:
         answers, self._answers = self._answers, {}
         ends, self._ends = self._ends, {}
         waiting: list[asyncio.Future[Any]] = [*answers.values(), *ends.values()]

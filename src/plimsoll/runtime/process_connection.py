@@ -41,8 +41,13 @@ class Watcher:
 class Connection:
     """The socket in asyncio's loop, with descriptors, which asyncio's own streams can't carry."""
 
-    def __init__(self, connected: socket.socket, received: Callable[[wire.Message, list[int]], None]) -> None:
-        self._socket, self._received = connected, received
+    def __init__(
+        self,
+        connected: socket.socket,
+        received: Callable[[wire.Message, list[int]], None],
+        on_loss: Callable[[], None],
+    ) -> None:
+        self._socket, self._received, self._on_loss = connected, received, on_loss
         self._loop = asyncio.get_running_loop()
         self._reader = wire.Reader()
         self._waiting: list[tuple[memoryview, list[int]]] = []
@@ -67,7 +72,13 @@ class Connection:
             for fd in fds:
                 os.close(fd)
         self._waiting.clear()
-        self.lost.set()
+        self._lose()
+
+    def _lose(self) -> None:
+        """Whoever waits for an answer must hear at once that none will come."""
+        if not self.lost.is_set():
+            self.lost.set()
+            self._on_loss()
 
     def _flush(self) -> None:
         while self._waiting:
@@ -78,7 +89,7 @@ class Connection:
                 self._loop.add_writer(self._socket.fileno(), self._flush)
                 return
             except OSError:
-                self.lost.set()
+                self._lose()
                 return
             for fd in fds:
                 os.close(fd)
@@ -98,7 +109,7 @@ class Connection:
             data, messages = b"", []
         if not data:
             self._loop.remove_reader(self._socket.fileno())
-            self.lost.set()
+            self._lose()
             return
         for message, with_it in messages:
             self._received(message, with_it)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from plimsoll.api.ages import Clock, epoch_seconds
 from plimsoll.api.kinds import RESOURCES
 from plimsoll.api.loops.loop import Document, Loop, Shelf
+from plimsoll.api.quotas import counted_names
 from plimsoll.codec.lean import from_document, pod_from_json
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, Resource
@@ -22,15 +23,10 @@ from plimsoll.rules.quota import used_by
 QUOTAS = Resource("/api/v1", "resourcequotas")
 PREFIX = "/resourcequotas/"
 AGAIN_S = 0.05
-_NOT_COUNTED = frozenset({"events", "leases"})  # they come by the second, and nobody bounds them
 
 
 def loop(shelf: Shelf, profile: Profile, clock: Clock) -> Loop:
-    counted = {
-        _count_name(each.group, each.plural): f"{each.group}/{each.plural}/"
-        for each in RESOURCES
-        if each.namespaced and each.storage == each.plural and each.plural not in _NOT_COUNTED
-    }
+    counted = {name: f"{each.group}/{each.plural}/" for each in RESOURCES for name in counted_names(each)}
 
     def of_namespace(key: str, _: bytes) -> Iterable[str]:
         return (key.split("/")[2],)
@@ -66,11 +62,6 @@ def loop(shelf: Shelf, profile: Profile, clock: Clock) -> Loop:
 
     sources = {**dict.fromkeys(("/pods/", *counted.values()), of_bounded), PREFIX: of_namespace}
     return Loop("quotas", shelf.store, sources, look)
-
-
-def _count_name(group: str, plural: str) -> str:
-    """As a quota names it: `configmaps`, `count/deployments.apps`."""
-    return f"count/{plural}.{group}" if group else plural
 
 
 async def _written(shelf: Shelf, document: Document, status: Document) -> bool:

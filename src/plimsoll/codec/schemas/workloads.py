@@ -181,6 +181,25 @@ authorization.SubjectAccessReviewStatus v1.SubjectAccessReviewStatus | The answe
   denied 4 bool | Whether it is denied outright.
   reason 2 string | Why.
   evaluationError 3 string | What went wrong on the way.
+authorization.SelfSubjectRulesReview v1.SelfSubjectRulesReview | Asks what oneself may do in a namespace.
+  metadata 1 meta.ObjectMeta! | Not used.
+  spec 2 authorization.SelfSubjectRulesReviewSpec! required | The question.
+  status 3 authorization.SubjectRulesReviewStatus! | The answer.
+authorization.SelfSubjectRulesReviewSpec v1.SelfSubjectRulesReviewSpec | The question.
+  namespace 1 string | The namespace.
+authorization.SubjectRulesReviewStatus v1.SubjectRulesReviewStatus | The answer.
+  resourceRules 1 []authorization.ResourceRule! required | What may be done with resources.
+  nonResourceRules 2 []authorization.NonResourceRule! required | What may be done with paths.
+  incomplete 3 bool! required | Whether there is more than rules can say.
+  evaluationError 4 string | What that is.
+authorization.ResourceRule v1.ResourceRule | Verbs and what they may be used on.
+  verbs 1 []string! required | The verbs; * means all.
+  apiGroups 2 []string | The groups.
+  resources 3 []string | The resources, with their subresources.
+  resourceNames 4 []string | Only objects with these names.
+authorization.NonResourceRule v1.NonResourceRule | Verbs and the paths they may be used on.
+  verbs 1 []string! required | The verbs; * means all.
+  nonResourceURLs 2 []string | The paths.
 authentication.SelfSubjectReview v1.SelfSubjectReview | Asks who one is.
   metadata 1 meta.ObjectMeta! | Not used.
   status 2 authentication.SelfSubjectReviewStatus! | The answer.

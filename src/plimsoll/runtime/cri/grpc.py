@@ -140,6 +140,8 @@ class _Call:
             code = headers["grpc-status"]
             message = unquote(headers.get("grpc-message", ""))
             self.end(GrpcError(int(code) if code.isdecimal() else UNKNOWN, message))
+        elif self._http_status != "200":
+            self.end()
 
     def take_data(self, data: bytes) -> None:
         buffer = self._buffer
@@ -176,9 +178,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._h2.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = WINDOW
-        self._h2.local_settings[SettingCodes.ENABLE_PUSH] = 0
         self._h2.initiate_connection()
+        self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW, SettingCodes.ENABLE_PUSH: 0})
         self._h2.increment_flow_control_window(WINDOW)
         self._flush()
 

@@ -72,8 +72,6 @@ class Server:
             self._server = None
         for writer in self._writers:
             writer.close()
-        for task in [*self._tasks]:
-            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with contextlib.suppress(FileNotFoundError):
             Path(self.socket_path).unlink()  # noqa: ASYNC240
@@ -109,13 +107,13 @@ class _Connection:
     def __init__(self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._server, self._reader, self._writer = server, reader, writer
         self._h2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
-        self._h2.local_settings[SettingCodes.INITIAL_WINDOW_SIZE] = server.window
         self._requests: dict[int, tuple[str, bytearray]] = {}
         self._answering: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Event()
 
     async def run(self) -> None:
         self._h2.initiate_connection()
+        self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: self._server.window})
         self._flush()
         try:
             while data := await self._reader.read(1 << 16):

@@ -1,0 +1,134 @@
+"""`plimsoll explain resize OLD NEW`: what would come of a resize, from two manifests and a node, asking nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from plimsoll.cli.inputs import Given, on_node, read_inputs, refused
+from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.cli.output import Paint, colourful, inert
+from plimsoll.cli.resize_answer import ResizeAnswer, lines, resize_answer
+from plimsoll.codec.defaults import with_defaults
+from plimsoll.rules.desired import workload
+from plimsoll.rules.held import held_pod
+from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod
+from plimsoll.rules.resize import ResizeSetting
+from plimsoll.rules.resize_api import kept_for_resize, spec_changed
+from plimsoll.rules.resize_forecast import forecast
+from plimsoll.rules.resize_writes import resize_writes
+from plimsoll.rules.setting import Setting
+from plimsoll.rules.versions import Document, Version
+
+
+@click.command("resize")
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@node_options
+@click.option("--others", multiple=True, metavar="FILE|DIR", help="The node's other pods (a `kubectl get pods` dump).")
+@click.option("--used", default="", metavar="LIST", help="Working sets: app=300Mi,sidecar=20Mi or one amount for all.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, output: str, **options: Any) -> int:
+    """Say what would come of changing the pod OLD to NEW: verdict, restarts, every cgroup file in the order written.
+
+    Exit code 0: accepted; 1: Deferred or Infeasible; 2: refused.
+
+    \b
+    Examples:
+      plimsoll explain resize pod.yaml bigger.yaml
+      plimsoll explain resize pod.yaml bigger.yaml --capacity cpu=8,memory=16Gi --others pods.json
+      plimsoll explain resize pod.yaml smaller.yaml --used 300Mi --node node.yaml --profile 1.36
+    """
+    question = NodeQuestion(options)
+    setting, notes = question.setting()
+    beside = [given.pod for given in on_node(read_inputs(others), question.node).pods] if others else []
+    answer = _answer(_only_pod(old, setting), _only_pod(new, setting), beside, used, setting, question.node)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+    else:
+        paint = Paint(colourful())
+        click.echo("\n".join(lines(answer, paint)), color=paint.colour)
+    for note in notes:
+        click.echo(f"note: {inert(note)}", err=True)
+    return answer.exit_code
+
+
+def _only_pod(file: str, setting: Setting) -> Given:
+    inputs = read_inputs([file])
+    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
+    if problems:
+        raise click.ClickException("\n".join(map(str, problems)))
+    if len(inputs.pods) != 1:
+        raise click.ClickException(f"{file}: holds {len(inputs.pods)} pods, wants one")
+    return inputs.pods[0]
+
+
+def _answer(
+    old: Given, new: Given, others: list[Pod], used: str, setting: Setting, given_node: Node | None
+) -> ResizeAnswer:
+    name = setting.machine.name or "node"
+    profile = setting.profile
+    before = _version(old.found.document, name, setting)
+    # As the subresource does it: what is no resource and no resize policy is put back.
+    wanted = {**_version(new.found.document, name, setting).document, "metadata": before.document.get("metadata")}
+    kept = kept_for_resize(before.document, wanted)
+    after = _version(kept, name, setting)
+    notes = []
+    if spec_changed(wanted, kept):
+        notes.append("NEW differs in more than resources; a resize leaves all of that as it is")
+    status = NodeStatus(setting.capacity, setting.allocatable)
+    node = Node(Metadata(name), status=status)
+    if given_node is not None:
+        node = msgspec.structs.replace(given_node, status=status)
+    found = forecast(
+        Version(before.document, held_pod(before.pod)),
+        after,
+        ResizeSetting(
+            node,
+            tuple(held_pod(each) for each in others),
+            profile,
+            static_cpus=setting.policy.static_cpus,
+            absolute_allocatable=setting.absolute,
+        ),
+        working_sets=_working_sets(used, before.pod),
+    )
+    writes = ()
+    if found.outcome in ("accepted", "deferred"):
+        title = old.found.title
+        works = [workload(each, setting, title=f"other {index}") for index, each in enumerate(others)]
+        writes = resize_writes(
+            workload(held_pod(before.pod), setting, title=title), workload(_settled(after.pod), setting, title=title),
+            works, setting,
+        )  # fmt: skip
+    return resize_answer(found, before.pod, after.pod, writes, notes)
+
+
+def _version(document: Document, node: str, setting: Setting) -> Version:
+    """As the API server keeps it: defaulted, and bound to the node."""
+    bound = {**document, "spec": {**(document.get("spec") or {}), "nodeName": node}}
+    return with_defaults(
+        bound, pod_level=setting.policy.pod_level, resize_policy=setting.profile.resize_policy_defaulted
+    )
+
+
+def _settled(pod: Pod) -> Pod:
+    """Once it is done, the status says nothing else than the spec."""
+    return msgspec.structs.replace(pod, status=Pod().status)
+
+
+def _working_sets(text: str, pod: Pod) -> dict[str, int] | None:
+    from plimsoll.cli.assumed_usage import named_amounts
+
+    if not text:
+        return None
+    names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
+    amounts = named_amounts(text, "--used")
+    if "" in amounts:
+        return dict.fromkeys(names, amounts[""])
+    if unknown := amounts.keys() - set(names):
+        raise click.BadParameter(f"no container {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
+    return amounts
+
+

@@ -1,0 +1,115 @@
+"""A runtime that fails: every call in turn, refused before, lost after it was done, or slow, between us and containerd.
+
+Whoever asks again gets there, and in the end there is exactly one sandbox with exactly one container in it that was
+started once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import pytest
+
+from plimsoll.runtime.cri.grpc import GrpcError
+from plimsoll.runtime.cri.runtime import CriRuntime
+from plimsoll.runtime.runtime import RuntimeTrouble
+from tests.kernel.containerd import Containerd, cgroup_parent
+from tests.kernel.containerd_checks import Bench
+from tests.kernel.test_host_containerd import daemon  # noqa: F401
+from tests.unit.runtime.cri.grpc_server import Handler, HangUp, Server
+
+CALLS = [
+    "Version", "Status", "RuntimeConfig", "ListPodSandbox", "PodSandboxStatus", "RunPodSandbox", "StopPodSandbox",
+    "RemovePodSandbox", "ListContainers", "ContainerStatus", "CreateContainer", "StartContainer", "StopContainer",
+    "RemoveContainer", "UpdateContainerResources", "ReopenContainerLog", "ExecSync", "Exec", "ImageStatus",
+]  # fmt: skip
+Fault = Literal["refused", "unavailable", "lost-before", "lost-after", "slow"]
+FAULTS: list[Fault] = ["refused", "unavailable", "lost-before", "lost-after", "slow"]
+TRIES = 5
+T = TypeVar("T")
+
+
+def faulty(path: str, fault: Fault) -> Handler:
+    """The first two calls meet the fault, the others pass."""
+    met = 0
+
+    async def handle(server: Server, request: bytes) -> bytes:
+        nonlocal met
+        met += 1
+        if met <= 2:
+            if fault == "refused":
+                raise GrpcError(2, "out of order")
+            if fault == "unavailable":
+                raise GrpcError(14, "try again")
+            if fault == "lost-before":
+                raise HangUp
+            if fault == "slow":
+                await asyncio.sleep(0.3)
+            if fault == "lost-after":
+                await server.forward(path, request)
+                raise HangUp
+        return await server.forward(path, request)
+
+    return handle
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    with cgroup_parent() as parent:
+        yield parent
+
+
+@pytest.fixture
+async def proxy(daemon: Containerd) -> AsyncIterator[Server]:  # noqa: F811
+    socket_path = daemon.directory / "proxy.sock"
+    async with Server(socket_path, forward_to=daemon.socket) as server:
+        yield server
+
+
+async def insist(ask: Callable[[], Awaitable[T]]) -> T:
+    """The agent's way: whatever fails is asked again."""
+    for _ in range(TRIES):
+        try:
+            return await ask()
+        except RuntimeTrouble:
+            continue
+    return await ask()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_every_call_fails_once_and_nothing_is_lost_or_doubled(
+    proxy: Server, place: str, tmp_path: Path, fault: Fault
+) -> None:
+    for name in CALLS:
+        service = "ImageService" if name == "ImageStatus" else "RuntimeService"
+        proxy.handlers = {name: faulty(f"/runtime.v1.{service}/{name}", fault)}
+        runtime = CriRuntime(proxy.socket_path)
+        bench = Bench(runtime, place, tmp_path)
+        await insist(runtime.open)
+        spec = bench.sandbox()
+        container = await insist(partial(bench.container, "main", ("sh", "-c", "echo started; sleep 1000")))
+        sandbox_id = await insist(partial(runtime.make_sandbox, spec))
+        made = await insist(partial(runtime.make_container, spec, sandbox_id, container))
+        await insist(partial(runtime.start_container, made))
+        seen = await insist(runtime.seen)
+        assert [each.id for each in seen.sandboxes] == [sandbox_id], name
+        assert [(each.id, each.phase, each.attempt) for each in seen.containers] == [(made, "running", 0)], name
+        await insist(partial(bench.logged, seen.containers[0], "started"))
+        await insist(partial(runtime.update_container, made, container.resources))
+        await insist(partial(runtime.reopen_log, made))
+        assert (await insist(partial(runtime.run_in, made, ("true",), 10))).exit_code == 0
+        session = await insist(partial(runtime.attach, made, ("true",), stdin=False, tty=False))
+        assert await session.wait() == 0
+        await session.close()
+        await insist(partial(runtime.stop_container, made, 0))
+        await insist(partial(runtime.remove_container, made))
+        await insist(partial(runtime.stop_sandbox, sandbox_id))
+        await insist(partial(runtime.remove_sandbox, sandbox_id))
+        left = await insist(runtime.seen)
+        assert (left.sandboxes, left.containers) == ((), ()), name
+        assert name in proxy.calls, f"{name} was never asked"
+        await runtime.close()

@@ -1,0 +1,41 @@
+"""The agent enters the cgroup that kubeletCgroups names, on this machine's kernel: in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import subprocess
+import sys
+
+import pytest
+
+from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.opening import open_cgroupfs
+from tests.e2e.up_process import problem
+
+pytestmark = pytest.mark.skipif(bool(problem()), reason=f"host: {problem()}")
+
+AGENT = """
+import asyncio, os, sys
+import msgspec
+from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.node.own_place import take_place
+from plimsoll.rules.config_reading import default_config
+from plimsoll.rules.profile import PROFILE_1_27
+
+config = msgspec.structs.replace(default_config(PROFILE_1_27), kubelet_oom_score_adj=500, kubelet_cgroups=sys.argv[1])
+driver = open_cgroupfs(this_host())
+notes = asyncio.run(take_place(config, driver)) + asyncio.run(take_place(config, driver))
+print(notes, open("/proc/self/oom_score_adj").read().strip(), os.getpid() in driver.members(sys.argv[1]))
+"""
+
+
+def test_it_is_made_and_entered() -> None:
+    path, driver = f"/plimsoll-test-{secrets.token_hex(4)}", open_cgroupfs(this_host())
+    try:
+        done = subprocess.run([sys.executable, "-c", AGENT, path], capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == ("[] 500 True\n", "")
+        assert driver.look(path, ()) is not None, "as a kubelet leaves it"
+    finally:
+        asyncio.run(driver.remove(path))
