@@ -183,6 +183,9 @@ def test_raw_paths(kubectl: Kubectl) -> None:
 def test_who_am_i(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "create", "pods").out == "yes\n"
     assert kubectl("auth", "can-i", "*", "*", "--all-namespaces").out == "yes\n"
+    listed = kubectl("auth", "can-i", "--list").out.splitlines()
+    assert listed[0].split("  ")[0] == "Resources"
+    assert [line.split() for line in listed[1:]] == [["*.*", "[]", "[]", "[*]"], ["[*]", "[]", "[*]"]]
     assert ["Username", "admin"] in kubectl("auth", "whoami").table
 
 
@@ -218,7 +221,9 @@ def test_events(kubectl: Kubectl) -> None:
 
 
 def test_watching(kubectl: Kubectl) -> None:
+    running(kubectl, pod("before"))
     with kubectl.background("get", "pods", "-w") as watch:
+        watch.wait_for(lambda lines: any(line.startswith("before ") for line in lines))  # it has listed
         running(kubectl, pod("demo"))
         watch.wait_for(lambda lines: any(" Running " in line for line in lines))
         kubectl("delete", "pod", "demo")

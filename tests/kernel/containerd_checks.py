@@ -143,7 +143,7 @@ async def check_life_of_a_pod(bench: Bench) -> None:
         await runtime.stop_sandbox(sandbox_id)
         await runtime.remove_sandbox(sandbox_id)
     left = await runtime.seen()
-    assert not [each for each in (*left.sandboxes, *left.containers) if each.pod_uid == spec.pod_uid]
+    assert spec.pod_uid not in {each.pod_uid for each in left.sandboxes} | {each.pod_uid for each in left.containers}
 
 
 async def check_commands(bench: Bench) -> None:

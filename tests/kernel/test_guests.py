@@ -20,6 +20,7 @@ SUITES = [
         "uml-v2", ["test_v2.py", "test_v2_events.py", "test_v2_tree.py", "test_v2_stats.py"], 300.0, id="v2-cgroupfs"
     ),
     pytest.param("uml-v2", ["test_effects.py"], 300.0, id="v2-effects"),
+    pytest.param("uml-v2", ["test_runtime.py"], 300.0, id="v2-runtime"),
     pytest.param("uml-v2-systemd", ["test_systemd.py"], 300.0, id="v2-systemd"),
     pytest.param("uml-v1-systemd", ["test_systemd.py"], 300.0, id="v1-systemd"),
 ]

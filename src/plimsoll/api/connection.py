@@ -75,9 +75,9 @@ class Connection(HttpToolsProtocol):
         before: RequestResponseCycle | None = self.cycle
         super().on_headers_complete()
         if self.cycle is not before and self.cycle is not None:  # an upgrade has none
-            self.scope[WIRE] = Wire(self.cycle)  # type: ignore[typeddict-unknown-key]
+            self.scope[WIRE] = Wire(self.cycle)  # type: ignore[literal-required]
             if self._is_surplus:
-                self.scope[SURPLUS] = self.limit  # type: ignore[typeddict-unknown-key]
+                self.scope[SURPLUS] = self.limit  # type: ignore[literal-required]
                 self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:

@@ -87,6 +87,7 @@ def patcher(call: Call, options: WriteOptions, kind: Kind) -> Callable[[Document
                 patched = apply_strategic(kind, live, body)
         except PatchError as error:
             raise _refusal(error) from None
+
         def shown() -> str:
             return go_printed(body) if type_ == STRATEGIC_PATCH else encoded(patched).decode()
 

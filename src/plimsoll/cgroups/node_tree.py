@@ -225,6 +225,12 @@ class NodeTree:
         known = self._turns.state.pods.get(uid)
         return {} if known is None else self._turns.wants.pod_paths(known)
 
+    def sized_for(self, uid: str) -> Pod | None:
+        """The pod as its cgroups were last sized, or are being; None where it has none."""
+        self._turns.load()
+        known = self._turns.state.pods.get(uid)
+        return None if known is None else known.pod
+
     def planned_paths(self, pod: Pod) -> dict[str, str]:
         """The same for a pod that need not be known."""
         ((_, known),) = self._turns.wants.known([pod], None).items()

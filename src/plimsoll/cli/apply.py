@@ -63,9 +63,7 @@ async def _apply(cluster: Cluster, manifests: list[Manifest], dry_run: bool, for
     return code
 
 
-async def _applied(
-    cluster: Cluster, manifest: Manifest, kind: Any, namespace: str, dry_run: bool, force: bool
-) -> str:
+async def _applied(cluster: Cluster, manifest: Manifest, kind: Any, namespace: str, dry_run: bool, force: bool) -> str:
     import msgspec
 
     from plimsoll.kube.request import Request, document, get

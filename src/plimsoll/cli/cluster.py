@@ -142,11 +142,13 @@ def found_access(given: Path | None, context: str, environment: dict[str, str], 
     if environment.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster(environment)
     looked = ", ".join(map(str, places))
-    raise NoCluster(f"no kubeconfig: looked at {looked}\n`plimsoll up` starts a cluster here, or give --kubeconfig FILE")
+    raise NoCluster(
+        f"no kubeconfig: looked at {looked}\n`plimsoll up` starts a cluster here, or give --kubeconfig FILE"
+    )
 
 
 def kubeconfig_places(environment: dict[str, str], uid: int) -> list[Path]:
-    """In the order in which they are looked at. $KUBECONFIG may be a list, and rules out ~/.kube/config as in kubectl."""
+    """In the order in which they are looked at. $KUBECONFIG may be a list, and rules out ~/.kube/config."""
     from plimsoll.linux.state_dir import UnsafeState, state_home
 
     listed = [Path(each) for each in environment.get("KUBECONFIG", "").split(":") if each]

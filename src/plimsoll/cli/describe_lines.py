@@ -43,7 +43,9 @@ def _heading(document: Document, now_s: float) -> Iterator[str]:
         yield _field("Namespace", metadata["namespace"])
     yield from _map("Labels", metadata.get("labels"))
     yield from _map("Annotations", metadata.get("annotations"))
-    yield _field("Created", f"{metadata.get('creationTimestamp')} ({age(metadata.get('creationTimestamp'), now_s)} ago)")
+    yield _field(
+        "Created", f"{metadata.get('creationTimestamp')} ({age(metadata.get('creationTimestamp'), now_s)} ago)"
+    )
     if metadata.get("deletionTimestamp"):
         grace = metadata.get("deletionGracePeriodSeconds")
         yield _field("Terminating", f"since {age(metadata['deletionTimestamp'], now_s)}, grace period {grace} s")
@@ -131,7 +133,9 @@ def _container(container: Document, status: Document, now_s: float) -> Iterator[
     ):
         if amounts:
             yield _field(title, ", ".join(f"{name} {amount}" for name, amount in amounts.items()), 4)
-    policies = [f"{each.get('resourceName')} {each.get('restartPolicy')}" for each in container.get("resizePolicy") or ()]
+    policies = [
+        f"{each.get('resourceName')} {each.get('restartPolicy')}" for each in container.get("resizePolicy") or ()
+    ]
     if policies:
         yield _field("Resize policy", ", ".join(policies), 4)
 

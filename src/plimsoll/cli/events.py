@@ -66,8 +66,8 @@ async def _events(
         click.echo("No events found." if everywhere else f"No events found in {cluster.namespace} namespace.", err=True)
     if watch:
         version = str((listed.get("metadata") or {}).get("resourceVersion") or "")
-        async for line in cluster.lines(watching(EVENTS, version, namespace=namespace, fields=fields)):
-            event = msgspec.json.decode(line)
+        async for change in cluster.lines(watching(EVENTS, version, namespace=namespace, fields=fields)):
+            event = msgspec.json.decode(change)
             if event["type"] in ("ADDED", "MODIFIED") and _of(event["object"], types):
                 for text in columns.lines([row(event["object"], _now_s(), namespace=everywhere)]):
                     click.echo(text)

@@ -135,7 +135,7 @@ async def _read(number: int) -> bytes:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
     try:
-        loop.add_reader(number, lambda: ready.done() or ready.set_result(None))
+        loop.add_reader(number, _resolve, ready)
     except PermissionError:  # epoll refuses plain files, which are always ready
         return await asyncio.to_thread(os.read, number, CHUNK)
     try:
@@ -143,6 +143,11 @@ async def _read(number: int) -> bytes:
     finally:
         loop.remove_reader(number)
     return os.read(number, CHUNK)
+
+
+def _resolve(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
 
 
 def _send_sizes(socket: WebSocket) -> None:

@@ -9,14 +9,20 @@ import click
 from plimsoll.cli.node_options import NodeQuestion, node_options
 
 CALCULATORS = ("qos", "oom", "memory-high", "allocatable", "weight")
+QUESTIONS = {
+    "resize": ("plimsoll.cli.explain_resize", "explain_resize"),
+    "eviction-order": ("plimsoll.cli.explain_eviction", "eviction_order"),
+    "oom-order": ("plimsoll.cli.explain_oom", "oom_order_command"),
+}
 MANIFESTS = "manifests"
 
 
 class ExplainGroup(click.Group):
-    """The first word chooses a calculator; anything else is a file, a directory or an option of the main form."""
+    """The first word chooses a calculator or a question; anything else is a file, a directory or an option of the main
+    form."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in CALCULATORS and args[0] not in ("-h", "--help")):
+        if not args or args[0] not in (*CALCULATORS, *QUESTIONS, "-h", "--help"):
             args = [MANIFESTS, *args]
         elif args[0] in ("-h", "--help"):
             args = [MANIFESTS, "--help"]
@@ -27,6 +33,12 @@ class ExplainGroup(click.Group):
             from plimsoll.cli import calculators
 
             return calculators.COMMANDS[cmd_name]
+        if cmd_name in QUESTIONS:
+            import importlib
+
+            module, attribute = QUESTIONS[cmd_name]
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+            return command
         return super().get_command(ctx, cmd_name)
 
 
@@ -66,6 +78,12 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
       plimsoll explain memory-high --request 1Gi --limit 2Gi
       plimsoll explain allocatable --capacity cpu=48,memory=263192560Ki --system-reserved cpu=2,memory=4Gi
       plimsoll explain weight 250m
+
+    \b
+    Questions about what happens later:
+      plimsoll explain resize old.yaml new.yaml --capacity cpu=8,memory=16Gi
+      plimsoll explain eviction-order pods.yaml --usage web=900Mi,batch=2Gi
+      plimsoll explain oom-order pods.yaml --usage web=900Mi,batch=2Gi
     """
     from plimsoll.cli import explain_run
 

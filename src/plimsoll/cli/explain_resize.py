@@ -18,7 +18,7 @@ from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.resize import ResizeSetting
 from plimsoll.rules.resize_api import kept_for_resize, spec_changed
 from plimsoll.rules.resize_forecast import forecast
-from plimsoll.rules.resize_writes import resize_writes
+from plimsoll.rules.resize_writes import FileChange, resize_writes
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.versions import Document, Version
 
@@ -94,7 +94,7 @@ def _answer(
         ),
         working_sets=_working_sets(used, before.pod),
     )
-    writes = ()
+    writes: tuple[FileChange, ...] = ()
     if found.outcome in ("accepted", "deferred"):
         title = old.found.title
         works = [workload(each, setting, title=f"other {index}") for index, each in enumerate(others)]
@@ -130,5 +130,3 @@ def _working_sets(text: str, pod: Pod) -> dict[str, int] | None:
     if unknown := amounts.keys() - set(names):
         raise click.BadParameter(f"no container {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
     return amounts
-
-

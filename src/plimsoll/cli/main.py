@@ -32,7 +32,7 @@ VERBS = {
     "logs": ("plimsoll.cli.logs", "logs", "What a container has written."),
     "exec": ("plimsoll.cli.exec", "exec_", "Run a command in a container, with a terminal if wanted."),
     "events": ("plimsoll.cli.events", "events", "What has happened, the newest last."),
-    "resize": ("plimsoll.cli.resize", "resize", "Change a running pod's CPU or memory; says first what will come of it."),
+    "resize": ("plimsoll.cli.resize", "resize", "Change a running pod's CPU or memory, after saying what comes of it."),
     "pressure": ("plimsoll.cli.pressure", "pressure", "A node's signals, how far they are from evicting, who is next."),
     "oom": ("plimsoll.cli.oom", "oom", "Which processes the kernel killed for memory, and at which limit."),
     "node": (

@@ -113,7 +113,7 @@ class Node:
             simulated=live.driver.simulated,
         )
         self.registration = Registration(client, self._facts, live.setting, self._health, self._tell)
-        self._state = self._home / "node"
+        self._state = private_directory(self._home / "node")
         self.meters = NodeMeters(self._name)
         self.agent = Agent(
             live.setting,

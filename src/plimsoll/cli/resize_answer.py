@@ -1,4 +1,4 @@
-"""What will come of a resize, in plain texts: the same answer as JSON and as lines, for `explain resize` and `resize`."""
+"""What will come of a resize, in plain texts: one answer as JSON and as lines, for `explain resize` and `resize`."""
 
 from __future__ import annotations
 
@@ -154,9 +154,9 @@ def _remedies(answer: ResizeAnswer) -> Iterator[str]:
     for each in answer.room:
         if each.pods:
             pods = ", ".join(map(inert, each.pods))
-            yield f"  {each.resource} is short by {each.short}: it fits once {pods} would be gone (frees {each.freed})"
+            yield f"  {each.resource} is short by {each.short}: it fits once {pods} is gone (frees {each.freed})"
         else:
-            yield f"  {each.resource} is short by {each.short}: not even all other pods together free that ({each.freed})"
+            yield f"  {each.resource} is short by {each.short}: all other pods together free only {each.freed}"
     if answer.largest:
         most = ", ".join(f"{name} {inert(amount)}" for name, amount in answer.largest.items())
         yield f"  the most that a pod can ask for here: {most}"

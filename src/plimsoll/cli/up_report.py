@@ -24,6 +24,9 @@ KEY_FILES = (
 )  # fmt: skip
 
 
+_CLASSES = tuple(CLASS_COLOURS)  # the best kept first
+
+
 class Compared(msgspec.Struct, frozen=True):
     """One cgroup: what explain says, what the kernel has. `wrong`: file → (explained, kernel's or None)."""
 
@@ -53,6 +56,7 @@ class NodeReport(msgspec.Struct, frozen=True):
 def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]]) -> NodeReport:
     """`pods`: every pod of this node, as the API has it, that has not ended."""
     works = [workload(pod_from_json(msgspec.json.encode(pod)), live.setting) for pod in pods]
+    works.sort(key=lambda work: (_CLASSES.index(work.qos), work.pod.metadata.name))
     tree = desired_tree(works, live.setting)
     above, found = [], {}
     for cgroup in _walked(tree):

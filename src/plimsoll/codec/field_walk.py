@@ -160,9 +160,13 @@ def _whole(shape: Shape, value: Any) -> FieldSet:
             # Only what has members can be more than a leaf.
             node[f"f:{name}"] = _whole(shape.member(name) or ANY, member) if type(member) in (dict, list) else {}
         return node
-    for element, inner, member in _members(shape, value):
+    for element, inner, member in sorted(_members(shape, value), key=_element_of):
         node[element] = _whole(inner, member)
     return node
+
+
+def _element_of(member: tuple[str, Shape, Any]) -> str:
+    return member[0]
 
 
 def _is_same(old: Any, new: Any) -> bool:

@@ -6,12 +6,13 @@ that back. So a plain fork in between makes PID 1 of a new namespace, with no ra
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
 import struct
 
-from plimsoll.linux.libc import call
+from plimsoll.linux.libc import call, system_call
 
 MOUNT, CGROUP, UTS, IPC, USER, PID, NET = (
     0x00020000,
@@ -26,6 +27,8 @@ FILES = {MOUNT: "mnt", CGROUP: "cgroup", UTS: "uts", IPC: "ipc", USER: "user", P
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NAME = 1, 4, 8, 15
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
+_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "loongarch64": 219, "ppc64le": 271, "s390x": 280}
+_KEYCTL_JOIN_SESSION_KEYRING = 1
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 0x1
 
 
@@ -54,6 +57,17 @@ def loopback_up() -> None:
 def become_subreaper() -> None:
     """Orphans among our descendants become our children, not those of init."""
     call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def new_session_keyring() -> None:
+    """Keys of whoever started us are not for our children. Kernels without keyrings have nothing to hide."""
+    number = _KEYCTL.get(os.uname().machine)
+    if number is not None:
+        try:
+            system_call("keyctl", number, _KEYCTL_JOIN_SESSION_KEYRING, None)
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.EDQUOT, errno.EPERM):
+                raise
 
 
 def die_with_parent(signal_number: int) -> None:

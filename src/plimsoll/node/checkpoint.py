@@ -35,6 +35,7 @@ GATHER_S = 0.02
 class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     allocation: Allocation | None = None
     actuated: dict[str, Resources] = {}  # container name → what its cgroup was last given
+    actuated_pod: Resources | None = None  # the same of the pod-level block
     backoffs: dict[str, Backoff] = {}
     image_backoffs: dict[str, Backoff] = {}
     oom_killed: tuple[str, ...] = ()  # container ids

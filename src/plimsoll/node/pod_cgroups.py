@@ -19,13 +19,20 @@ import msgspec
 from plimsoll.cgroups.driver import CgroupDriver, CgroupError
 from plimsoll.cgroups.node_tree import NodeTree
 from plimsoll.cgroups.node_turn import Applied
+from plimsoll.cgroups.shrink import usage_bytes
 from plimsoll.codec.kernel_files import flat_keyed
 from plimsoll.errors import PlimsollError
-from plimsoll.rules.desired import workload
+from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj
+from plimsoll.rules.desired import Workload, workload
+from plimsoll.rules.files import file_map
 from plimsoll.rules.objects import Pod
+from plimsoll.rules.policy import CgroupVersion, Weight
 from plimsoll.rules.reconcile import Unmet
+from plimsoll.rules.resize_status import TOLD_FILES, kernel_values
 from plimsoll.rules.setting import Setting
+from plimsoll.rules.values import Values
 
+RESCORE_ROUNDS = 5
 TOGETHER_MOST = 8  # a turn keeps the event loop for some milliseconds per pod
 _OOM_FILES = ("memory.events.local", "memory.events", "memory.oom_control")
 
@@ -43,6 +50,7 @@ class PodCgroups:
         self._waiting: dict[str, tuple[Wish, asyncio.Future[None]]] = {}
         self._have: dict[str, Wish] = {}
         self._paths: dict[str, dict[str, str]] = {}
+        self._works: dict[str, tuple[Pod, Workload]] = {}
         self._wake = asyncio.Event()
         self.unmet: dict[str, tuple[Unmet, ...]] = {}  # uid → what this kernel could not give
 
@@ -68,6 +76,23 @@ class PodCgroups:
         if self._have.get(uid) != wish or uid in self._waiting:
             await self._asked(uid, wish)
         return self._paths.get(uid, {})
+
+    async def resize(self, pod: Pod) -> None:
+        """New sizes for the cgroups that it has; StepRefused where the kernel does not take one of them.
+
+        At once, beside those who wait: this is a turn of its own, about this pod alone."""
+        uid = pod.metadata.uid
+        before = self._have.pop(uid, None)
+        applied = await self._tree.resize(pod)
+        if before is not None:
+            self._have[uid] = Wish(pod, before.containers)
+        paths = self.paths(uid)
+        self.unmet[uid] = tuple(each for each in applied.unmet if each.path in paths.values())
+
+    def is_sized_for(self, pod: Pod) -> bool:
+        """Whether its cgroups, as far as it has some, were last sized for just this."""
+        sized = self._tree.sized_for(pod.metadata.uid)
+        return sized is None or sized == pod
 
     async def remove(self, uid: str) -> None:
         """Whatever still runs in them is killed."""
@@ -116,10 +141,66 @@ class PodCgroups:
         """The same of the pod's cgroup with everything below it; v1 does not count that."""
         return self._counted(self.paths(uid).get("", ""), deep=True) if self._driver.version == 2 else None
 
+    # --- sizes ---
+
+    def work(self, pod: Pod) -> Workload:
+        """All that the rules say of a pod; computed once for as long as it stays the same."""
+        known = self._works.get(pod.metadata.uid)
+        if known is None or known[0] != pod:
+            known = self._works[pod.metadata.uid] = (pod, workload(pod, self._setting))
+        return known[1]
+
+    def kernel_values(self, pod: Pod, container: str, container_id: str) -> Values | None:
+        """What the cgroup of a container holds now, which was made for this pod; None where it has none of ours."""
+        uid = pod.metadata.uid
+        path, version = self.paths(uid).get(container, ""), self._driver.version
+        if not path or container_id not in path.rpartition("/")[2]:
+            return None
+        work = self.work(pod)
+        given = next((v for c, v in zip(work.containers, work.container_values, strict=True) if c.name == container))
+        return self._told(path, given, version, self._setting.policy.container_weight)
+
+    def pod_kernel_values(self, pod: Pod) -> Values | None:
+        path = self.paths(pod.metadata.uid).get("", "")
+        return self._told(path, self.work(pod).values, self._driver.version, "linear") if path else None
+
+    def _told(self, path: str, given: Values, version: CgroupVersion, weight: Weight) -> Values | None:
+        try:
+            seen = self._driver.look(path, TOLD_FILES[version])
+        except CgroupError:
+            return None
+        page_size = self._setting.machine.page_size
+        return None if seen is None else kernel_values(seen.files, given, version, weight, page_size)
+
+    def memory_used(self, uid: str, container: str = "") -> int | None:
+        """By one container, or by the whole pod."""
+        path = self.paths(uid).get(container, "")
+        return usage_bytes(self._driver, path) if path else None
+
+    async def write_pod(self, uid: str, values: Values) -> None:
+        """Only these values into the pod's own cgroup, for runtimes that write the containers' themselves."""
+        path = self.paths(uid)[""]
+        for file, text in file_map(values, self._driver.version).items():
+            await self._driver.write(path, file, str(text))
+
     def scores(self, pod: Pod) -> dict[str, int]:
         """oom_score_adj by container."""
-        work = workload(pod, self._setting)
+        work = self.work(pod)
         return {each.name: score for each, score in zip(work.containers, work.scores, strict=True)}
+
+    def rescore(self, before: Pod, after: Pod) -> None:
+        """Processes with the score that they were started with get the new one; who has chosen another keeps it."""
+        old, new = self.scores(before), self.scores(after)
+        paths = {} if self._driver.simulated else self.paths(after.metadata.uid)
+        for name, path in paths.items():
+            if not name or old.get(name) == new.get(name):
+                continue
+            for _ in range(RESCORE_ROUNDS):  # whoever is born meanwhile has the old one
+                behind = [pid for pid in self._driver.members(path, deep=True) if oom_score_adj(pid) == old[name]]
+                if not behind:
+                    break
+                for pid in behind:
+                    set_oom_score_adj(pid, new[name])
 
     def _counted(self, path: str, *, deep: bool = False) -> int | None:
         if not path or self._driver.simulated:
@@ -176,6 +257,7 @@ class PodCgroups:
             await self._tree.remove(*wishes)
             for uid in wishes:
                 self.unmet.pop(uid, None)
+                self._works.pop(uid, None)
             return
         applied = await self._tree.add(pods, containers={uid: wish.containers for uid, wish in wishes.items()})
         for uid, wish in wishes.items():

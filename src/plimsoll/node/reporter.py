@@ -1,9 +1,14 @@
 """What the API knows about our pods: statuses patched as they change, pods taken away when nothing is left of them.
 
 A worker says what a pod's status is now (`report`) or that the pod has gone from this node (`finish`), and goes on at
-once. Senders bring that to the API: one request at a time for each pod, always with the newest status, again and again
-while the API is away. Patches are strategic, hold only what changed, and name the uid, so that a namesake made since is
-never touched (a 409 answers that).
+once. Senders bring that to the API: one request at a time for each pod, again and again while the API is away. Of
+several statuses that wait, the newest is sent; one that must be seen by itself (a resize that was accepted, before it
+is done) is sent in its turn. Patches are strategic, hold only what changed, and name the uid, so that a namesake made
+since is never touched.
+
+Where a resize is told in `status.resize`, a patch also names the resourceVersion that its status was made from
+(03 §5): if the pod was changed meanwhile the API answers 409, the pod is read again, and what was said of an older
+spec is dropped; its worker says anew what holds now.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import msgspec
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, Unreachable
+from plimsoll.rules.pod_conditions import PASSING_CONDITIONS
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +32,30 @@ SENDERS = 8
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 10.0
 
 
+class Version(msgspec.Struct, frozen=True):
+    """Of a stored pod: its resourceVersion, and the generation of its spec."""
+
+    resource: str = ""
+    generation: int = 0
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """One status to be told. `version`: of the document it was made from."""
+
+    status: Document
+    version: Version
+    must_be_seen: bool = False
+
+
 class _Told(msgspec.Struct):
     """One pod: what the API has (as far as we know), what it shall have."""
 
     namespace: str
     name: str
     has: Document
-    wants: Document
+    version: Version = Version()
+    wants: deque[_Wanted] = msgspec.field(default_factory=deque)
+    last: _Wanted | None = None
     is_over: bool = False
     is_queued: bool = False
     is_sending: bool = False
@@ -40,35 +63,54 @@ class _Told(msgspec.Struct):
 
 
 class Reporter:
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, *, versioned: bool = False) -> None:
+        """`versioned`: whether patches about resizes name the version they are made from."""
+        self._client, self._versioned = client, versioned
         self._pods: dict[str, _Told] = {}
         self._queue: deque[str] = deque()
         self._wake = asyncio.Condition()
         self._ready = asyncio.Semaphore(0)
 
-    def report(self, uid: str, namespace: str, name: str, known: Document, status: Document) -> bool:
-        """`known`: the status in the newest document. True where there is something to send."""
+    def report(
+        self,
+        uid: str,
+        namespace: str,
+        name: str,
+        known: Document,
+        status: Document,
+        version: Version = Version(),
+        *,
+        must_be_seen: bool = False,
+    ) -> bool:
+        """`known`: the status in the newest document, whose version is given. True where there is something to send."""
         told = self._pods.get(uid)
         if told is None:
-            told = self._pods[uid] = _Told(namespace, name, known, status)
-        told.wants = status
-        if status_patch(told.has, status) is None:
+            told = self._pods[uid] = _Told(namespace, name, known, version)
+        told.last = wanted = _Wanted(status, version, must_be_seen)
+        waiting = told.wants
+        while waiting and not waiting[-1].must_be_seen:
+            waiting.pop()
+        if status_patch(waiting[-1].status if waiting else told.has, status) is None and not told.is_sending:
             return False
+        waiting.append(wanted)
         self._queued(uid, told)
         return True
 
-    def seen(self, uid: str, status: Document) -> None:
+    def seen(self, uid: str, status: Document, version: Version = Version()) -> None:
         """A newer document has come: somebody else may have changed the status, or our own patch is coming back."""
         told = self._pods.get(uid)
-        if told is not None and not told.is_sending and not told.is_queued:
-            told.has = status
-            if told.wants and status_patch(told.has, told.wants) is not None:
-                self._queued(uid, told)
+        if told is None or told.is_sending or told.is_queued:
+            return
+        told.has, told.version = status, version
+        if told.last is not None and status_patch(status, told.last.status) is not None:
+            if self._is_versioned(told.has, told.last.status) and told.last.version.generation != version.generation:
+                return  # made from another spec: its worker, which has the same document now, will say
+            told.wants.append(told.last)
+            self._queued(uid, told)
 
     def finish(self, uid: str, namespace: str, name: str) -> None:
         """After the last status: DELETE with no grace, for this very pod."""
-        told = self._pods.setdefault(uid, _Told(namespace, name, {}, {}))
+        told = self._pods.setdefault(uid, _Told(namespace, name, {}))
         told.is_over = True
         self._queued(uid, told)
 
@@ -124,7 +166,8 @@ class Reporter:
     async def _sent(self, uid: str, told: _Told) -> float:
         """How long to wait before it is tried again; 0 when it is done."""
         try:
-            await self._patch(uid, told)
+            while told.wants:
+                await self._patch(uid, told)
             if told.is_over:
                 await self._delete(uid, told)
         except (Unreachable, TimeoutError) as error:
@@ -135,7 +178,9 @@ class Reporter:
                 return 0
             log.warning("status of %s/%s: %s", told.namespace, told.name, error)
             if error.code < 500 and error.code != 429:
-                told.has = told.wants  # it would be refused again as it is
+                told.wants.clear()  # it would be refused again as it is
+                if told.last is not None:
+                    told.has = told.last.status
                 return 0
         else:
             told.retry_s = RETRY_FIRST_S
@@ -144,22 +189,59 @@ class Reporter:
         return pause_s
 
     async def _patch(self, uid: str, told: _Told) -> None:
-        wants = told.wants
-        change = status_patch(told.has, wants) if wants else None
-        if change is None:
-            return
-        body = {"metadata": {"uid": uid}, "status": change}
-        await self._client.ask(request.patch(request.PODS, told.name, body, told.namespace, "status"))
-        told.has = wants
+        """The first of those that wait. It is taken off when the API has it, or has made clear that it never will."""
+        wanted = told.wants[0]
+        change = status_patch(told.has, wanted.status)
+        if change is not None:
+            metadata = {"uid": uid}
+            if versioned := self._is_versioned(told.has, wanted.status):
+                metadata["resourceVersion"] = self._newest(told, wanted).resource
+            body = {"metadata": metadata, "status": change}
+            try:
+                answer = await self._client.ask(request.patch(request.PODS, told.name, body, told.namespace, "status"))
+            except ApiError as error:
+                if not (versioned and error.is_conflict):
+                    raise
+                await self._read_again(uid, told, wanted)
+                return
+            told.has = wanted.status
+            stored = _version(answer)
+            if stored.generation == wanted.version.generation:
+                told.version = stored
+        if told.wants and told.wants[0] is wanted:
+            told.wants.popleft()
+
+    async def _read_again(self, uid: str, told: _Told, wanted: _Wanted) -> None:
+        """Somebody has changed the pod since: what was made from that same spec is sent again, all else is void."""
+        found = await self._client.ask(request.get(request.PODS, told.name, told.namespace))
+        if found["metadata"].get("uid") != uid:
+            raise ApiError(409, "Conflict", f"another pod {told.namespace}/{told.name} is there")
+        told.has, told.version = found.get("status") or {}, _version(found)
+        while told.wants and told.wants[0].version.generation != told.version.generation:
+            told.wants.popleft()
+
+    def _is_versioned(self, has: Document, wants: Document) -> bool:
+        return self._versioned and bool(has.get("resize") or wants.get("resize"))
+
+    def _newest(self, told: _Told, wanted: _Wanted) -> Version:
+        """Our own patches do not change a spec: what was made from the same one stays true after them."""
+        own, made_from = told.version, wanted.version
+        if own.generation != made_from.generation or not own.resource.isdigit() or not made_from.resource.isdigit():
+            return made_from
+        return max(own, made_from, key=lambda each: int(each.resource))
 
     async def _delete(self, uid: str, told: _Told) -> None:
         await self._client.ask(request.delete(request.PODS, told.name, told.namespace, grace_s=0, uid=uid))
         self._pods.pop(uid, None)
 
 
+def _version(document: Document) -> Version:
+    metadata = document.get("metadata") or {}
+    return Version(str(metadata.get("resourceVersion", "")), int(metadata.get("generation") or 0))
+
+
 # What a node takes back when it is no longer so. Everything else in a status that it does not know is somebody else's.
-_TAKEN_BACK = frozenset({"reason", "message", "resize", "podIP", "podIPs"})
-_CONDITIONS_TAKEN_BACK = frozenset({"PodResizePending", "PodResizeInProgress", "Enforced"})
+_TAKEN_BACK = frozenset({"reason", "message", "resize", "resources", "allocatedResources", "podIP", "podIPs"})
 
 
 def status_patch(has: Document, wants: Document) -> Document | None:
@@ -189,7 +271,7 @@ def _conditions_patch(has: list[Document], wants: list[Document]) -> list[Docume
         for each in wants
         if _plain(before.get(each["type"], {})) != _plain(each)
     ]
-    gone = _CONDITIONS_TAKEN_BACK.intersection(before) - {each["type"] for each in wants}
+    gone = PASSING_CONDITIONS.intersection(before) - {each["type"] for each in wants}
     return changed + [{"$patch": "delete", "type": kind} for kind in sorted(gone)]
 
 

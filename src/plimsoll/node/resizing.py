@@ -19,7 +19,7 @@ import msgspec
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.rules.allocation import Allocation, NodeResizeGates, is_allocated
 from plimsoll.rules.eviction import NodeCondition
-from plimsoll.rules.objects import Node, Pod, ResourceList
+from plimsoll.rules.objects import Container, Node, Pod, ResourceList
 from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.resize import (
@@ -46,6 +46,8 @@ class ResizePolicyOfNode(msgspec.Struct, frozen=True):
     absolute_allocatable: ResourceList
     static_cpus: bool = False
     static_memory: bool = False
+    may_swap: Callable[[Pod, Container], bool] = lambda _pod, _container: False
+    enabled: bool = True  # InPlacePodVerticalScaling
 
 
 class Neighbours(Protocol):
@@ -56,7 +58,7 @@ class Neighbours(Protocol):
         """The newest spec of a pod that still lives; None for one that has ended or must end."""
 
     def told(self, uid: str, event: LifecycleEvent) -> None: ...
-    def wake(self, uid: str) -> None: ...
+    def look_again(self, uid: str) -> None: ...
     def preempt(self, victims: Iterable[Pod]) -> None: ...
 
 
@@ -110,18 +112,22 @@ class Resizes:
             self._trigger = trigger
             self._room.set()
 
-    async def run(self) -> None:
+    def begin(self) -> None:
         """From here on resizes are judged: all pods of the first list have been admitted."""
         self._started = True
         self.evaluate("pods_added")
+
+    async def run(self) -> None:
+        """What waits is judged again when there is room, or after a while."""
         pause_s = RETRY_FIRST_S
         while True:
             try:
-                async with asyncio.timeout(pause_s if self._queue else None):
+                async with asyncio.timeout(pause_s):
                     await self._room.wait()
             except TimeoutError:
-                self._trigger, pause_s = "periodic_retry", RETRY_S
+                self._trigger = "periodic_retry"
             self._room.clear()
+            pause_s = RETRY_S
             self.evaluate(self._trigger)
 
     # --- what is known ---
@@ -169,12 +175,15 @@ class Resizes:
         if event is not None:
             self._pods.told(uid, event)
         if marks != before:
-            self._pods.wake(uid)
+            self._pods.look_again(uid)
 
     def _verdict(self, pod: Pod, allocation: Allocation) -> ResizeVerdict:
         if is_allocated(pod, allocation):
             return ResizeVerdict("NoChange", allocation)
         policy = self._policy
+        if not policy.enabled:
+            message = "InPlacePodVerticalScaling is disabled"
+            return ResizeVerdict("Infeasible", allocation, message, "Infeasible", "feature_gate_off")
         return resize_verdict(
             pod,
             allocation,
@@ -187,6 +196,7 @@ class Resizes:
                 policy.static_memory,
                 tuple(self._conditions()),
                 absolute_allocatable=policy.absolute_allocatable,
+                may_swap=policy.may_swap,
             ),
         )
 

@@ -16,6 +16,8 @@ DISRUPTION_TARGET = "DisruptionTarget"
 READY_TO_START, INITIALIZED, READY = "PodReadyToStartContainers", "Initialized", "Ready"
 CONTAINERS_READY, SCHEDULED = "ContainersReady", "PodScheduled"
 OWN_CONDITIONS = frozenset({READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED})
+# Ours as well, but only while they hold: then they are given anew.
+PASSING_CONDITIONS = frozenset({"PodResizePending", "PodResizeInProgress", "Enforced"})
 
 POD_COMPLETED, POD_FAILED = "PodCompleted", "PodFailed"
 

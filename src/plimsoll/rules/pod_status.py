@@ -19,10 +19,11 @@ from plimsoll.rules.container_status import (
     was_begun,
     with_short_messages,
 )
-from plimsoll.rules.objects import Resources, is_sidecar, is_static
+from plimsoll.rules.objects import ResourceList, Resources, is_sidecar, is_static
 from plimsoll.rules.pod_conditions import (
     DISRUPTION_TARGET,
     OWN_CONDITIONS,
+    PASSING_CONDITIONS,
     Told,
     containers_ready,
     initialized,
@@ -68,12 +69,16 @@ def pod_status(
     is_final: bool = False,
     allocated: Mapping[str, Resources] | None = None,
     conditions: Iterable[RunCondition] = (),
+    resize: str = "",
+    resources: Resources | None = None,
+    allocated_resources: ResourceList | None = None,
 ) -> RunStatus:
     """The status now.
 
     `verdict`: the node ends this pod. `is_final`: everything was stopped and nothing will be started again.
     `allocated`: resources by container name where they differ from the spec. `conditions`: those of other rules, such
-    as the two of a resize; a type of theirs replaces what the API server has.
+    as the two of a resize; a type of theirs replaces what the API server has. `resize`: the word for one, where the
+    profile has it. `resources`, `allocated_resources`: of the pod as a whole, where it has some of its own.
     """
     before = memory.status if memory.status is not None else pod.status
     ending = is_final or is_ending(pod, before, verdict)
@@ -92,6 +97,9 @@ def pod_status(
         message=message,
         qos_class=pod.status.qos_class or qos_class(pod),
         start_time=before.start_time or pod.status.start_time or utc_text(now_s),
+        resize=resize,
+        resources=resources,
+        allocated_resources=allocated_resources,
         init_container_statuses=inits,
         container_statuses=ordinary,
         nominated_node_name=pod.status.nominated_node_name,
@@ -284,8 +292,8 @@ def _conditions(
     others: tuple[RunCondition, ...],
 ) -> list[RunCondition]:
     """Those of others first, then our own in the kubelet's order."""
-    other_types = {each.type for each in others}
-    told = [each for each in pod.status.conditions if each.type not in OWN_CONDITIONS and each.type not in other_types]
+    ours = OWN_CONDITIONS | PASSING_CONDITIONS | {each.type for each in others}
+    told = [each for each in pod.status.conditions if each.type not in ours]
     told.extend(others)
     generation = shown.observed_generation
     disruption = next((each for each in before.conditions if each.type == DISRUPTION_TARGET), None)

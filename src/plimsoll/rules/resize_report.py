@@ -8,12 +8,14 @@ replaces; the conditions are computed from it, and after a restart of the agent 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.objects import Container, Pod
+from plimsoll.rules.allocation import all_containers
+from plimsoll.rules.civil_time import epoch_s, utc_text
+from plimsoll.rules.objects import CPU, MEMORY, Container, Pod
 from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.resize import ResizeVerdict
@@ -87,13 +89,13 @@ def resize_conditions(marks: ResizeMarks, profile: Profile) -> tuple[RunConditio
     numbered = profile.pod_observed_generation
     if (pending := marks.pending) is not None:
         generation = pending.generation if numbered else 0
-        found.append(
-            RunCondition(PENDING, "True", pending.reason, message=pending.message, observed_generation=generation)
-        )
+        since = None if pending.since_s is None else utc_text(pending.since_s)
+        found.append(RunCondition(PENDING, "True", pending.reason, pending.message, None, since, generation))
     if (progress := marks.progress) is not None:
         generation = progress.generation if numbered else 0
         reason = ERROR if progress.error else ""
-        found.append(RunCondition(IN_PROGRESS, "True", reason, message=progress.error, observed_generation=generation))
+        since = utc_text(progress.since_s)
+        found.append(RunCondition(IN_PROGRESS, "True", reason, progress.error, None, since, generation))
     return tuple(found)
 
 
@@ -112,12 +114,35 @@ def marks_of(conditions: Iterable[RunCondition], generation: int, now_s: float) 
     for each in conditions:
         if each.type == PENDING and each.status == "True" and each.reason in (DEFERRED, INFEASIBLE):
             reason: Literal["Deferred", "Infeasible"] = "Deferred" if each.reason == DEFERRED else "Infeasible"
-            mark = PendingMark(reason, each.message, each.observed_generation or generation)
+            since_s = epoch_s(each.last_transition_time)
+            mark = PendingMark(reason, each.message, each.observed_generation or generation, since_s)
             marks = msgspec.structs.replace(marks, pending=mark)
         elif each.type == IN_PROGRESS and each.status == "True":
-            progress = ProgressMark(each.observed_generation or generation, now_s, each.message)
+            begun_s = epoch_s(each.last_transition_time)
+            progress = ProgressMark(
+                each.observed_generation or generation, now_s if begun_s is None else begun_s, each.message
+            )
             marks = msgspec.structs.replace(marks, progress=progress)
     return marks
+
+
+# --- what was asked for ---
+
+
+def operations(before: Pod, after: Pod) -> Iterator[tuple[str, str, str]]:
+    """Resource, `requests` or `limits`, and what a new spec does to it: for the count of requested resizes (§8)."""
+    was = {each.name: each.resources for each in all_containers(before.spec)}
+    for container in all_containers(after.spec):
+        for requirement in ("requests", "limits"):
+            old = getattr(was.get(container.name), requirement, None) or {}
+            new = getattr(container.resources, requirement) or {}
+            for name in (CPU, MEMORY):
+                if name in new and name not in old:
+                    yield name, requirement, "add"
+                elif name in old and name not in new:
+                    yield name, requirement, "remove"
+                elif name in old and old[name] != new[name]:
+                    yield name, requirement, "increase" if new[name] > old[name] else "decrease"
 
 
 # --- events ---

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plimsoll.rules.cpu import MIN_SHARES, milli_from_quota, milli_from_shares
+from plimsoll.rules.cpu import MIN_SHARES, milli_from_quota, milli_from_shares, shares_from_weight
+from plimsoll.rules.files import MAX, file_map
 from plimsoll.rules.objects import CPU, MEMORY, ResourceList, Resources
+from plimsoll.rules.policy import CgroupVersion, Weight
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
+from plimsoll.rules.rounding import kept, same_value
 from plimsoll.rules.values import Values
 
 # The least that the kernel can express. At or below it the allocated value is shown, not what it was rounded up to.
@@ -43,6 +46,41 @@ def status_resources(
         _shown(allocated.limits, limits, before.limits, MIN_LIMIT_MILLI),
         allocated.claims,
     )
+
+
+# What a container's cgroup is asked for, so that its status can be told.
+TOLD_FILES: Mapping[CgroupVersion, tuple[str, ...]] = {
+    1: ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes"),
+    2: ("cpu.weight", "cpu.max", "memory.max"),
+}
+
+
+def kernel_values(
+    files: Mapping[str, str], given: Values, version: CgroupVersion, weight: Weight = "linear", page_size: int = 4096
+) -> Values:
+    """What a cgroup's files say. A file that holds what the kernel makes of `given` says just that: bytes that are no
+    whole pages, and shares that share a weight with others, come back as they were given."""
+    written = {name: str(text) for name, text in file_map(given, version, weight).items()}
+
+    def as_given(name: str) -> bool:
+        return name in written and name in files and same_value(name, written[name], files[name], page_size)
+
+    if version == 1:
+        shares = _number(files.get("cpu.shares"))
+        quota, period = _number(files.get("cpu.cfs_quota_us")), _number(files.get("cpu.cfs_period_us"))
+        limit = "memory.limit_in_bytes"
+    else:
+        found = _number(files.get("cpu.weight"))
+        shares = given.cpu_shares if as_given("cpu.weight") or found is None else shares_from_weight(found)
+        words = (files.get("cpu.max") or MAX).split()
+        quota, period = _number(words[0]), _number(words[1]) if len(words) > 1 else None
+        limit = "memory.max"
+    memory = given.memory_bytes if as_given(limit) else _number(kept(limit, files.get(limit, MAX), page_size))
+    return Values(cpu_shares=shares, cpu_quota_us=quota, cpu_period_us=period, memory_bytes=memory)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None or text == MAX else int(text)
 
 
 def _known(reported: Values | None, actuated: Resources | None) -> tuple[_Known, _Known]:

@@ -113,6 +113,29 @@ def is_resize_in_progress(
     return _pod_level_differs(allocated, actuated, gates)
 
 
+class Left(msgspec.Struct, frozen=True):
+    """What of an allocation the runtime has not been given yet."""
+
+    restarts: tuple[Container, ...] = ()  # to be killed and started with it
+    in_place: tuple[Container, ...] = ()
+    pod_level: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.restarts or self.in_place or self.pod_level)
+
+
+def left_to_hand_out(
+    allocated: Pod, actuated: Allocation, running: Collection[str], gates: ResizeGates = DEFAULT_GATES
+) -> Left:
+    restarts: list[Container] = []
+    in_place: list[Container] = []
+    for container in resizable_containers(allocated, gates):
+        before = _actuated(actuated, container)
+        if container.name in running and _differs(container.resources, before):
+            (restarts if _must_restart(container, before) else in_place).append(container)
+    return Left(tuple(restarts), tuple(in_place), _pod_level_differs(allocated, actuated, gates))
+
+
 def resize_plan(
     allocated: Pod,
     actuated: Allocation,
@@ -132,25 +155,18 @@ def resize_plan(
     `current` and `wanted` are the pod cgroup's values, read and computed (Memory QoS left out). In `wanted`, None keeps
     what is there: limits are never removed at pod level. In `current`, None and −1 both mean unlimited.
     """
-    restarts: list[str] = []
-    in_place: list[Container] = []
-    for container in resizable_containers(allocated, gates):
-        before = _actuated(actuated, container)
-        if container.name in running and _differs(container.resources, before):
-            if _must_restart(container, before):
-                restarts.append(container.name)
-            else:
-                in_place.append(container)
-    whole_pod = bool(restarts) or after_failure or _pod_level_differs(allocated, actuated, gates)
+    left = left_to_hand_out(allocated, actuated, running, gates)
+    restarts = tuple(each.name for each in left.restarts)
+    whole_pod = bool(restarts) or after_failure or left.pod_level
     pod = _known(current)
-    memory, cpu = (_ordered(_changes(in_place, actuated, name)) for name in _RESIZED)
+    memory, cpu = (_ordered(_changes(left.in_place, actuated, name)) for name in _RESIZED)
     checks = _memory_checks(memory, pod, wanted) if memory or restarts else []
     steps: list[Step] = []
     if memory or whole_pod:
         pod = _add_steps(steps, "memory", [_memory_update(each) for each in memory], pod, wanted, profile)
     if cpu or whole_pod:
         _add_steps(steps, "cpu", [_cpu_update(each) for each in cpu], pod, wanted, profile)
-    return ResizePlan(tuple(restarts), tuple(checks), tuple(steps))
+    return ResizePlan(restarts, tuple(checks), tuple(steps))
 
 
 def _add_steps(

@@ -43,9 +43,7 @@ def change_of(container: Container, amounts: Mapping[str, Quantity], kinds: Sequ
         if kinds and kind not in kinds:
             continue
         have = (container.resources.requests if kind == "requests" else container.resources.limits) or {}
-        wanted = {
-            name: str(amount) for name, amount in amounts.items() if kinds or kind == "requests" or name in have
-        }
+        wanted = {name: str(amount) for name, amount in amounts.items() if kinds or kind == "requests" or name in have}
         if wanted:
             change[kind] = wanted
     return change

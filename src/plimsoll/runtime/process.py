@@ -96,7 +96,13 @@ class ProcessRuntime:
             return
         self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._closing = False
-        await self._connect()
+        while True:
+            try:
+                await self._connect()
+                break
+            except RuntimeTrouble as trouble:
+                if trouble.reason != LOST:  # one that was just ending had taken our call
+                    raise
         self._keeper = asyncio.create_task(self._keep_connected(), name="embedded runtime")
 
     async def close(self) -> None:

@@ -127,5 +127,7 @@ async def test_a_quota_with_scopes_is_about_pods(tmp_path: Path) -> None:
         hard = {"configmaps": "0"}
         body = {"metadata": {"name": "q"}, "spec": {"hard": hard, "scopes": ["NotBestEffort"]}}
         await ask.ok("POST", QUOTAS, body)
-        await ask.ok("PATCH", f"{QUOTAS}/q/status", {"status": {"hard": hard, "used": hard}}, "application/merge-patch+json")
+        await ask.ok(
+            "PATCH", f"{QUOTAS}/q/status", {"status": {"hard": hard, "used": hard}}, "application/merge-patch+json"
+        )
         await ask.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.api.role_rules import ResourceRule, rules_of
 from plimsoll.api.roles import Attributes, denial, own_name_refusal, own_pod_refusal, path_verdict, verdict
 from plimsoll.api.users import ANONYMOUS, InvalidCredentials, Tokens, User, authenticated
+from tests.unit.api.asking import api
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
 VIEWER = User("eve", frozenset({"plimsoll:viewers", "system:authenticated"}))
@@ -116,3 +118,49 @@ def test_a_token_made_elsewhere_works_at_once(tmp_path: Path) -> None:
     server, command = Tokens(tmp_path), Tokens(tmp_path)
     assert authenticated("", None, server) == ANONYMOUS
     assert server.user(command.create("admin", ("system:masters",))) == ADMIN
+
+
+def test_rules_of_an_admin() -> None:
+    rules = rules_of(ADMIN, "default")
+    assert (rules.resources, rules.paths[0].paths) == ((ResourceRule(("*",), ("*",), ("*",)),), ("*",))
+
+
+@pytest.mark.parametrize("user", [VIEWER, NODE, NOBODY], ids=lambda user: user.name)
+def test_rules_say_what_verdicts_say(user: User) -> None:
+    """Whatever a rule allows is allowed, and what no rule allows is not, but for pods of a node's own."""
+    rules = rules_of(user, "kube-node-lease")
+    said = {
+        (verb, rule.groups[0], resource, rule.names)
+        for rule in rules.resources
+        for verb in rule.verbs
+        for resource in rule.resources
+    }
+    for verb, group, shown, names in said:
+        resource, _, subresource = shown.partition("/")
+        name = names[0] if names else "some"
+        assert verdict(user, Attributes(verb, resource, group, subresource, "kube-node-lease", name)) == "allow"
+    assert ("list", "", "pods", ()) in said or user is not VIEWER
+    assert not any(verb in ("delete", "deletecollection") and not names for verb, _, _, names in said)
+    assert bool(rules.beyond) == (user is NODE)
+
+
+def test_what_a_node_may_do_with_itself() -> None:
+    rules = rules_of(NODE, "default").resources
+    assert ResourceRule(("get", "patch", "update"), ("",), ("nodes/status",), ("n1",)) in rules
+    assert not any("leases" in rule.resources for rule in rules)  # those lie in kube-node-lease
+
+
+async def test_rules_review(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+        found = (await ask.ok("POST", path, {"spec": {"namespace": "default"}}))["status"]
+        assert found == {
+            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            "incomplete": False,
+        }
+        assert (await ask("POST", path, {})).message == "no namespace on request"
+        ask.user = NODE
+        found = (await ask.ok("POST", path, {"spec": {"namespace": "default"}}))["status"]
+        assert found["incomplete"]
+        assert "bound to this node" in found["evaluationError"]

@@ -243,3 +243,17 @@ async def test_a_job_selects_its_pods_by_its_uid(tmp_path: Path) -> None:
         uid = found["metadata"]["uid"]
         assert found["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
         assert found["spec"]["template"]["metadata"]["labels"]["batch.kubernetes.io/job-name"] == "j"
+
+
+async def test_two_budgets_for_one_pod(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        await ask.ok("POST", PODS, {**pod(nodeName="n1"), "metadata": {"name": "demo", "labels": {"app": "a"}}})
+        await ask.ok("PATCH", f"{DEMO}/status", {"status": {"phase": "Running"}}, MERGE)
+        for name in ("one", "two"):
+            body = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}
+            await ask.ok("POST", BUDGETS, body)
+        said = await evict(ask)
+        assert (said.code, said.json["reason"], said.message) == (
+            409, "Conflict", "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+        )  # fmt: skip
+        assert "deletionTimestamp" not in (await ask.ok("GET", DEMO))["metadata"]

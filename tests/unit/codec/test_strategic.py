@@ -142,6 +142,9 @@ ERRORS = [
     ("broken directive", POD, {"spec": {"$setElementOrder": []}}, "format", "invalid patch format of setElementOrder list"),
     ("broken deletion", POD, {"metadata": {"$deleteFromPrimitiveList": ["x"]}}, "format", "invalid patch format of primitive list"),
     ("order is no list", POD, {"spec": {"$setElementOrder/containers": 5}}, "format", "expected a []interface {}, but received a int64"),
+    ("an order for nothing", POD, {"spec": {"$setElementOrder/initContainers": [], "initContainers": []}}, "format", "no elements in any of the given slices"),
+    ("merging is said of a list", POD, {"spec": {"containers": [{"name": "a", "$patch": "merge"}]}}, "format",
+     "merging lists cannot yet be specified in the patch"),
 ]  # fmt: skip
 
 

@@ -52,7 +52,7 @@ class World:
             tuple,
             lambda: self.now_s,
         )
-        self.resizes._started = True
+        self.resizes.begin()
 
     def node(self) -> Node:
         amounts = {"cpu": parse(self.cores), "memory": parse("8Gi"), "pods": parse("110")}
@@ -85,7 +85,7 @@ class World:
     def told(self, uid: str, event: LifecycleEvent) -> None:
         self.events.append((uid, event.reason))
 
-    def wake(self, uid: str) -> None:
+    def look_again(self, uid: str) -> None:
         self.woken.append(uid)
         self.awake.set()
 

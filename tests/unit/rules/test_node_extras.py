@@ -121,3 +121,9 @@ def test_two_of_a_kind(tmp_path: Path) -> None:
     file.write_text(CONFIG + "---\n" + CONFIG)
     ran = run("explain", "allocatable", "--config", str(file))
     assert (ran.code, "at most one NodeExtras" in ran.err) == (2, True)
+
+
+def test_the_page_has_every_setting() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "node.md").read_text()
+    for row in ROWS:
+        assert f"| `{row.name}` | {row.values} | {row.description} |" in page

@@ -2,8 +2,9 @@
 
 Level-triggered: a change only says which key to look at; `look` then reads what is there now and does what is missing.
 A key that fails is tried again with growing pauses; the others go on meanwhile. An object that our own code stumbles
-over is told with its traceback, the first time, and is no reason to leave the others alone. What is read comes from the store
-(committed, in memory), what is written goes through the API like anybody's request, so its rules hold for loops too.
+over is told with its traceback, the first time, and is no reason to leave the others alone. What is read comes from the
+store (committed, in memory), what is written goes through the API like anybody's request, so its rules hold for loops,
+too.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from plimsoll.rules.hierarchy import Driver
+from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.requests import POD_UID
 from plimsoll.runtime.runtime import ContainerPhase, ContainerSeen, Image, Resources, SandboxSeen
@@ -107,7 +108,7 @@ def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> Co
     )
 
 
-def image_found(image: m.CriImage, info: dict[str, str]) -> Image:
+def image_found(image: im.CriImage, info: dict[str, str]) -> Image:
     try:
         config = msgspec.json.decode(info.get("info", "{}"), type=_ImageInfo).spec.config
     except msgspec.MsgspecError:

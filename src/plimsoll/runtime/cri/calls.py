@@ -15,6 +15,7 @@ import msgspec
 
 from plimsoll.codec.protobuf_structs import decode, encode
 from plimsoll.codec.protobuf_wire import ProtobufError
+from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.grpc import INTERNAL, UNAVAILABLE, GrpcClient, GrpcError, Unreachable
 from plimsoll.runtime.runtime import RuntimeTrouble
@@ -57,11 +58,11 @@ UPDATE_RESOURCES = Call("RuntimeService/UpdateContainerResources", m.Empty, 60, 
 REOPEN_LOG = Call("RuntimeService/ReopenContainerLog", m.Empty, 30, repeats=True)
 EXEC_SYNC = Call("RuntimeService/ExecSync", m.ExecSyncResponse, 10)  # on top of the command's own timeout
 EXEC = Call("RuntimeService/Exec", m.ExecResponse, 30)
-IMAGE_STATUS = Call("ImageService/ImageStatus", m.ImageStatusResponse, 30, repeats=True)
-LIST_IMAGES = Call("ImageService/ListImages", m.ListImagesResponse, 30, repeats=True)
-PULL_IMAGE = Call("ImageService/PullImage", m.PullImageResponse, 600, repeats=True)
+IMAGE_STATUS = Call("ImageService/ImageStatus", im.ImageStatusResponse, 30, repeats=True)
+LIST_IMAGES = Call("ImageService/ListImages", im.ListImagesResponse, 30, repeats=True)
+PULL_IMAGE = Call("ImageService/PullImage", im.PullImageResponse, 600, repeats=True)
 REMOVE_IMAGE = Call("ImageService/RemoveImage", m.Empty, 120, repeats=True)
-IMAGE_FS_INFO = Call("ImageService/ImageFsInfo", m.ImageFsInfoResponse, 30, repeats=True)
+IMAGE_FS_INFO = Call("ImageService/ImageFsInfo", im.ImageFsInfoResponse, 30, repeats=True)
 
 
 class CriClient:

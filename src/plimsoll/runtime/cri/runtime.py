@@ -19,6 +19,7 @@ import msgspec
 from plimsoll.codec.protobuf_structs import decode
 from plimsoll.rules.hierarchy import Driver
 from plimsoll.runtime.cri import calls, requests
+from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import PHASES, driver_configured, driver_told, image_found, resources_told
 from plimsoll.runtime.cri.calls import CallRefused, CriClient
@@ -111,10 +112,10 @@ class CriRuntime:
         spec = m.ImageSpec(image=name)
         if pull:
             try:
-                await self._client.ask(calls.PULL_IMAGE, m.ImageRequest(image=spec))
+                await self._client.ask(calls.PULL_IMAGE, im.ImageRequest(image=spec))
             except CallRefused as refused:
                 raise ImageTrouble(name, refused.reason) from refused
-        answer = await self._client.ask(calls.IMAGE_STATUS, m.ImageStatusRequest(image=spec, verbose=True))
+        answer = await self._client.ask(calls.IMAGE_STATUS, im.ImageStatusRequest(image=spec, verbose=True))
         if answer.image is None or not answer.image.id:
             raise ImageTrouble(name, f'Container image "{name}" is not present on this node', "ErrImageNeverPull")
         return image_found(answer.image, answer.info)
@@ -127,7 +128,7 @@ class CriRuntime:
         )
 
     async def remove_image(self, ref: str) -> None:
-        await self._client.ask(calls.REMOVE_IMAGE, m.ImageRequest(image=m.ImageSpec(image=ref)))
+        await self._client.ask(calls.REMOVE_IMAGE, im.ImageRequest(image=m.ImageSpec(image=ref)))
 
     async def image_filesystems(self) -> tuple[FilesystemUse, ...]:
         answer = await self._client.ask(calls.IMAGE_FS_INFO, m.Empty())

@@ -114,7 +114,7 @@ def program(ref: str) -> Program:
 
 def _mapped(image: str, images: Mapping[str, str]) -> str:
     if image.startswith(DIRECTORY):
-        return shlex.quote(image)
+        return DIRECTORY + shlex.quote(image.removeprefix(DIRECTORY))
     for name in (image, image.partition("@")[0], short_name(image)):
         if name in images:
             return images[name]

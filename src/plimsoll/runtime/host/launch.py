@@ -77,6 +77,7 @@ def run(plan: Plan, place: Place, streams: Streams, notes: socket.socket) -> NoR
 
 def _become(plan: Plan, place: Place, streams: Streams, notes: socket.socket) -> None:
     os.setsid()
+    namespaces.new_session_keyring()
     for directory in place.cgroups:
         _enter_cgroup(directory)
     if plan.oom_score_adj is not None:

@@ -118,8 +118,10 @@ class LogFile:
 def rotated_name(name: str, now: time.struct_time, there: list[str]) -> str:
     """`0.log.20260102-150405`; several in one second get a suffix that sorts after it."""
     stamp = time.strftime(f"{name}.%Y%m%d-%H%M%S", now)
-    taken = [entry for entry in there if entry.startswith(stamp)]
-    return f"{stamp}.{len(taken):03d}" if taken else stamp
+    taken = [entry.removeprefix(stamp).lstrip(".") for entry in there if entry.startswith(stamp)]
+    if not taken:
+        return stamp
+    return f"{stamp}.{max(int(suffix) if suffix.isdigit() else 0 for suffix in taken) + 1:03d}"
 
 
 class Stream:

@@ -36,7 +36,8 @@ class Raw(Exception):
         self.headers, self.parts, self.trailers = headers, parts, trailers
 
 
-Handler = Callable[["Server", bytes], Awaitable[bytes | list[bytes]]]
+Answer = bytes | list[bytes] | AsyncIterator[bytes]
+Handler = Callable[["Server", bytes], Awaitable[Answer]]
 
 
 class Server:
@@ -93,7 +94,7 @@ class Server:
             self._tasks.discard(task)
             writer.close()
 
-    async def answer(self, path: str, request: bytes) -> bytes | list[bytes]:
+    async def answer(self, path: str, request: bytes) -> Answer:
         name = path.rpartition("/")[2]
         self.calls.append(name)
         if name in self.handlers:
@@ -148,6 +149,15 @@ class _Connection:
         ok = [(":status", "200"), ("content-type", "application/grpc")]
         try:
             answer = await self._server.answer(path, request)
+            if isinstance(answer, AsyncIterator):
+                self._h2.send_headers(stream_id, ok)
+                self._flush()
+                async for message in answer:
+                    self._h2.send_data(stream_id, b"\0" + len(message).to_bytes(4) + message)
+                    self._flush()
+                self._h2.send_headers(stream_id, [("grpc-status", "0")], end_stream=True)
+                self._flush()
+                return
             messages = answer if isinstance(answer, list) else [answer]
             framed = [b"\0" + len(each).to_bytes(4) + each for each in messages]
             await self._send(stream_id, ok, framed, [("grpc-status", "0")])

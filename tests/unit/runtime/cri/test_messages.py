@@ -10,12 +10,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from plimsoll.codec.protobuf_structs import Unsigned
+from plimsoll.runtime.cri import image_messages
 from plimsoll.runtime.cri import messages as m
 from tests.unit.runtime.cri.spec_messages import FIELDS
 
 OURS = {
     name: kind
-    for name, kind in vars(m).items()
+    for name, kind in {**vars(m), **vars(image_messages)}.items()
     if inspect.isclass(kind) and issubclass(kind, m.Message) and kind is not m.Message
 }
 # One struct of ours for several messages that look alike, or for a part of one.

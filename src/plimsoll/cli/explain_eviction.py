@@ -1,0 +1,181 @@
+"""`plimsoll explain eviction-order`: who goes first when a node runs short, and which key decided.
+
+From manifests and assumed usages, or from a live node. The ranking is the agent's own (`rules.eviction_decision`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from plimsoll.cli.assumed_usage import assumed, matched, usage_for
+from plimsoll.cli.cluster import Cluster, answered, cluster_options
+from plimsoll.cli.eviction_lines import order_lines
+from plimsoll.cli.inputs import read_inputs, refused
+from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.cli.output import Paint, colourful, inert
+from plimsoll.rules.eviction import RESOURCE_OF, Observation, met_thresholds
+from plimsoll.rules.eviction_decision import Decision, decision
+from plimsoll.rules.held import held_pod
+from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY, Pod
+from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
+from plimsoll.rules.setting import Setting
+from plimsoll.rules.thresholds import ALLOCATABLE_MEMORY_AVAILABLE, PID_AVAILABLE, Amount, Threshold
+from plimsoll.rules.usage import PodUsage
+
+
+class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    decision: Decision
+    met: bool | None = None  # None: it was not said how much is available
+    usage_from: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@click.command("eviction-order")
+@click.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
+@node_options
+@click.option("--usage", "usage_text", default="", metavar="LIST", help="web=500Mi,shop/api=2Gi (pods or inodes: 300)")
+@click.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
+@click.option("--signal", default="memory.available", show_default=True, type=click.Choice(sorted(RESOURCE_OF)))
+@click.option("--available", default=None, metavar="AMOUNT", help="How much is left: who would be evicted, and how.")
+@click.option("--on", "node_name", default="", metavar="NODE", help="Live: which node. [default: the only one]")
+@cluster_options
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
+    """Say who is evicted first, and why that one.
+
+    Without files the question is about a live node: its pods and what they use now.
+
+    \b
+    Examples:
+      plimsoll explain eviction-order pods.yaml --usage web=900Mi,batch=200Mi
+      plimsoll explain eviction-order pods.json --usage-file summary.json --available 50Mi
+      plimsoll explain eviction-order pods.yaml --signal pid.available --usage web=300
+      plimsoll explain eviction-order --on n1
+    """
+    question = NodeQuestion(options)
+    setting, _ = question.setting()
+    if files:
+        found = _from_files(files, setting, options)
+    else:
+        if options["usage_text"] or options["usage_file"]:
+            raise click.UsageError("--usage is about pods in files; a live node tells what its pods use")
+        found = answered(options, lambda cluster: _live(cluster, setting, options))
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        for line in _lines(found, Paint(colourful())):
+            click.echo(line)
+    return 0
+
+
+def _from_files(files: Sequence[str], setting: Setting, options: dict[str, Any]) -> EvictionOrder:
+    inputs = read_inputs(files)
+    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
+    if problems:
+        raise click.ClickException("\n".join(map(str, problems)))
+    if not inputs.pods:
+        raise click.ClickException("no pod in the input")
+    pods = [
+        _with_uid(held_pod(given.pod), f"{given.found.title} {index}", given.found.title)
+        for index, given in enumerate(inputs.pods)
+    ]
+    amounts, reported = assumed(options["usage_text"], options["usage_file"])
+    keys = [(pod.metadata.namespace, pod.metadata.name) for pod in pods]
+    said = matched(amounts, keys)
+    usage: dict[str, PodUsage] = {}
+    for pod, key in zip(pods, keys, strict=True):
+        if key in said:
+            usage[pod.metadata.uid] = usage_for(options["signal"], said[key])
+        elif (found := reported.get((key[0] or "default", key[1])) or reported.get(key)) is not None:
+            usage[pod.metadata.uid] = found
+    silent = len(pods) - len(usage)
+    notes = [f"{silent} of {len(pods)} pods have no usage: the kubelet suspects such pods first"] if silent else []
+    return _decided(pods, usage, setting, options, "what you assume", notes)
+
+
+def _with_uid(pod: Pod, uid: str, title: str) -> Pod:
+    """Manifests have no uid, and templates no name; the ranking wants the one and people the other."""
+    name = pod.metadata.name or title
+    metadata = msgspec.structs.replace(pod.metadata, uid=pod.metadata.uid or uid, name=name)
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+async def _live(cluster: Cluster, setting: Setting, options: dict[str, Any]) -> EvictionOrder:
+    from plimsoll.cli.node_reports import chosen_node, pods_on, usage_on
+
+    node = str((await chosen_node(cluster, options["node_name"]))["metadata"]["name"])
+    pods = [held_pod(pod) for pod in await pods_on(cluster, node)]
+    if not pods:
+        raise click.ClickException(f"node {node} has no pods")
+    known = await usage_on(cluster, node)
+    usage = {
+        pod.metadata.uid: found
+        for pod in pods
+        if (found := known.by_pod.get((pod.metadata.namespace, pod.metadata.name))) is not None
+    }
+    notes = [] if known.source else ["neither the node nor metrics.k8s.io tells what the pods use"]
+    return _decided(pods, usage, setting, options, known.source, notes)
+
+
+def _decided(
+    pods: Sequence[Pod],
+    usage: dict[str, PodUsage],
+    setting: Setting,
+    options: dict[str, Any],
+    source: str,
+    notes: Sequence[str],
+) -> EvictionOrder:
+    signal, left = options["signal"], options["available"]
+    available = None if left is None else _amount(left)
+    observed = Observation(available or ZERO, _capacity(signal, setting))
+    configured = [each for each in setting.thresholds if each.signal == signal]
+    met = met_thresholds(configured, {signal: observed}) if available is not None else ()
+    # What is met decides; without that the order is the same whatever the threshold.
+    urgent = met or tuple(configured) or (Threshold(signal, Amount(ZERO)),)
+    found = decision(urgent, {signal: observed}, pods, usage)
+    assert found is not None  # every signal that can be chosen has a resource
+    if available is not None and not configured:
+        notes = [*notes, f"no threshold is set for {signal}: nobody is evicted for it (--eviction-hard sets one)"]
+    return EvictionOrder(found, None if available is None else bool(met), source, tuple(notes))
+
+
+def _amount(text: str) -> Quantity:
+    from plimsoll.errors import InvalidQuantity
+
+    try:
+        return QUANTITIES[text]
+    except InvalidQuantity as error:
+        raise click.BadParameter(f"{text!r}: {error.reason}", param_hint="--available") from None
+
+
+def _capacity(signal: str, setting: Setting) -> Quantity:
+    if signal == ALLOCATABLE_MEMORY_AVAILABLE:
+        return setting.absolute.get(MEMORY, ZERO)
+    if signal == PID_AVAILABLE:
+        return from_units(setting.machine.pid_capacity or 0)
+    resource = RESOURCE_OF[signal]
+    return setting.capacity.get(resource if resource in (MEMORY, EPHEMERAL_STORAGE) else EPHEMERAL_STORAGE, ZERO)
+
+
+def _lines(found: EvictionOrder, paint: Paint) -> Iterator[str]:
+    made = found.decision
+    if found.met is None:
+        yield paint(f"in order of eviction for {made.signal}", "bold")
+    else:
+        verdict = paint("met", "red") if found.met else paint("not met: nobody is evicted", "green")
+        grace = "hard" if made.hard else "soft"
+        yield f"{paint(made.signal, 'bold')}: {made.available} available, {grace} threshold {made.threshold}: {verdict}"
+    yield from order_lines(made.order, made.resource, paint)
+    if made.victim is not None:
+        name = inert(f"{made.victim.namespace or 'default'}/{made.victim.name}")
+        yield f"first: {paint(name, 'bold')}{f', grace {made.grace_s:g} s' if found.met else ''}"
+        if found.met:
+            yield f"  {inert(made.message.strip())}"
+    elif made.order:
+        yield "all of them are exempt: nobody can be evicted"
+    for note in found.notes:
+        yield f"note: {inert(note)}"

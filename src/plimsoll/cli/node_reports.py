@@ -1,0 +1,108 @@
+"""What a cluster tells of one node: the Node, its pods, what they use, how its kubelet is configured.
+
+Usage comes from the node's own summary, else from metrics.k8s.io; a cluster may have neither, or not let us ask. Then
+it is not known, and `source` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from plimsoll.codec.lean import lean_pod
+from plimsoll.codec.usage_reports import PodKey, metrics_usage, summary_usage
+from plimsoll.errors import InvalidObject, PlimsollError
+from plimsoll.rules.objects import Pod
+from plimsoll.rules.usage import PodUsage
+
+if TYPE_CHECKING:
+    from plimsoll.cli.cluster import Cluster
+
+Document = dict[str, Any]
+METRICS = "/apis/metrics.k8s.io/v1beta1"
+
+
+class WhichNode(PlimsollError):
+    """No node was named, and there is not exactly one."""
+
+
+class Usage(msgspec.Struct, frozen=True):
+    by_pod: dict[PodKey, PodUsage] = {}
+    source: str = ""  # empty: nobody tells
+
+
+async def chosen_node(cluster: Cluster, name: str) -> Document:
+    from plimsoll.kube.request import NODES, get, listing
+
+    if name:
+        return await cluster.ask(get(NODES, name.removeprefix("node/")))
+    nodes: list[Document] = (await cluster.ask(listing(NODES))).get("items") or []
+    if len(nodes) == 1:
+        return nodes[0]
+    listed = ", ".join(str(each["metadata"]["name"]) for each in nodes[:20])
+    raise WhichNode(f"which node? there are {len(nodes)}{f': {listed}' if listed else ''}")
+
+
+async def pods_on(cluster: Cluster, node: str) -> list[Pod]:
+    """Those that have not ended. One that cannot be read is left out: it is not ours to judge."""
+    from plimsoll.kube.request import PODS, listing
+
+    found = []
+    for each in (await cluster.ask(listing(PODS, fields=f"spec.nodeName={node}"))).get("items") or ():
+        try:
+            pod = lean_pod(each)
+        except InvalidObject:
+            continue
+        if pod.status.phase not in ("Succeeded", "Failed"):
+            found.append(pod)
+    return found
+
+
+async def usage_on(cluster: Cluster, node: str) -> Usage:
+    summary = await _maybe(cluster, f"/api/v1/nodes/{node}/proxy/stats/summary")
+    by_pod = summary_usage(summary) if summary is not None else {}
+    if any(_known(each) for each in by_pod.values()):
+        return Usage(by_pod, "the node's summary")
+    metrics = await _maybe(cluster, f"{METRICS}/pods")
+    by_pod = metrics_usage(metrics) if metrics is not None else {}
+    return Usage(by_pod, "metrics.k8s.io") if by_pod else Usage()
+
+
+async def kubelet_config(cluster: Cluster, node: str) -> Document:
+    """Empty where the node does not tell."""
+    found = await _maybe(cluster, f"/api/v1/nodes/{node}/proxy/configz") or {}
+    config = found.get("kubeletconfig")
+    return config if isinstance(config, dict) else {}
+
+
+def container_sets(usage: PodUsage | None) -> dict[str, int]:
+    """Working sets by container, as far as they are known."""
+    if usage is None:
+        return {}
+    return {each.name: each.memory_bytes for each in usage.containers if each.memory_bytes is not None}
+
+
+def reported_conditions(node: Document) -> Sequence[str]:
+    """Pressure that the node says it is under."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return tuple(str(each.get("type")) for each in conditions if each.get("status") == "True")
+
+
+async def _maybe(cluster: Cluster, path: str) -> Document | None:
+    """The JSON there, None where the server or the node has none or may not tell us."""
+    from plimsoll.kube.request import Request
+
+    answer = await cluster.answer(Request("GET", path))
+    if answer.status >= 400:
+        return None
+    try:
+        found = msgspec.json.decode(answer.body)
+    except msgspec.DecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _known(usage: PodUsage) -> bool:
+    return usage.memory_bytes is not None or any(each.memory_bytes is not None for each in usage.containers)

@@ -1,0 +1,43 @@
+"""Capabilities as manifests ask for them."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.linux.capabilities import CONTAINERD_DEFAULT, NAMES, NUMBERS, UnknownCapability, granted, mask
+
+DEFAULT = CONTAINERD_DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("add", "drop", "have"),
+    [
+        pytest.param((), (), DEFAULT, id="nothing said"),
+        pytest.param(("NET_ADMIN",), (), DEFAULT | {"NET_ADMIN"}, id="added"),
+        pytest.param((), ("CHOWN",), DEFAULT - {"CHOWN"}, id="dropped"),
+        pytest.param((), ("ALL",), frozenset(), id="all dropped"),
+        pytest.param(("SYS_TIME",), ("ALL",), {"SYS_TIME"}, id="all dropped but one"),
+        pytest.param(("ALL",), (), set(NAMES), id="all"),
+        pytest.param(("ALL",), ("SYS_ADMIN",), set(NAMES) - {"SYS_ADMIN"}, id="all but one"),
+        pytest.param(("KILL",), ("KILL",), DEFAULT - {"KILL"}, id="what is dropped by name stays dropped"),
+        pytest.param(("cap_net_admin",), (), DEFAULT | {"NET_ADMIN"}, id="as the kernel spells it"),
+    ],
+)
+def test_granted(add: tuple[str, ...], drop: tuple[str, ...], have: set[str]) -> None:
+    assert granted(add, drop) == have
+
+
+def test_privileged_has_all() -> None:
+    assert granted((), ("ALL",), privileged=True) == set(NAMES)
+
+
+@pytest.mark.parametrize(("add", "drop"), [(("FLY",), ()), ((), ("",))])
+def test_unknown(add: tuple[str, ...], drop: tuple[str, ...]) -> None:
+    with pytest.raises(UnknownCapability):
+        granted(add, drop)
+
+
+def test_numbers_are_the_kernels() -> None:
+    assert (NUMBERS["CHOWN"], NUMBERS["SYS_ADMIN"], NUMBERS["MKNOD"], NUMBERS["BPF"]) == (0, 21, 27, 39)
+    assert mask(DEFAULT) == 0xA80425FB
+    assert len(NAMES) == 41

@@ -1,0 +1,140 @@
+"""What the agent wants, as messages; what comes back, as values; and the Status that ends an exec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.runtime.cri import image_messages as im
+from plimsoll.runtime.cri import messages as m
+from plimsoll.runtime.cri.answers import driver_configured, driver_told, image_found, inside, resources_told
+from plimsoll.runtime.cri.exec_stream import exit_code
+from plimsoll.runtime.cri.requests import (
+    container_config,
+    linux_resources,
+    namespaces,
+    sandbox_config,
+    security_context,
+)
+from plimsoll.runtime.runtime import ContainerSpec, Resources, RuntimeTrouble, SandboxSpec, Security
+
+POD = SandboxSpec(
+    pod_uid="u", name="web", namespace="n", hostname="web", cgroup_parent="/kubepods/podu", labels={"a": "b"}
+)
+
+NAMESPACES = [
+    ({}, (m.POD, m.CONTAINER, m.POD)),
+    ({"host_network": True}, (m.NODE, m.CONTAINER, m.POD)),
+    ({"host_pid": True, "share_process_namespace": True}, (m.POD, m.NODE, m.POD)),
+    ({"share_process_namespace": True}, (m.POD, m.POD, m.POD)),
+    ({"host_ipc": True}, (m.POD, m.CONTAINER, m.NODE)),
+]
+
+
+@pytest.mark.parametrize(("changed", "modes"), NAMESPACES)
+def test_whose_namespaces(changed: dict[str, Any], modes: tuple[int, int, int]) -> None:
+    found = namespaces(msgspec.structs.replace(POD, **changed))
+    assert (found.network, found.pid, found.ipc) == modes
+
+
+def test_labels_that_the_reference_asks_for_win() -> None:
+    labels = {"io.kubernetes.pod.uid": "forged", "a": "b"}
+    sandbox = sandbox_config(msgspec.structs.replace(POD, labels=labels))
+    three = {"io.kubernetes.pod.name": "web", "io.kubernetes.pod.namespace": "n", "io.kubernetes.pod.uid": "u"}
+    assert sandbox.labels == {"a": "b", **three}
+    container = container_config(
+        POD, ContainerSpec("main", 3, "nginx", "sha256:1", labels=labels, stop_signal="SIGTERM")
+    )
+    assert container.labels == {"a": "b", **three, "io.kubernetes.container.name": "main"}
+    assert container.annotations == {"io.kubernetes.container.restartCount": "3"}
+    assert container.image == m.ImageSpec(image="sha256:1", user_specified_image="nginx")
+    assert (container.stop_signal, sandbox.linux and sandbox.linux.cgroup_parent) == (23, "/kubepods/podu")
+
+
+def test_the_hosts_network_has_the_hosts_name() -> None:
+    assert sandbox_config(msgspec.structs.replace(POD, host_network=True)).hostname == ""
+
+
+SECURITY = [
+    pytest.param(Security(), None, None, False, True, id="image's-user"),
+    pytest.param(Security(user=0), 0, None, False, True, id="root"),
+    pytest.param(Security(group=5), 0, 5, False, True, id="a-group-needs-a-user"),
+    pytest.param(Security(privileged=True), None, None, True, False, id="privileged"),
+]
+
+
+@pytest.mark.parametrize(("asked", "user", "group", "privileged", "confined"), SECURITY)
+def test_security(asked: Security, user: int | None, group: int | None, privileged: bool, confined: bool) -> None:
+    found = security_context(POD, asked)
+    assert (found.run_as_user and found.run_as_user.value) == user
+    assert (found.run_as_group and found.run_as_group.value) == group
+    assert (found.privileged, found.no_new_privs) == (privileged, confined)
+    assert ("/proc/kcore" in found.masked_paths, "/proc/sys" in found.readonly_paths) == (confined, confined)
+
+
+def test_resources_there_and_back() -> None:
+    asked = Resources(2, -1, 100000, 5, 6, -997, "0-1", "0", {"2MB": 2**63}, {"memory.high": "max"})
+    status = m.ContainerStatus(resources=m.ContainerResources(linux=linux_resources(asked)))
+    assert resources_told(status) == asked
+    assert resources_told(m.ContainerStatus()) is None
+
+
+CONFIG = '{"containerd":{"defaultRuntimeName":"runc","runtimes":{"runc":{"options":%s},"other":{"options":null}}}}'
+DRIVERS = [
+    (CONFIG % '{"SystemdCgroup":true}', "", "systemd"),
+    (CONFIG % '{"SystemdCgroup":false}', "", "cgroupfs"),
+    (CONFIG % '{"SystemdCgroup":true}', "other", "cgroupfs"),
+    (CONFIG % "{}", "unknown", None),
+    ("{}", "", None),
+    ("nonsense", "", None),
+]
+
+
+@pytest.mark.parametrize(("config", "handler", "driver"), DRIVERS)
+def test_the_driver_in_the_configuration(config: str, handler: str, driver: str | None) -> None:
+    assert driver_configured({"config": config}, handler) == driver
+
+
+def test_the_driver_that_is_told() -> None:
+    assert driver_told(m.RuntimeConfigResponse()) is None
+    assert driver_told(m.RuntimeConfigResponse(linux=m.LinuxRuntimeConfiguration(cgroup_driver=0))) == "systemd"
+    assert driver_told(m.RuntimeConfigResponse(linux=m.LinuxRuntimeConfiguration(cgroup_driver=1))) == "cgroupfs"
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"pid":"x"}', "{", '{"config":5}'])
+def test_information_that_cannot_be_read_is_none(text: str) -> None:
+    assert inside({"info": text}).pid == 0
+    assert image_found(im.CriImage(id="i"), {"info": text}).runs == ""
+
+
+def test_what_an_image_runs() -> None:
+    info = {"info": '{"imageSpec":{"config":{"Entrypoint":["/bin/sh"],"Cmd":["-c","x"]}}}'}
+    found = image_found(im.CriImage(id="i", uid=m.Int64Value(value=101)), info)
+    assert (found.runs, found.user) == ("/bin/sh -c x", 101)
+
+
+ENDS: list[tuple[dict[str, Any], int | str]] = [
+    ({"status": "Success"}, 0),
+    (
+        {
+            "status": "Failure",
+            "reason": "NonZeroExitCode",
+            "details": {"causes": [{"reason": "ExitCode", "message": "7"}]},
+        },
+        7,
+    ),
+    ({"status": "Failure", "reason": "NonZeroExitCode", "message": "odd"}, "odd"),
+    ({"status": "Failure", "message": "no such file"}, "no such file"),
+    ({}, "Exec"),
+]
+
+
+@pytest.mark.parametrize(("status", "ended"), ENDS)
+def test_how_an_exec_ended(status: dict[str, Any], ended: int | str) -> None:
+    if isinstance(ended, int):
+        assert exit_code(status) == ended
+    else:
+        with pytest.raises(RuntimeTrouble, match=ended):
+            exit_code(status)
