@@ -29,6 +29,22 @@ Pods = dict[tuple[str, str], PlayedPod]
 STDIN, STDOUT, STDERR, ERROR, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 CONTAINER_CORES, CONTAINER_BYTES = 0.025, 10 << 20
 NODE_CORES, NODE_BYTES = 1.25, 1536 << 20
+PAGES: dict[str, Any] = {
+    "oom": {
+        "kills": [
+            {"timeS": 1.0, "source": "kernel log", "level": "container", "namespace": "shop", "pod": name, "pid": 7,
+             "container": "app", "process": "stress", "limitBytes": 256 << 20}
+            for name in ("web", "batch")
+        ]
+    },
+    "pressure": {
+        "conditions": [],
+        "signals": [{"signal": "memory.available", "available": "1Gi", "capacity": "32Gi",
+                     "thresholds": [{"value": "100Mi", "grace_s": 0, "met": False}]}],
+        "decisions": [],
+        "order": {"memory.available": []},
+    },
+}  # fmt: skip
 
 
 class _Server(uvicorn.Server):
@@ -99,6 +115,8 @@ class Endpoint:
                 await _answer(send, 200, self._metrics())
             case ["stats", "summary"]:
                 await _answer(send, 200, json.dumps(self._summary()), b"application/json")
+            case ["oom" | "pressure" as page]:
+                await _answer(send, 200, json.dumps(PAGES[page]), b"application/json")
             case ["containerLogs", namespace, name, container] if (namespace, name) in self._pods:
                 await _log(send, query, name, self._pods[namespace, name].containers[container])
             case ["exec", namespace, name, container] if (namespace, name) in self._pods:

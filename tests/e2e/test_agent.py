@@ -9,11 +9,12 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
-from tests.e2e.real_node import NODE, RealNode, cgroup_of, pod_of, real_node, reasons, running, status_of
+from tests.e2e.real_node import NODE, Document, RealNode, cgroup_of, pod_of, real_node, reasons, running, status_of
 from tests.e2e.waiting import until
 
 MIB = 1 << 20
@@ -39,16 +40,16 @@ def kube(node: RealNode, tmp_path: Path, request: pytest.FixtureRequest) -> Iter
     made("delete", "pods", "--all", "--grace-period=1")
 
 
-def pod(name: str, *containers: dict[str, object], **spec: object) -> str:
+def pod(name: str, *containers: Document, **spec: Any) -> str:
     spec = {"terminationGracePeriodSeconds": 2, **spec, "containers": list(containers)}
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 
 
-def shell(name: str, script: str, **more: object) -> dict[str, object]:
+def shell(name: str, script: str, **more: Any) -> Document:
     return {"name": name, "image": "busybox", "command": ["sh", "-c", script], **more}
 
 
-def limits(memory: str, cpu: str = "100m") -> dict[str, object]:
+def limits(memory: str, cpu: str = "100m") -> Document:
     return {"resources": {"limits": {"memory": memory, "cpu": cpu}}}
 
 
@@ -92,7 +93,7 @@ def test_an_out_of_memory_kill_restarts_that_container_alone(kube: Kubectl) -> N
     assert status_of(kube, "hungry")["phase"] == "Running"
 
 
-def _hit(kube: Kubectl) -> dict[str, dict[str, dict[str, object]]]:
+def _hit(kube: Kubectl) -> Document:
     found = status_of(kube, "hungry", "hog")
     return found if found.get("lastState", {}).get("terminated", {}).get("reason") == "OOMKilled" else {}
 
@@ -111,7 +112,7 @@ def test_a_kill_without_out_of_memory_is_an_error(node: RealNode, kube: Kubectl)
 def test_crashes_wait_longer_each_time(kube: Kubectl) -> None:
     kube("create", "-f", "-", stdin=pod("crash", shell("c", "exit 3")))
 
-    def waiting() -> dict[str, object]:
+    def waiting() -> Document:
         found = status_of(kube, "crash", "c")
         state = found.get("state", {}).get("waiting", {})
         return found if state.get("reason") == "CrashLoopBackOff" and found["restartCount"] >= 2 else {}
@@ -140,15 +141,20 @@ def test_a_failed_liveness_probe_restarts_the_container(kube: Kubectl) -> None:
         ),
     )
     running(kube, "sick")
-    restarted = until(lambda: (found := status_of(kube, "sick", "c")).get("restartCount") and found, 30.0)
+    restarted = until(lambda: _restarted(kube, "sick"), 30.0)
     assert restarted["lastState"]["terminated"]["exitCode"] == 137
     said = kube("describe", "pod", "sick").out
     assert "Container c failed liveness probe, will be restarted" in said
     assert "Liveness probe failed" in said
 
 
+def _restarted(kube: Kubectl, name: str, *, ready: bool = False) -> Document:
+    found = status_of(kube, name, "c")
+    return found if found.get("restartCount") and (found["ready"] or not ready) else {}
+
+
 def test_containers_of_a_pod_talk_over_localhost_and_are_probed_there(kube: Kubectl) -> None:
-    web = {"name": "web", "image": "nginx", "ports": [{"name": "http", "containerPort": 80}]}
+    web: Document = {"name": "web", "image": "nginx", "ports": [{"name": "http", "containerPort": 80}]}
     web |= {"readinessProbe": {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 1}}
     web |= {"livenessProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 1}}
     client = "python3 -c 'import urllib.request,time\nfor _ in range(100):\n  try:\n    print(urllib.request.urlopen(\"http://localhost\").status, flush=True); break\n  except OSError: time.sleep(0.1)\n'; sleep 1000"
@@ -266,3 +272,31 @@ def test_pods_deleted_while_the_agent_is_away_are_ended(node: RealNode, kube: Ku
     assert any(uid in each for each in node.memory_cgroups())
     node.start_node()
     until(lambda: not any(uid in each for each in node.memory_cgroups()))
+
+
+def test_pods_run_on_while_the_api_server_is_away(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("steady", shell("c", HANDLES_TERM)))
+    kube("create", "-f", "-", stdin=pod("brief", shell("c", "sleep 1; exit 6"), restartPolicy="Never"))
+    before = running(kube, "steady")["containerStatuses"][0]["containerID"]
+    until(lambda: status_of(kube, "brief", "c").get("state", {}).get("running"))
+    node.kill_api()
+    node.kill_node()
+    node.start_node(wait=False)
+    node.start_api()
+    ended = until(lambda: status_of(kube, "brief", "c").get("state", {}).get("terminated"), 30.0)
+    assert ended["exitCode"] == 6
+    assert status_of(kube, "steady", "c")["containerID"] == before
+    kube("exec", "steady", "--", "true")
+
+
+def test_a_killed_supervisor_ends_its_containers_and_they_are_started_again(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("again", shell("c", HANDLES_TERM)))
+    kube("create", "-f", "-", stdin=pod("never", shell("c", HANDLES_TERM), restartPolicy="Never"))
+    running(kube, "again")
+    running(kube, "never")
+    os.kill(node.supervisor_pid(), signal.SIGKILL)
+    restarted = until(lambda: _restarted(kube, "again", ready=True), 30.0)
+    assert restarted["lastState"]["terminated"]["exitCode"] == 137
+    assert restarted["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+    until(lambda: status_of(kube, "never").get("phase") == "Failed", 30.0)
+    assert status_of(kube, "never", "c")["state"]["terminated"]["exitCode"] == 137

@@ -230,11 +230,11 @@ async def shared_memory_is_the_pods(pod: Pod) -> None:
 
 
 async def nothing_is_mounted_on_the_host(pod: Pod) -> None:
-    before = host_mounts()
+    before = host_mounts(pod.runtime._state.parent)
     container = await pod.start(*SLEEP, mounts=(Mount("/usr", "/data/usr", True),))
-    assert host_mounts() == before
+    assert host_mounts(pod.runtime._state.parent) == before
     await pod.runtime.remove_container(container)
-    assert host_mounts() == before
+    assert host_mounts(pod.runtime._state.parent) == before
 
 
 async def capabilities_are_as_declared(pod: Pod) -> None:

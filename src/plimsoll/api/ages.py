@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 
 Clock = Callable[[], float]  # seconds since the epoch
 
@@ -14,6 +16,11 @@ UNKNOWN = "<unknown>"
 
 def rfc3339(epoch_s: float) -> str:
     """A metav1.Time: UTC, whole seconds."""
+    return _whole_second(math.floor(epoch_s))
+
+
+@lru_cache(64)
+def _whole_second(epoch_s: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch_s))
 
 

@@ -106,6 +106,12 @@ def _mounted(line: MountLine, own: str | None) -> Mounted:
     return Mounted(line.mount_point, line.root, line.read_only, None if own is None else below_mount(own, line.root))
 
 
+def memory_root(found: Hierarchies) -> str:
+    """What the kernel's log has before the paths that we know: the cgroup which is seen as `/` here; "" for its own."""
+    mounted = found.unified if found.version == 2 else found.v1.get("memory")
+    return "" if mounted is None else mounted.root.rstrip("/")
+
+
 def check_required(found: Hierarchies) -> None:
     """The kubelet's own check at start (02 §3): on v1 four controllers must be mounted, on v2 nothing is asked."""
     if found.version == 2:

@@ -63,10 +63,14 @@ class StateDamaged(PlimsollError):
 
 
 class KnownPod(msgspec.Struct, frozen=True):
-    """A pod that has cgroups here; `containers`: name → id of those containers that have one."""
+    """A pod that has cgroups here; `containers`: name → id of those containers that have one.
+
+    `lifted`: container id → memory.high that stands in place of the rules', for as long as that container runs.
+    """
 
     pod: Pod
     containers: dict[str, str]
+    lifted: dict[str, str] = {}
 
     @property
     def uid(self) -> str:
@@ -86,9 +90,10 @@ class NodeState(msgspec.Struct, frozen=True):
     pods: dict[str, KnownPod] = {}  # by uid
 
 
-class _StoredPod(msgspec.Struct):
+class _StoredPod(msgspec.Struct, omit_defaults=True):
     pod: msgspec.Raw
     containers: dict[str, str]
+    lifted: dict[str, str] = {}
 
 
 class _Stored(msgspec.Struct):
@@ -116,7 +121,7 @@ class StateFile:
             return NodeState(self._boot_id)
         try:
             stored = msgspec.json.decode(data, type=_Stored)
-            pods = [KnownPod(pod_from_json(bytes(each.pod)), each.containers) for each in stored.pods]
+            pods = [KnownPod(pod_from_json(bytes(each.pod)), each.containers, each.lifted) for each in stored.pods]
         except (msgspec.DecodeError, PlimsollError) as error:
             if is_from_before_this_boot(self._path):  # a power cut has damaged it: nothing of it is there any more
                 return NodeState(self._boot_id)
@@ -150,7 +155,7 @@ class StateFile:
         if kept is None or kept[0] is not known.pod:
             encoded = msgspec.Raw(msgspec.json.encode(known.pod, enc_hook=str))
             kept = self._encoded[known.uid] = (known.pod, encoded)
-        return _StoredPod(kept[1], known.containers)
+        return _StoredPod(kept[1], known.containers, known.lifted)
 
 
 def _write_whole(path: Path, encoded: bytes) -> None:

@@ -131,7 +131,7 @@ class NodeTree:
         with an id of our own. `pids`: cgroup path → process for its systemd scope, where it is not a holder's.
         """
         async with self._turns.mine():
-            known = self._turns.wants.known(pods, containers)
+            known = self._turns.wants.known(pods, containers, self._turns.state.pods)
             every = {**self._turns.state.pods, **known}
             gone = self._outgrown(known, every)
             return await self._turns.bring(_titles(known.values()), every, only=set(known), gone=gone, pids=pids)
@@ -153,6 +153,16 @@ class NodeTree:
                 check_as_kubernetes(self._turns.driver, drawn.plan.steps, drawn.wanted)
             self._turns.save(msgspec.structs.replace(state, pods=every))
             return await self._turns.bring(_titles([known]), every, only={known.uid}, by_container=True)
+
+    async def lift(self, uid: str, container_id: str, high: str) -> Applied:
+        """Another memory.high for one container, until it ends: what is wanted from now on, so that nobody repairs it."""
+        async with self._turns.mine():
+            pods = self._turns.state.pods
+            known = pods.get(uid)
+            if known is None or container_id not in known.containers.values():
+                return Applied(f"container {container_id}")
+            lifted = msgspec.structs.replace(known, lifted={**known.lifted, container_id: high})
+            return await self._turns.bring(_titles([known]), {**pods, uid: lifted}, only={uid})
 
     async def remove(self, *uids: str) -> Applied:
         """Kill what runs in these pods, remove their cgroups, and give back what they counted for."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
+
 from plimsoll.cgroups.marks import KnownPod
 from plimsoll.errors import FieldError, InvalidObject
 from plimsoll.rules.desired import Shown, Workload, desired_tree, workload
@@ -12,6 +14,7 @@ from plimsoll.rules.objects import Pod
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.wanted import WantedCgroup, derived_id, wanted
 
+HIGH = "memory.high"
 Containers = Mapping[str, Mapping[str, str]]  # pod uid → container name → id
 
 
@@ -21,8 +24,16 @@ class NodeWants:
         self._works: dict[str, Workload] = {}
         self._pods: dict[str, Pod] = {}
 
-    def known(self, pods: Iterable[Pod], containers: Containers | None = None) -> dict[str, KnownPod]:
-        """By uid; a pod that `containers` does not name has a cgroup for each container, with an id of our own."""
+    def known(
+        self,
+        pods: Iterable[Pod],
+        containers: Containers | None = None,
+        before: Mapping[str, KnownPod] | None = None,
+    ) -> dict[str, KnownPod]:
+        """By uid; a pod that `containers` does not name has a cgroup for each container, with an id of our own.
+
+        `before`: how they were known so far; a container that runs on keeps what was lifted for it.
+        """
         found: dict[str, KnownPod] = {}
         for pod in pods:
             uid = pod.metadata.uid
@@ -35,9 +46,9 @@ class NodeWants:
                 raise InvalidObject(errors)
             every = pod.spec.init_containers + pod.spec.containers
             ids = (containers or {}).get(uid)
-            found[uid] = KnownPod(
-                pod, dict(ids) if ids is not None else {c.name: derived_id(uid, c.name) for c in every}
-            )
+            kept = dict(ids) if ids is not None else {c.name: derived_id(uid, c.name) for c in every}
+            lifted = before[uid].lifted if before is not None and uid in before else {}
+            found[uid] = KnownPod(pod, kept, {key: high for key, high in lifted.items() if key in kept.values()})
         return found
 
     def wanted(self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None) -> dict[str, WantedCgroup]:
@@ -46,7 +57,21 @@ class NodeWants:
             lambda uid: only is None or uid in only,
             lambda uid, container: pods[uid].containers.get(container),
         )
-        return wanted(desired_tree([self._work(each) for each in pods.values()], self._setting, shown))
+        found = wanted(desired_tree([self._work(each) for each in pods.values()], self._setting, shown))
+        for known in pods.values():
+            if known.lifted and (only is None or known.uid in only):
+                found |= self._lifted(known, found)
+        return found
+
+    def _lifted(self, known: KnownPod, plan: Mapping[str, WantedCgroup]) -> dict[str, WantedCgroup]:
+        """Containers whose memory.high was moved: theirs, where the rules give them one at all."""
+        changed = {}
+        ids = {container_id: high for container_id, high in known.lifted.items() if container_id}
+        for path, each in plan.items():
+            high = next((high for key, high in ids.items() if key in path.rpartition("/")[2]), None)
+            if each.level == "container" and high is not None and HIGH in each.files:
+                changed[path] = msgspec.structs.replace(each, files={**each.files, HIGH: high})
+        return changed
 
     def pod_paths(self, known: KnownPod) -> dict[str, str]:
         """container name → path of its cgroup; "" → the pod's own."""

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import click
 
 from plimsoll.cli.cluster import Cluster, answered, cluster_options
-from plimsoll.cli.manifests_read import Manifest, read_manifests
 from plimsoll.cli.output import inert
 
+if TYPE_CHECKING:
+    from plimsoll.cli.manifests_read import Manifest
+    from plimsoll.kube.discovery import Kind
+
+Document = dict[str, Any]
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MANAGER = "plimsoll"
 REFUSED = 2
@@ -32,12 +36,14 @@ def apply(files: tuple[str, ...], dry_run: bool, force_conflicts: bool, **option
       plimsoll apply -f deploy/ --dry-run
       cat pod.yaml | plimsoll apply -f - -n shop
     """
+    from plimsoll.cli.manifests_read import read_manifests
+
     manifests = read_manifests(files)
     return answered(options, lambda cluster: _apply(cluster, manifests, dry_run, force_conflicts, options["namespace"]))
 
 
 async def _apply(cluster: Cluster, manifests: list[Manifest], dry_run: bool, force: bool, namespace: str) -> int:
-    from plimsoll.kube.discovery import Kind, kind_of_object
+    from plimsoll.kube.discovery import kind_of_object
     from plimsoll.kube.request import ApiError
 
     kinds = await cluster.kinds()
@@ -63,7 +69,7 @@ async def _apply(cluster: Cluster, manifests: list[Manifest], dry_run: bool, for
     return code
 
 
-async def _applied(cluster: Cluster, manifest: Manifest, kind: Any, namespace: str, dry_run: bool, force: bool) -> str:
+async def _applied(cluster: Cluster, manifest: Manifest, kind: Kind, namespace: str, dry_run: bool, force: bool) -> str:
     import msgspec
 
     from plimsoll.kube.request import Request, document, get
@@ -75,5 +81,11 @@ async def _applied(cluster: Cluster, manifest: Manifest, kind: Any, namespace: s
     after = document(answer)
     if before.status >= 400:
         return "created"
-    same = document(before)["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion")
-    return "unchanged" if same and not dry_run else "configured"
+    return "unchanged" if _wanted(document(before)) == _wanted(after) else "configured"
+
+
+def _wanted(found: Document) -> Document:
+    """What somebody may have wanted of an object; status and bookkeeping change by themselves."""
+    metadata = found.get("metadata") or {}
+    kept = {key: value for key, value in metadata.items() if key not in ("managedFields", "resourceVersion")}
+    return {**found, "status": None, "metadata": kept}

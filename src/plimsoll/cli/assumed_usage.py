@@ -21,12 +21,13 @@ Document = dict[str, Any]
 DEFAULT_NAMESPACE = "default"
 
 
-def named_amounts(text: str, option: str) -> dict[str, int]:
-    """`a=1Gi,b=2Gi` → bytes by name; one bare amount has the name `""`."""
+def named_amounts(text: str, option: str, *, bare: bool = False) -> dict[str, int]:
+    """`a=1Gi,b=2Gi` → bytes by name. `bare`: one amount alone will do, and has the name `""`."""
     found: dict[str, int] = {}
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
+    parts = [piece.strip() for piece in text.split(",") if piece.strip()]
+    for part in parts:
         name, equals, amount = part.rpartition("=")
-        if not equals and "," in text.strip(","):
+        if not name and (equals or not bare or len(parts) > 1):
             raise click.BadParameter(f"{part!r} is not name=amount", param_hint=option)
         found[name.strip()] = _bytes(amount, option)
     return found
@@ -44,9 +45,7 @@ def _bytes(amount: object, option: str) -> int:
 
 def assumed(text: str, file: str | None) -> tuple[dict[str, int], dict[PodKey, PodUsage]]:
     """Amounts by the names that somebody wrote, and reports by pod."""
-    amounts = named_amounts(text, "--usage") if text else {}
-    if "" in amounts:
-        raise click.BadParameter(f"{text!r} is not pod=amount", param_hint="--usage")
+    amounts = named_amounts(text, "--usage")
     if file is None:
         return amounts, {}
     document = _document(file)

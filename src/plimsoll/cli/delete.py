@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
 from plimsoll.cli.cluster import Cluster, answered, cluster_options
-from plimsoll.cli.manifests_read import read_manifests
 from plimsoll.cli.output import inert
 
 if TYPE_CHECKING:
+    from plimsoll.cli.manifests_read import Manifest
     from plimsoll.kube.discovery import Kind
 
 WAIT_S = 60.0
@@ -43,15 +42,21 @@ def delete(words: tuple[str, ...], files: tuple[str, ...], **options: Any) -> in
     """
     if bool(words) == bool(files):
         raise click.UsageError("name objects, or give -f FILE")
-    manifests = read_manifests(files) if files else []
+    manifests: list[Manifest] = []
+    if files:
+        from plimsoll.cli.manifests_read import read_manifests
+
+        manifests = read_manifests(files)
     return answered(options, lambda cluster: _delete(cluster, words, manifests, options))
 
 
-async def _delete(cluster: Cluster, words: tuple[str, ...], manifests: list[Any], options: dict[str, Any]) -> int:
+async def _delete(cluster: Cluster, words: tuple[str, ...], manifests: list[Manifest], options: dict[str, Any]) -> int:
     targets = await (_from_words(cluster, words, options) if words else _from_manifests(cluster, manifests))
     if not targets:
         click.echo("No resources found.", err=True)
         return 0
+    import asyncio
+
     from plimsoll.kube.request import ApiError, delete
 
     code, going = 0, []
@@ -100,7 +105,7 @@ async def _from_words(cluster: Cluster, words: tuple[str, ...], options: dict[st
     return [(kind, cluster.namespace if kind.namespaced else "", name) for kind, name in found]
 
 
-async def _from_manifests(cluster: Cluster, manifests: list[Any]) -> list[Target]:
+async def _from_manifests(cluster: Cluster, manifests: list[Manifest]) -> list[Target]:
     from plimsoll.kube.discovery import kind_of_object
 
     kinds = await cluster.kinds()

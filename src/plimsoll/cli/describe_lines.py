@@ -191,8 +191,8 @@ def _node(document: Document, pods: Sequence[Document], now_s: float) -> Iterato
     yield from _conditions(status)
     for title in ("capacity", "allocatable"):
         yield f"{title.capitalize()}:"
-        for name, amount in (status.get(title) or {}).items():
-            yield _field(name, amount, 2)
+        amounts = _part(status, title)
+        yield from table([[inert(f"  {name}"), inert(str(amount))] for name, amount in amounts.items()])
     info = _part(status, "nodeInfo")
     for title, key in (
         ("Kubelet", "kubeletVersion"),

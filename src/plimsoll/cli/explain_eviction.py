@@ -118,6 +118,8 @@ async def _live(cluster: Cluster, setting: Setting, options: dict[str, Any]) -> 
         if (found := known.by_pod.get((pod.metadata.namespace, pod.metadata.name))) is not None
     }
     notes = [] if known.source else ["neither the node nor metrics.k8s.io tells what the pods use"]
+    if options["available"] is not None:
+        notes.append("thresholds are those of --config and flags; `plimsoll pressure` shows the node's own")
     return _decided(pods, usage, setting, options, known.source, notes)
 
 

@@ -83,7 +83,7 @@ def _answer(
     if given_node is not None:
         node = msgspec.structs.replace(given_node, status=status)
     found = forecast(
-        Version(before.document, held_pod(before.pod)),
+        before,
         after,
         ResizeSetting(
             node,
@@ -124,7 +124,7 @@ def _working_sets(text: str, pod: Pod) -> dict[str, int] | None:
     if not text:
         return None
     names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
-    amounts = named_amounts(text, "--used")
+    amounts = named_amounts(text, "--used", bare=True)
     if "" in amounts:
         return dict.fromkeys(names, amounts[""])
     if unknown := amounts.keys() - set(names):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from plimsoll.cgroups.node_tree import NodeTree
     from plimsoll.cgroups.v1 import CgroupsV1
     from plimsoll.cgroups.v2 import CgroupsV2
+    from plimsoll.cli.runtime_asked import RuntimeTold
     from plimsoll.rules.setting import Machine, Setting
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -60,8 +61,11 @@ class LiveNode:
         home: Path,
         question: NodeQuestion,
         files: CgroupsV1 | CgroupsV2 | None = None,
+        told: RuntimeTold | None = None,
     ) -> None:
-        """`files`: the cgroup file systems themselves, whoever makes cgroups in them."""
+        """`files`: the cgroup file systems themselves, whoever makes cgroups in them. `told`: whose containers are not
+        ours, what their runtime says of itself."""
+        self.told = told
         self.driver, self.setting, self.tree, self.notes, self.files = driver, setting, tree, notes, files
         self.home, self.extras, self.declared_capacity = home, question.extras, question.declared_capacity
 
@@ -72,7 +76,10 @@ def opened(options: dict[str, Any]) -> LiveNode:
 
     question = NodeQuestion({**options, "runtime": "process"})
     question.machine = with_storage(question.machine, options["state_dir"])
+    endpoint = question.runtime_endpoint
     if options["simulate"]:
+        if endpoint:
+            raise click.UsageError(f"--simulate: the runtime at {endpoint} makes real cgroups; leave one of both out")
         return _simulated(question, options)
     from plimsoll.cgroups.detect import check_required, default_root, this_host, writable
     from plimsoll.cgroups.opening import open_cgroupfs
@@ -88,7 +95,16 @@ def opened(options: dict[str, Any]) -> LiveNode:
         root = default_root(found, writable(found))
         if root != "/":
             question.flags["cgroupRoot"] = [root]
-    setting, notes = question.setting(cgroup=f"v{found.version}")
+    changed: dict[str, str | None] = {"cgroup": f"v{found.version}"}
+    told, warning = None, ""
+    if endpoint:
+        from plimsoll.cli.runtime_asked import asked as runtime_asked
+
+        told = runtime_asked(endpoint)
+        driver_name, warning = told.driver_for(question.said_driver)
+        changed |= {"runtime": told.kind, "driver": driver_name}
+    setting, notes = question.setting(**changed)
+    notes += [warning] if warning else []
     files = open_cgroupfs(found)
     driver: CgroupDriver = files
     if setting.driver == "systemd":
@@ -97,7 +113,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
         driver = SystemdCgroups(files)
     home = private_directory(options["state_dir"] or state_home(dict(os.environ), os.geteuid()))
     tree = NodeTree(driver, setting, home / "node", shrink=options["shrink"])
-    return LiveNode(driver, setting, tree, notes, home, question, files)
+    return LiveNode(driver, setting, tree, notes, home, question, files, told)
 
 
 def with_storage(machine: Machine, state_dir: Path | None) -> Machine:

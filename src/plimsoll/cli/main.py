@@ -43,6 +43,7 @@ VERBS = {
     "cgroup": ("plimsoll.cli.cgroup", "cgroup", "Pods' cgroups on this machine, without Kubernetes: apply, run, rm."),
     "api": ("plimsoll.cli.api", "api", "The control plane: a Kubernetes API that kubectl works with."),
     "scheduler": ("plimsoll.cli.scheduler", "scheduler", "The scheduler by itself, beside any control plane."),
+    "run": ("plimsoll.cli.run", "run", "One pod in the foreground, without an API server, and how it ended."),
     "up": ("plimsoll.cli.up", "up", "A whole cluster on this machine, until Ctrl-C: API, scheduler, node, three pods."),
 }
 

@@ -25,6 +25,11 @@ _AGENT = (
         help="Where the API server reaches the node; where it is taken, another port.",
     ),
     click.option("--node-labels", metavar="LIST", default="", help="name=value,… for the Node."),
+    click.option(
+        "--keep-images",
+        is_flag=True,
+        help="Never pull an image that is there, whatever imagePullPolicy says: for machines without a registry.",
+    ),
     click.option("--end-pods", is_flag=True, hidden=True, help="At the end, take away everything that was made."),
     click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input does, as after a signal."),
 )
@@ -123,6 +128,12 @@ def teardown(output: str, kill: bool, **options: Any) -> None:
 
     live = opened(options)
     print_applied(finished(live, live.tree.teardown(kill=kill)), output, notes=live.notes)
+    if (live.home / "runtime" / "socket").exists():  # of an agent that has run here; nothing of its pods is left
+        import asyncio
+
+        from plimsoll.cli.node_agent import embedded_runtime, end_supervisor
+
+        asyncio.run(end_supervisor(embedded_runtime(live, live.home)))
 
 
 def _print_status(live: LiveNode, found: Any) -> None:

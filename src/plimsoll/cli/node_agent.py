@@ -1,7 +1,7 @@
-"""A whole node put together: the agent with the embedded runtime, its presence in the API, its endpoint.
+"""A whole node put together: the agent with a runtime, its presence in the API, its endpoint.
 
 All of it runs in one task group of one process. A part that fails beyond repair ends the process, loudly; containers
-run on in the supervisor, and the next start goes on with them. Only `--end-pods` (for `up`) takes everything away.
+run on in the supervisor, or wherever their runtime has them, and the next start goes on with them. Only `--end-pods` (for `up`) takes everything away.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ import msgspec
 
 from plimsoll.api.about import git_version
 from plimsoll.api.logs import log_to_stderr
+from plimsoll.cgroups.detect import memory_root, this_host
 from plimsoll.cgroups.entering import entry_directories
 from plimsoll.cli.daemon import allow_many_files, host_and_port, stop_event
 from plimsoll.cli.live_node import LiveNode
+from plimsoll.cli.runtime_asked import socket_of
 from plimsoll.cli.up_cluster import node_name
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import kubeconfig
@@ -42,13 +44,15 @@ from plimsoll.node.own_place import take_place
 from plimsoll.node.pod_files import pods_on_disk, remove_pod_files
 from plimsoll.node.pods_shown import PodsShown
 from plimsoll.node.registration import Registration
+from plimsoll.node.runtime_health import RuntimeHealth
 from plimsoll.node.stats import NodePlace, Stats
 from plimsoll.node.summary import summary_json
 from plimsoll.node.under_pressure import UnderPressure
 from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.node_document import ImageOnNode, NodeFacts, NodeHealth
+from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.process import ProcessRuntime
-from plimsoll.runtime.runtime import RuntimeTrouble
+from plimsoll.runtime.runtime import Runtime, RuntimeTrouble
 
 READY_S = 3.0  # how long a node waits for its own pods before it is registered all the same
 PAGE_AGE_S = 1.0
@@ -98,7 +102,11 @@ class Node:
         access = msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key)
         self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
         client = Client(self._transport)
-        self._runtime = embedded_runtime(live, self._home)
+        self._embedded = embedded_runtime(live, self._home) if live.told is None else None
+        self._cri = CriRuntime(socket_of(live.told.endpoint)) if live.told is not None else None
+        runtime: Runtime | None = self._embedded or self._cri
+        assert runtime is not None
+        version = runtime if live.told is None else live.told
         ip = internal_ip(self._host)
         self._facts = NodeFacts(
             name=self._name,
@@ -106,7 +114,7 @@ class Node:
             internal_ip=ip,
             port=self._port,
             machine=machine_identity(),
-            runtime_version=f"{self._runtime.name}://{self._runtime.version}",
+            runtime_version=f"{version.name}://{version.version}",
             kubelet_version=git_version(live.setting.profile),
             labels=self._labels,
             declared_capacity=live.declared_capacity,
@@ -117,7 +125,7 @@ class Node:
         self.meters = NodeMeters(self._name)
         self.agent = Agent(
             live.setting,
-            self._runtime,
+            runtime,
             live.driver,
             live.tree,
             client,
@@ -127,7 +135,12 @@ class Node:
             conditions=self._conditions,
             node_ip=ip,
             unenforced=UNENFORCED if live.driver.simulated else "",
+            counts=self.meters,
+            keeps_images=options["keep_images"],
         )
+        self._runtime_health = None
+        if self._cri is not None:
+            self._runtime_health = RuntimeHealth(self._cri, self.registration.report_soon)
         shown = PodsShown(self.agent, self._state)
         self._stats = Stats(live.files, self._place(), shown.places, clock=time.time, system=self._system)
         place = self._place()
@@ -137,17 +150,18 @@ class Node:
             live.setting,
             live.extras,
             live.files,
-            pods_path=place.pods_path,
-            node_path=place.node_path,
+            place,
             state=self._state,
             boot_id=self._facts.machine.boot_id,
+            log_prefix="" if live.files is None else memory_root(this_host()),
             tell=self._tell,
             changed=self.registration.report_soon,
-            counted=self.meters.evictions.add,
+            counted=self.meters.evicted,
         )
+        self.meters.oom_totals = self._pressure.oom_totals
         self._endpoint = Endpoint(
             shown,
-            self._runtime,
+            runtime,
             self._pages(),
             EndpointAccess(self._name, client, time.monotonic),
             server_tls(identity.certificate, identity.key, ca),
@@ -166,6 +180,8 @@ class Node:
                     group.create_task(self._renewal.run(), name="certificate"),
                     group.create_task(self._pressure.run(), name="pressure"),
                 ]
+                if self._runtime_health is not None:
+                    present.append(group.create_task(self._runtime_health.run(), name="runtime health"))
                 await stop.wait()
                 for task in present:
                     task.cancel()
@@ -174,8 +190,8 @@ class Node:
         finally:
             await self._endpoint.close()
             self._stats.close()
-            if ends_pods:
-                await end_supervisor(self._runtime)
+            if ends_pods and self._embedded is not None:
+                await end_supervisor(self._embedded)
             await self._transport.close()
 
     async def _presence(self, port: int) -> None:
@@ -200,8 +216,13 @@ class Node:
 
     def _health(self) -> NodeHealth:
         troubles = () if self.agent.ready.is_set() else ("container runtime status check may not have completed yet",)
-        images = tuple(ImageOnNode((name,)) for name in sorted(self._live.extras.images))
-        return NodeHealth(frozenset(self._conditions()), troubles, images)
+        if self._runtime_health is None:
+            images = tuple(ImageOnNode((name,)) for name in sorted(self._live.extras.images))
+        else:
+            images, troubles = self._runtime_health.images, (*troubles, *self._runtime_health.troubles)
+        stands = self.agent.cgroups.stands
+        warnings = stands.conditions() if stands is not None else {}
+        return NodeHealth(frozenset(self._conditions()), troubles, images, warnings)
 
     def _conditions(self) -> tuple[NodeCondition, ...]:
         return self._pressure.conditions()
@@ -223,14 +244,19 @@ class Node:
             pods_path=pods_path,
             node_path=pods_path if self._live.declared_capacity else "/",
             nodefs=str(self._home),
-            imagefs=str(self._home),
+            imagefs=self._live.told.images_at if self._live.told is not None else str(self._home),
             capacity_bytes=self._live.setting.machine.memory_bytes if self._live.declared_capacity else None,
             started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
             system_started_s=time.time(),
         )
 
     def _system(self) -> dict[str, int]:
-        return {"kubelet": os.getpid(), "runtime": self._runtime.supervisor_pid}
+        pids = {"kubelet": os.getpid()}
+        if self._embedded is not None:
+            pids["runtime"] = self._embedded.supervisor_pid
+        elif self._cri is not None and (pid := self._cri.pid):
+            pids["runtime"] = pid
+        return pids
 
     def _pages(self) -> Pages:
         stats, meters = self._stats, self.meters
@@ -243,6 +269,7 @@ class Node:
             seen = self.agent.view.last.values()
             containers = [each for parts in seen for each in parts.containers]
             meters.see((each for parts in seen for each in parts.sandboxes), containers)
+            meters.see_resizes(self.agent.pods.resizes.pending(), self.agent.pods.resizes.in_progress())
             return meters.page()
 
         def cadvisor() -> str:

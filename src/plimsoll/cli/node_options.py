@@ -55,6 +55,7 @@ _SHOWN = frozenset(
         "--eviction-hard",
         "--cgroup-root",
         "--cpu-manager-policy",
+        "--container-runtime-endpoint",
     }
 )
 _OPTIONS = (
@@ -117,7 +118,21 @@ class NodeQuestion:
             return f"as in {self.options['node_file']}"
         return ",".join(f"{name}={amount}" for name, amount in self.extras.capacity.items())
 
-    def setting(self, **changed: str) -> tuple[Setting, list[str]]:
+    @property
+    def runtime_endpoint(self) -> str:
+        """Where containers are run by somebody else; "" for the embedded runtime."""
+        return self._reading(profile_named(self.options["profile"])).config.container_runtime_endpoint
+
+    @property
+    def said_driver(self) -> str | None:
+        """The cgroup driver, where anybody has said one."""
+        if self.options["driver"]:
+            return str(self.options["driver"])
+        document = None if self.config_document is None else self.config_document.value
+        said = document.get("cgroupDriver") if isinstance(document, dict) else None
+        return str(said) if said else None
+
+    def setting(self, **changed: str | None) -> tuple[Setting, list[str]]:
         """The resolved node and what the user should know about its configuration."""
         words = {**self.options, **changed}
         profile = profile_named(words["profile"])
@@ -130,6 +145,7 @@ class NodeQuestion:
             driver=words["driver"],
             runtime=words["runtime"],
             weight=words["container_weight"],
+            page_cache_safe=self.extras.page_cache_safe_min,
         )
         notes = list(found.notes)
         if found.without_effect:

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 Page = TypeVar("Page", bound=msgspec.Struct)
 
 
-class ThresholdShown(msgspec.Struct, frozen=True, rename="camel"):
+class ThresholdShown(msgspec.Struct, frozen=True):
     value: str
-    grace_s: float = msgspec.field(name="grace_s", default=0.0)
+    grace_s: float = 0.0
     met: bool = False
 
 

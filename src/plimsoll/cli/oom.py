@@ -22,11 +22,10 @@ STAT_SHOWN = ("anon", "file", "kernel", "kernel_stack", "slab", "shmem", "rss", 
 @click.command("oom")
 @click.argument("pod", default="", required=False, metavar="[POD]")
 @cluster_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace. [default without POD]")
 @click.option("--on", "node_name", default="", metavar="NODE", help="Only of this node. [default: all, or the pod's]")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def oom(pod: str, all_namespaces: bool, node_name: str, output: str, **options: Any) -> int:
-    """Show which processes the kernel killed for memory, the newest last.
+def oom(pod: str, node_name: str, output: str, **options: Any) -> int:
+    """Show which processes the kernel killed for memory, the newest last; of all namespaces unless -n names one.
 
     \b
     Examples:
@@ -36,9 +35,8 @@ def oom(pod: str, all_namespaces: bool, node_name: str, output: str, **options: 
     """
     name = pod.removeprefix("pod/").removeprefix("pods/")
     kills, notes = answered(options, lambda cluster: _asked(cluster, name, node_name))
-    if options["namespace"] or (name and not all_namespaces):
-        namespace = options["namespace"]
-        kills = [each for each in kills if not namespace or each.namespace == namespace]
+    if options["namespace"]:
+        kills = [each for each in kills if each.namespace == options["namespace"]]
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode({"kills": kills}), indent=2).decode())
     else:

@@ -72,7 +72,7 @@ def lines(found: PressurePage, victims: int, now_s: float, paint: Paint) -> Iter
         for signal in found.signals
         for index, threshold in enumerate(signal.thresholds or (None,))
     ]
-    for index, line in enumerate(table(rows, HEADER)):
+    for index, line in enumerate(table(rows, HEADER) if rows else ()):
         yield paint(line, "dim") if index == 0 else paint(line, "red") if line.endswith("met") else line
     for signal_name, order in found.order.items():
         if order and victims:

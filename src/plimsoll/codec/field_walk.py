@@ -87,6 +87,11 @@ def set_fields(shape: Shape, before: dict[str, Any], after: dict[str, Any]) -> F
                 put(result, f"f:{name}", False, set_fields(inner, old, new))
             elif not _is_same(old, new):
                 result[f"f:{name}"] = {}
+        elif old is None and new and type(new) is list and _is_composite(inner := shape.member(name) or ANY, new):
+            # Every element comes as a whole; the list itself was there, empty.
+            node = _whole(inner, new)
+            del node[SELF]
+            put(result, f"f:{name}", False, node)
         elif not _is_same(old, new):
             parts: tuple[FieldSet, FieldSet, FieldSet] = ({}, {}, {})
             _compare(f"f:{name}", shape.member(name) or ANY, old, new, *parts)
@@ -109,13 +114,19 @@ def _differing_members(
     shape: Shape, before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[tuple[str, Shape, Any, Any]]:
     """Most members of two versions are equal: nothing is made of those."""
+    if before.keys() == after.keys():
+        for name, old in before.items():
+            new = after[name]
+            if old is not new and not _is_same(old, new):
+                yield f"f:{name}", shape.member(name) or ANY, old, new
+        return
     for name, new in after.items():
         old = before.get(name, ABSENT)
-        if not _is_same(old, new):
-            yield field(name), shape.member(name) or ANY, old, new
+        if old is not new and not _is_same(old, new):
+            yield f"f:{name}", shape.member(name) or ANY, old, new
     for name, old in before.items():
         if name not in after:
-            yield field(name), shape.member(name) or ANY, old, ABSENT
+            yield f"f:{name}", shape.member(name) or ANY, old, ABSENT
 
 
 def _differing_elements(shape: Shape, before: Any, after: Any) -> Iterator[tuple[str, Shape, Any, Any]]:

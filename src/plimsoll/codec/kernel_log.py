@@ -4,6 +4,9 @@ A record is `priority,sequence,microseconds,flags;text`, with continuation lines
 is many records, of one moment: who asked for memory, the limit that was hit and what it held, the processes that could
 have been chosen, and then the choice. `OomReports` is fed text by text and gives a report when the kernel has named its
 victim; with memory.oom.group every process of the cgroup gets a line of its own, and a report each.
+
+The kernel writes few reports when kills come fast, but always the line that names the victim. Such a line alone does
+not say whose limit it was, and must not be put together with an earlier report: it gives nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ _CANDIDATE = re.compile(r"\[ *(?P<pid>\d+)\] +(?P<uid>\d+) +\d+ +\d+ +(?P<rss>\d
 _STAT = re.compile(r"(?P<key>[a-z_]+) (?P<number>\d+)")
 _GROUP = re.compile(r"Tasks in (?P<path>.+) are going to be killed due to memory\.oom\.group set")
 MOST_CANDIDATES = 64
+GROUP_US = 1_000_000  # within this the processes of one cgroup are named
 
 
 class KernelRecord(msgspec.Struct, frozen=True):
@@ -79,7 +83,7 @@ class OomReports:
         self._in_stat = False
         self._usage: tuple[int, int] | None = None
         self._candidates: list[KillCandidate] = []
-        self._group = False
+        self._group_us: int | None = None  # when a whole cgroup was announced to go
 
     def take(self, record: KernelRecord) -> KernelOomKill | None:
         text = record.text.strip()
@@ -97,7 +101,7 @@ class OomReports:
         elif _STATS_FOR.fullmatch(text):
             self._in_stat = True
         elif _GROUP.fullmatch(text):
-            self._group = True
+            self._group_us = record.time_us
         elif (found := _CANDIDATE.fullmatch(text)) is not None:
             self._in_stat = False
             if len(self._candidates) < MOST_CANDIDATES:
@@ -108,7 +112,10 @@ class OomReports:
             self._stat[found["key"]] = int(found["number"])
         return None
 
-    def _killed(self, record: KernelRecord, found: re.Match[str]) -> KernelOomKill:
+    def _killed(self, record: KernelRecord, found: re.Match[str]) -> KernelOomKill | None:
+        is_group = self._group_us is not None and record.time_us - self._group_us < GROUP_US
+        if self._constraint.get("pid") != found["pid"] and not is_group:
+            return None
         amounts = dict(part.split(":", 1) for part in found["rest"].replace(",", " ").split() if ":" in part)
         usage, limit = self._usage or (None, None)
         return KernelOomKill(
@@ -124,7 +131,7 @@ class OomReports:
             int(amounts["oom_score_adj"]) if "oom_score_adj" in amounts else None,
             usage,
             limit,
-            self._group,
+            is_group,
             dict(self._stat),
             tuple(self._candidates),
         )

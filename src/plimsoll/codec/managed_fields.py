@@ -219,9 +219,12 @@ def same_but_times(before: Document, after: Document) -> bool:
 
 def changed_fields(kind: Kind, before: Document | None, after: Document, subresource: str) -> Comparison:
     """What a write changed, without what it cannot change."""
-    old = empty_object(kind) if before is None else without_owners(before)
-    changes = compare(root_shape(kind), old, without_owners(after))
-    return within(kind, subresource, changes)
+    if before is not None and subresource == "resize":
+        # Nothing outside the spec is this endpoint's: there is no need to look.
+        old, new = ({"spec": each.get("spec")} for each in (before, after))
+    else:
+        old, new = empty_object(kind) if before is None else without_owners(before), without_owners(after)
+    return within(kind, subresource, compare(root_shape(kind), old, new))
 
 
 @cache

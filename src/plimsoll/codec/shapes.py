@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -46,6 +46,8 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
         """How an element of a list is called; raises KeyError with the name of a missing key."""
         if not self.keys:
             return element_by_value(value)
+        if len(self.keys) == 1 and type(value) is dict and type(given := value.get(self.keys[0])) is str:
+            return _by_one_key(self.keys[0], given)
         found = {}
         for key in self.keys:
             given = value.get(key) if isinstance(value, dict) else None
@@ -60,6 +62,12 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
         if not default:
             raise KeyError(key)
         return default
+
+
+@lru_cache(1024)
+def _by_one_key(key: str, value: str) -> str:
+    """Most elements are called by a name, and most names are the same few."""
+    return element_by_keys({key: value})
 
 
 ANY = Shape("any")

@@ -49,6 +49,12 @@ def stat(pid: int) -> ProcessStat | None:
     return None if text is None else process_stat(text)
 
 
+def is_running(pid: int) -> bool:
+    """A zombie has ended: only its parent has not looked yet."""
+    found = stat(pid)
+    return found is not None and found.state not in ("Z", "X")
+
+
 def cgroups_of(pid: int | None = None) -> list[OwnCgroup] | None:
     """The cgroup of a process in every hierarchy (of this process without a pid); None where there is none."""
     text = _proc(os.getpid() if pid is None else pid, "cgroup")

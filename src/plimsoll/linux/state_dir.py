@@ -57,3 +57,16 @@ def write_private(path: Path, data: bytes) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def replace_private(path: Path, data: bytes) -> None:
+    """The same without waiting for the disk: a killed process finds the old or the new text, a power cut may not."""
+    fresh = path.with_name(f".{path.name}.new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    finally:
+        os.close(descriptor)
+    os.replace(fresh, path)

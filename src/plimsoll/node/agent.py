@@ -21,6 +21,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import msgspec
+
 from plimsoll.cgroups.driver import CgroupDriver
 from plimsoll.cgroups.node_tree import NodeTree
 from plimsoll.errors import PlimsollError
@@ -33,6 +35,8 @@ from plimsoll.node.pod_cgroups import PodCgroups
 from plimsoll.node.pods import Pods
 from plimsoll.node.recorder import Recorder
 from plimsoll.node.reporter import Reporter
+from plimsoll.node.resizing import Counts
+from plimsoll.node.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.runtime_view import RuntimeView
 from plimsoll.node.tools import Tools
 from plimsoll.rules.eviction import NodeCondition
@@ -63,15 +67,21 @@ class Agent:
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
         node_ip: str = "127.0.0.1",
         unenforced: str = "",
+        counts: Counts | None = None,
+        keeps_images: bool = False,
     ) -> None:
-        """`node`: the Node as the API has it, for labels and taints. `unenforced`: why limits are not real here."""
+        """`node`: the Node as the API has it, for labels and taints. `unenforced`: why limits are not real here.
+
+        `counts`: who counts resizes. `keeps_images`: as `Tools` has it."""
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client, self._clock = client, clock
         self.view = RuntimeView(runtime)
         self.cgroups = PodCgroups(tree, driver, setting)
+        if runtime.makes_cgroups:
+            self.cgroups.stands = RuntimeCgroups(driver, setting.runtime, setting.machine.page_size)
         self.checkpoint = Checkpoint(state_dir / "agent.json")
         self.recorder = Recorder(client, node_name, clock=clock)
-        self.reporter = Reporter(client)
+        self.reporter = Reporter(client, versioned=setting.profile.resize_status_field)
         self.tools = Tools(
             setting=setting,
             runtime=runtime,
@@ -86,8 +96,10 @@ class Agent:
             node_ip=node_ip,
             clock=clock,
             unenforced=unenforced,
+            keeps_images=keeps_images,
         )
-        self.pods = Pods(self.tools, node or (lambda: plain_node(node_name, setting)), conditions)
+        known_node = node or (lambda: plain_node(node_name, setting))
+        self.pods = Pods(self.tools, lambda: with_own_size(known_node(), setting), conditions, counts)
         self.cleanup = Cleanup(self.tools, self.pods)
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()  # the first list has come
@@ -109,6 +121,7 @@ class Agent:
                         ("checkpoint", self.checkpoint.run()),
                         ("runtime changes", self._follow_runtime()),
                         ("pods", self._follow_pods()),
+                        ("resizes", self.pods.resizes.run()),
                         ("housekeeping", self._housekeeping()),
                     )
                 ]
@@ -142,6 +155,7 @@ class Agent:
         async for changes in self._client.follow(reflector, lambda error: log.warning("pods: %s", error)):
             self.pods.take(changes)
             if not self.ready.is_set():
+                self.pods.resizes.begin()
                 self.ready.set()
                 gc.collect()
                 gc.freeze()
@@ -169,4 +183,17 @@ def plain_node(name: str, setting: Setting) -> Node:
     return Node(
         metadata=Metadata(name=name, labels=labels),
         status=NodeStatus(capacity=setting.capacity, allocatable=setting.allocatable),
+    )
+
+
+def with_own_size(node: Node, setting: Setting) -> Node:
+    """How large the node is, it knows best itself: what the API has may be from before its last start."""
+    status = node.status
+    return msgspec.structs.replace(
+        node,
+        status=msgspec.structs.replace(
+            status,
+            capacity={**(status.capacity or {}), **setting.capacity},
+            allocatable={**(status.allocatable or {}), **setting.allocatable},
+        ),
     )

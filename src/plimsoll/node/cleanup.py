@@ -24,7 +24,7 @@ from plimsoll.runtime.runtime import ContainerSeen
 
 log = logging.getLogger(__name__)
 
-HURRIED_GRACE_S = 1.5
+HURRIED_GRACE_S = 1.0
 
 
 class Cleanup:
@@ -56,8 +56,8 @@ class Cleanup:
         seen = await tools.view.all()
         found = {*seen, *tools.cgroups.known(), *pods_on_disk(tools.state_dir), *tools.checkpoint.all()}
         await _side_by_side(self._end(uid, seen.get(uid, NOTHING), HURRIED_GRACE_S) for uid in sorted(found))
-        self._remove_old_logs(())
         await tools.cgroups.teardown()
+        self._remove_old_logs(())
 
     async def _end(self, uid: str, parts: PodParts, grace_s: float | None = None) -> None:
         runtime = self._tools.runtime
@@ -71,7 +71,7 @@ class Cleanup:
         for sandbox in parts.sandboxes:
             await runtime.stop_sandbox(sandbox.id)
             await runtime.remove_sandbox(sandbox.id)
-        if uid in self._tools.cgroups.known():
+        if grace_s is None and uid in self._tools.cgroups.known():  # in a hurry they all go in one turn, at the end
             await self._tools.cgroups.remove(uid)
         await asyncio.to_thread(remove_pod_files, self._tools.state_dir, uid)
         self._tools.checkpoint.forget(uid)

@@ -65,7 +65,12 @@ def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, place: Place) ->
         cgroup_parent=cgroup_parent,
         labels={**(metadata.labels or {}), **_pod_labels(metadata)},
         annotations=metadata.annotations or {},
+        privileged=any(_is_privileged(each) for each in (*spec.init_containers, *spec.containers)),
     )
+
+
+def _is_privileged(container: RunContainer) -> bool:
+    return container.security_context is not None and bool(container.security_context.privileged)
 
 
 def container_spec(
@@ -84,6 +89,8 @@ def container_spec(
     """`mounts` are those of its volumes. Raises ContainerConfigError, and OSError where a file cannot be written."""
     name = checked_label(container.name, "container")
     security = security_values(pod, container, image.user)
+    if security.user is None and image.user is not None:  # a group, too, can only be given beside a user
+        security = msgspec.structs.replace(security, user=image.user)
     command = tuple(expanded(word, environment) for word in container.command)
     args = tuple(expanded(word, environment) for word in container.args)
     if any("\0" in word for word in (*command, *args, container.working_dir)):

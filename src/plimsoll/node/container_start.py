@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -41,6 +42,9 @@ class Prepared(msgspec.Struct, frozen=True):
     surroundings: Surroundings
     place: Place
 
+    def with_ips(self, pod_ips: tuple[str, ...]) -> Prepared:
+        return msgspec.structs.replace(self, surroundings=msgspec.structs.replace(self.surroundings, pod_ips=pod_ips))
+
 
 class Starter:
     """Of one pod."""
@@ -48,6 +52,7 @@ class Starter:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._ignored_told: set[str] = set()
+        self._ahead: dict[str, asyncio.Task[Image]] = {}
 
     async def prepared(self, pod: RunPod, pod_ips: tuple[str, ...], *, fresh: bool = False) -> Prepared:
         """Volumes made or refreshed. VolumeRefused where one cannot be."""
@@ -83,9 +88,11 @@ class Starter:
         container_id = start.resume_id
         if not container_id:
             try:
-                image = await self._image(pod, container, about)
+                image = await (self._ahead.pop(start.name, None) or self._image(pod, container, about))
             except ImageTrouble as error:
                 return self._image_trouble(pod, container, about, error)
+            except RuntimeTrouble as error:
+                return self._failed(pod, about, "ImageInspectError", error.reason)
             try:
                 container_id = await self._made(
                     pod, container, start, image, sandbox, sandbox_id, prepared, cgroup, resources
@@ -145,6 +152,22 @@ class Starter:
 
     # --- images ---
 
+    def look_for_images(self, pod: RunPod, starts: Iterable[Start]) -> None:
+        """From now on, while the runtime makes the sandbox; `start` waits for the answer, `look_no_more` gives up."""
+        for start in starts:
+            container = container_named(pod, start.name)
+            if container is not None and not start.resume_id and start.name not in self._ahead:
+                about = About(container.name, self._tools.setting.profile, is_init=start.is_init)
+                self._ahead[start.name] = asyncio.create_task(self._image(pod, container, about))
+
+    async def look_no_more(self) -> None:
+        looking = list(self._ahead.values())
+        self._ahead.clear()
+        for each in looking:
+            each.cancel()
+        if looking:
+            await asyncio.gather(*looking, return_exceptions=True)
+
     async def _image(self, pod: RunPod, container: RunContainer, about: About) -> Image:
         """Told as a kubelet tells it; the embedded runtime has what it has, and never pulls."""
         tools, name, has_command = self._tools, container.image, bool(container.command)
@@ -163,7 +186,7 @@ class Starter:
     async def _pulled(self, pod: RunPod, container: RunContainer, about: About) -> Image:
         tools, name, has_command = self._tools, container.image, bool(container.command)
         policy = container.image_pull_policy
-        if policy != "Always":
+        if policy != "Always" or tools.keeps_images:
             try:
                 image = await tools.runtime.image(name, has_command=has_command, pull=False)
             except ImageTrouble:

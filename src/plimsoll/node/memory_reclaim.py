@@ -24,24 +24,21 @@ class MemoryReclaim:
         self._files, self._pods_path, self._clock = files, pods_path, clock
         self.gained_bytes = 0  # in all, for the record
 
-    @staticmethod
-    def possible(files: Opens, pods_path: str) -> bool:
-        if files.version != 2:
-            return False
-        with files.directory(pods_path, FILE) as directory:
-            return directory.has(FILE)
+    async def of(self, path: str, wanted_bytes: int) -> None:
+        """The same for one container that has more than it may."""
+        await asyncio.to_thread(self._reclaim, wanted_bytes, path)
 
     async def __call__(self, wanted_bytes: int) -> int:
         """How much less the pods use afterwards; never negative."""
         before = self._used()
-        await asyncio.to_thread(self._reclaim, wanted_bytes)
+        await asyncio.to_thread(self._reclaim, wanted_bytes, self._pods_path)
         gained = max(0, before - self._used())
         self.gained_bytes += gained
         return gained
 
-    def _reclaim(self, wanted_bytes: int) -> None:
+    def _reclaim(self, wanted_bytes: int, path: str) -> None:
         end_s, left = self._clock() + BOUND_S, wanted_bytes
-        with self._files.directory(self._pods_path, FILE) as directory:
+        with self._files.directory(path, FILE) as directory:
             while left > 0 and self._clock() < end_s:
                 part = min(left, PART_BYTES)
                 try:

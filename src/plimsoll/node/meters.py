@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import resource
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from plimsoll.metrics.exposition import Computed, Counter, Gauge, Histogram, Registry
 from plimsoll.runtime.runtime import ContainerSeen, SandboxSeen
@@ -25,6 +25,7 @@ class NodeMeters:
 
     def __init__(self, node_name: str) -> None:
         self.registry, self.probe_registry = Registry(), Registry()
+        self.oom_totals: Callable[[], Mapping[str, int]] = dict
         self.running_pods = Gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox")
         self.running_containers = Gauge(
             "kubelet_running_containers", "Number of currently running containers", ("container_state",)
@@ -104,6 +105,13 @@ class NodeMeters:
             self.started_containers, self.start_errors, self.runtime_operations, self.runtime_errors, self.refusals,
             self.evictions, self.eviction_stats_age_s, self.preemptions, self.requested_resizes, self.resize_ms,
             self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,
+            Computed(
+                "counter",
+                "plimsoll_oom_kills_total",
+                "Processes of pods that the kernel killed for want of memory, by whose limit it was",
+                ("limit",),
+                self._oom_rows,
+            ),
             *_process_metrics(),
         )  # fmt: skip
         self.probe_registry.add(self.probes)
@@ -116,6 +124,23 @@ class NodeMeters:
             self.running_containers.set(counts[phase], phase)
 
     # What happens to resizes, in the words of whoever judges them.
+
+    def evicted(self, signal: str, stats_age_s: float) -> None:
+        """A pod goes for this signal, on figures that are so old."""
+        self.evictions.add(signal)
+        self.eviction_stats_age_s.observe(stats_age_s, signal)
+
+    def _oom_rows(self) -> list[tuple[tuple[str, ...], float]]:
+        return [((level,), float(count)) for level, count in sorted(self.oom_totals().items())]
+
+    def resize_requested(self, resource: str, requirement: str, operation: str) -> None:
+        self.requested_resizes.add(resource, requirement, operation)
+
+    def see_resizes(self, pending: Mapping[str, int], in_progress: int) -> None:
+        """How many there are, when the page is asked for."""
+        for reason, count in pending.items():
+            self.pending_resizes.set(count, reason)
+        self.resizes_in_progress.set(in_progress)
 
     def resize_accepted_late(self, trigger: str) -> None:
         self.deferred_resizes_accepted.add(trigger)

@@ -20,7 +20,8 @@ from plimsoll.node.pod_files import (
 )
 from plimsoll.node.runtime_view import PodParts
 from plimsoll.node.tools import Tools
-from plimsoll.rules.objects import Resources
+from plimsoll.rules.cri_resources import unified
+from plimsoll.rules.objects import Pod, Resources
 from plimsoll.rules.pod_seen import PodSeen, SeenContainer, SeenSandbox
 from plimsoll.rules.pod_work import definition_of
 from plimsoll.rules.resize_status import status_resources
@@ -39,18 +40,19 @@ class Observer:
         self._messages: dict[str, str] = {}
         self._judged: set[str] = set()
 
-    def seen(self, pod: RunPod, parts: PodParts, record: PodRecord) -> PodSeen:
-        """`pod` has its allocated resources."""
+    def seen(self, pod: RunPod, parts: PodParts, record: PodRecord, given: Pod) -> PodSeen:
+        """`pod` has its allocated resources; `given` is how its cgroups were sized."""
+        self._place(pod, parts, given)
         record = self._oom_verdicts(pod, parts, record)
         there = {each.id for each in parts.containers}
         self._messages = {key: text for key, text in self._messages.items() if key in there}
         self._judged &= there
         return PodSeen(
             tuple(SeenSandbox(each.id, each.attempt, each.ready, each.created_s, each.ip) for each in parts.sandboxes),
-            tuple(self._container(pod, each, record) for each in parts.containers),
+            tuple(self._container(pod, each, record, given) for each in parts.containers),
         )
 
-    def _container(self, pod: RunPod, seen: ContainerSeen, record: PodRecord) -> SeenContainer:
+    def _container(self, pod: RunPod, seen: ContainerSeen, record: PodRecord, given: Pod) -> SeenContainer:
         spec = container_named(pod, seen.name)
         reason, message = seen.reason, seen.message
         if seen.phase == "exited":
@@ -72,7 +74,18 @@ class Observer:
             reason=reason,
             message=message,
             definition=_definition(spec, seen),
-            resources=_resources(spec, seen, record),
+            resources=self._resources(spec, seen, record, given),
+        )
+
+    def _resources(
+        self, spec: RunContainer | None, seen: ContainerSeen, record: PodRecord, given: Pod
+    ) -> Resources | None:
+        """As the kernel has them (03 §9); only of what runs."""
+        if spec is None or seen.phase != "running":
+            return None if spec is None else spec.resources
+        reported = self._tools.cgroups.kernel_values(given, seen.name, seen.id)
+        return status_resources(
+            spec.resources, running=True, reported=reported, actuated=record.actuated.get(seen.name)
         )
 
     def _message(self, pod: RunPod, seen: ContainerSeen, spec: RunContainer | None) -> str:
@@ -84,6 +97,18 @@ class Observer:
             self._messages[seen.id] = left
         left = self._messages[seen.id]
         return f"{seen.message}: {left}" if seen.message and left else seen.message or left
+
+    # --- cgroups that the runtime makes ---
+
+    def _place(self, pod: RunPod, parts: PodParts, given: Pod) -> None:
+        cgroups, uid = self._tools.cgroups, pod.metadata.uid
+        if cgroups.stands is None or not cgroups.enforced or not (own := cgroups.paths(uid).get("", "")):
+            return
+        work = cgroups.work(given)
+        wanted = {each.name: unified(v) for each, v in zip(work.containers, work.container_values, strict=True)}
+        for finding in cgroups.stands.see(uid, own, parts.containers, wanted):
+            field = f"spec.containers{{{finding.container}}}"
+            self._tools.tell(pod, "Warning", finding.reason, finding.message, field)
 
     # --- out of memory ---
 
@@ -106,15 +131,15 @@ class Observer:
         if own is not None:
             return own > 0
         # Under systemd the scope may have gone with its processes. What the pod's slice counted since then tells.
-        base, now = record.oom_bases.get(container.id), cgroups.pod_oom_kills(uid)
+        keys = (container.id, oom_base_key(container.name, container.attempt))
+        base = next((record.oom_bases[key] for key in keys if key in record.oom_bases), None)
+        now = cgroups.pod_oom_kills(uid)
         return base is not None and now is not None and now > base
 
 
-def _resources(spec: RunContainer | None, seen: ContainerSeen, record: PodRecord) -> Resources | None:
-    if spec is None:
-        return None
-    actuated = record.actuated.get(seen.name)
-    return status_resources(spec.resources, running=seen.phase == "running", actuated=actuated)
+def oom_base_key(name: str, attempt: int) -> str:
+    """Of a container whose id is the runtime's to choose, and not known before it is made."""
+    return f"{name}/{attempt}"
 
 
 def _definition(spec: RunContainer | None, seen: ContainerSeen) -> str:

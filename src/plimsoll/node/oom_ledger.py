@@ -10,7 +10,7 @@ Here is no I/O: `OomLedger` is told what the witnesses say and returns records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -20,6 +20,7 @@ from plimsoll.rules.whose import Owner, owner_of
 
 PATIENCE_S = 0.3
 KEPT = 200
+TOGETHER_S = 2.0  # processes of one container that are killed as one
 PAGE_BYTES = 4096
 
 
@@ -32,6 +33,8 @@ class Watched(msgspec.Struct, frozen=True):
     namespace: str
     pod: str
     path: str  # of its cgroup
+    pid: int = 0  # of its first process, while it runs
+    group: bool = False  # the kernel kills it as a whole (memory.oom.group)
 
 
 class LastSeen(msgspec.Struct, frozen=True):
@@ -49,9 +52,23 @@ class _Count(msgspec.Struct):
     level: Level = "unknown"
 
 
+def _unknown() -> Level:
+    return "unknown"
+
+
 class OomLedger:
-    def __init__(self, counters: Mapping[str, int] | None = None) -> None:
-        """`counters`: container id → kills told so far, from an earlier run."""
+    def __init__(
+        self,
+        counters: Mapping[str, int] | None = None,
+        pods_path: str = "",
+        prefix: str = "",
+        lives: Callable[[Watched, int], bool | None] = lambda _watched, _pid: None,
+    ) -> None:
+        """`counters`: container id → kills told so far, from an earlier run. `pods_path`: only what is below it is ours.
+
+        `prefix`: what stands before our paths in the log. `lives`: does the container go on after that process died?
+        """
+        self._pods_path, self._prefix, self._lives = pods_path, prefix, lives
         self._counts: dict[str, _Count] = {key: _Count(told, told) for key, told in (counters or {}).items()}
         self._away: set[str] | None = None  # ran before we did, and not looked at yet; None until the first list
         self._watched: dict[str, Watched] = {}
@@ -73,28 +90,56 @@ class OomLedger:
         """What must be on disk before a record is told."""
         return {key: count.told for key, count in self._counts.items()}
 
-    def logged(
-        self, kill: KernelOomKill, wall_s: float, prefix: str = "", *, while_away: bool = False
-    ) -> OomKill | None:
-        """The log's word, `prefix` being what stands before our paths there. None for what is nobody's here."""
-        victim = owner_of(_below(kill.victim_cgroup, prefix))
+    def logged(self, kill: KernelOomKill, wall_s: float, *, while_away: bool = False) -> OomKill | None:
+        """The log's word. None for what is nobody's here, and for one more process of a container killed as a whole."""
+        path = _below(kill.victim_cgroup, self._prefix)
+        victim = owner_of(path) if self._is_ours(path) else Owner(path, "other")
         if victim.kind == "other" and kill.limit_cgroup is not None:
             return None
         watched = self._watched.get(victim.container_id)
-        limit = None if kill.limit_cgroup is None else owner_of(_below(kill.limit_cgroup, prefix))
-        record = _from_log(kill, wall_s, victim, watched, limit, while_away)
+        limit = None if kill.limit_cgroup is None else owner_of(_below(kill.limit_cgroup, self._prefix))
         if watched is not None:
             count = self._counts.setdefault(watched.id, _Count())
             count.told += 1
             if count.counted <= count.told:
                 count.due_s = None
+        if self._joined(victim, wall_s):
+            return None
+        record = _from_log(kill, wall_s, victim, watched, limit, while_away)
+        if watched is not None:
+            record = self._with_life(record, watched)
         self._keep(record)
         return record
 
-    def counted(self, container_id: str, kills: int, now_s: float, level: Level = "unknown") -> None:
-        """What a container's counter says now, and whose limit it seems to have been."""
+    def _is_ours(self, path: str) -> bool:
+        return not self._pods_path or path == self._pods_path or path.startswith(f"{self._pods_path}/")
+
+    def _joined(self, victim: Owner, wall_s: float) -> bool:
+        """The kernel names every process of a container that it kills as a whole: one record stands for them."""
+        if not self.kills or not victim.container_id:
+            return False
+        last = self.kills[-1]
+        if not last.whole_container or last.container_id != victim.container_id:
+            return False
+        if not 0 <= wall_s - last.time_s < TOGETHER_S:
+            return False
+        self.kills[-1] = msgspec.structs.replace(last, killed=last.killed + 1)
+        return True
+
+    def _with_life(self, record: OomKill, watched: Watched) -> OomKill:
+        lives = False if record.whole_container else self._lives(watched, record.pid)
+        return msgspec.structs.replace(record, container_lives=lives)
+
+    def counted(self, container_id: str, kills: int, now_s: float, level: Callable[[], Level] = _unknown) -> None:
+        """What a container's counter says now; `level` is asked whose limit it seems to have been."""
         count = self._counts.setdefault(container_id, _Count())
-        count.counted, count.level = kills, level
+        if kills > count.counted:
+            count.level = level()
+        count.counted = kills
+        watched = self._watched.get(container_id)
+        if kills > count.told and count.told and watched is not None and watched.group:
+            # Its processes went as one, and that was told; the first of them may be counted twice.
+            count.told = kills
         if kills <= count.told:
             count.due_s = None
             self._looked_at(container_id)
@@ -126,7 +171,10 @@ class OomLedger:
                 limit_bytes=last.limit_bytes if last else None,
                 sample_age_s=wall_s - last.time_s if last else None,
                 while_away=self._away is not None and container_id in self._away,
+                whole_container=watched.group if watched else False,
             )
+            if watched is not None:
+                record = self._with_life(record, watched)
             count.told, count.due_s = count.counted, None
             self._looked_at(container_id)
             self._keep(record)
@@ -160,7 +208,7 @@ def _from_log(
         limit_bytes=kill.limit_bytes,
         usage_bytes=kill.usage_bytes,
         oom_score_adj=kill.oom_score_adj,
-        whole_container=kill.group,
+        whole_container=kill.group or (watched is not None and watched.group),
         while_away=while_away,
         stat=dict(kill.stat),
         candidates=tuple(

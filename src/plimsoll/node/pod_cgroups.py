@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -23,9 +24,10 @@ from plimsoll.cgroups.shrink import usage_bytes
 from plimsoll.codec.kernel_files import flat_keyed
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj
+from plimsoll.node.runtime_cgroups import RuntimeCgroups
 from plimsoll.rules.desired import Workload, workload
 from plimsoll.rules.files import file_map
-from plimsoll.rules.objects import Pod
+from plimsoll.rules.objects import Container, Metadata, Pod, PodSpec
 from plimsoll.rules.policy import CgroupVersion, Weight
 from plimsoll.rules.reconcile import Unmet
 from plimsoll.rules.resize_status import TOLD_FILES, kernel_values
@@ -44,8 +46,19 @@ class Wish(msgspec.Struct, frozen=True):
     containers: Mapping[str, str] = {}
 
 
+class Witness(Protocol):
+    """Who looks at cgroups that others make and remove."""
+
+    def changing(self, uid: str) -> None:
+        """Some of this pod's may go now, and what they have counted with them."""
+
+    def changed(self) -> None:
+        """There are others than before."""
+
+
 class PodCgroups:
     def __init__(self, tree: NodeTree, driver: CgroupDriver, setting: Setting) -> None:
+        self.witnesses: list[Witness] = []
         self._tree, self._driver, self._setting = tree, driver, setting
         self._waiting: dict[str, tuple[Wish, asyncio.Future[None]]] = {}
         self._have: dict[str, Wish] = {}
@@ -53,6 +66,7 @@ class PodCgroups:
         self._works: dict[str, tuple[Pod, Workload]] = {}
         self._wake = asyncio.Event()
         self.unmet: dict[str, tuple[Unmet, ...]] = {}  # uid → what this kernel could not give
+        self.stands: RuntimeCgroups | None = None  # where the runtime makes containers' cgroups: those
 
     @property
     def enforced(self) -> bool:
@@ -89,6 +103,19 @@ class PodCgroups:
         paths = self.paths(uid)
         self.unmet[uid] = tuple(each for each in applied.unmet if each.path in paths.values())
 
+    async def lift(self, uid: str, container_id: str, high: str) -> None:
+        """Another memory.high for a container than the rules give it, until it ends."""
+        await self._tree.lift(uid, container_id, high)
+
+    def expected_high(self, uid: str, container: str) -> int | None:
+        """The memory.high that the rules give a container; None for none."""
+        wish = self._have.get(uid)
+        if wish is None or wish.pod is None:
+            return None
+        work = self.work(wish.pod)
+        found = zip(work.containers, work.container_values, strict=True)
+        return next((values.memory_high_bytes for each, values in found if each.name == container), None)
+
     def is_sized_for(self, pod: Pod) -> bool:
         """Whether its cgroups, as far as it has some, were last sized for just this."""
         sized = self._tree.sized_for(pod.metadata.uid)
@@ -107,7 +134,8 @@ class PodCgroups:
         """Container name → path, as far as they were made; "" → the pod's own."""
         if uid not in self._paths:
             self._paths[uid] = self._tree.paths(uid)
-        return self._paths[uid]
+        own = self._paths[uid]
+        return own if self.stands is None else {**own, **self.stands.paths(uid)}
 
     def planned_path(self, pod: Pod) -> str:
         """Of the pod's own cgroup, whether it is there or not; "" where pods have none."""
@@ -134,8 +162,8 @@ class PodCgroups:
 
     @property
     def scopes_may_vanish(self) -> bool:
-        """systemd removes a scope with its last process, and its counters with it."""
-        return self._driver.name == "systemd"
+        """systemd removes a scope with its last process, and its counters with it; so does a runtime."""
+        return self._driver.name == "systemd" or self.stands is not None
 
     def pod_oom_kills(self, uid: str) -> int | None:
         """The same of the pod's cgroup with everything below it; v1 does not count that."""
@@ -158,7 +186,7 @@ class PodCgroups:
             return None
         work = self.work(pod)
         given = next((v for c, v in zip(work.containers, work.container_values, strict=True) if c.name == container))
-        return self._told(path, given, version, self._setting.policy.container_weight)
+        return self._told(path, given, version, self._setting.policy.weight)
 
     def pod_kernel_values(self, pod: Pod) -> Values | None:
         path = self.paths(pod.metadata.uid).get("", "")
@@ -249,6 +277,16 @@ class PodCgroups:
                 done.set_result(None)
 
     async def _take(self, wishes: Mapping[str, Wish]) -> None:
+        for witness in self.witnesses:
+            for uid in wishes:
+                witness.changing(uid)
+        try:
+            await self._made(wishes)
+        finally:
+            for witness in self.witnesses:
+                witness.changed()
+
+    async def _made(self, wishes: Mapping[str, Wish]) -> None:
         for uid in wishes:
             self._have.pop(uid, None)
             self._paths.pop(uid, None)
@@ -256,8 +294,11 @@ class PodCgroups:
         if not pods:
             await self._tree.remove(*wishes)
             for uid in wishes:
+                self._paths.pop(uid, None)  # somebody may have asked meanwhile
                 self.unmet.pop(uid, None)
                 self._works.pop(uid, None)
+                if self.stands is not None:
+                    self.stands.forget(uid)
             return
         applied = await self._tree.add(pods, containers={uid: wish.containers for uid, wish in wishes.items()})
         for uid, wish in wishes.items():
@@ -269,3 +310,24 @@ class PodCgroups:
 def _refuse(done: asyncio.Future[None], error: PlimsollError) -> None:
     if not done.done():
         done.set_exception(error)
+
+
+def lean_pod_of(pod: Pod) -> Pod:
+    """What decides about cgroups, and no more: it is kept for as long as the pod has some."""
+    meta, spec = pod.metadata, pod.spec
+    return Pod(
+        metadata=Metadata(name=meta.name, namespace=meta.namespace, uid=meta.uid, annotations=meta.annotations),
+        spec=PodSpec(
+            containers=tuple(_lean(each) for each in spec.containers),
+            init_containers=tuple(_lean(each) for each in spec.init_containers),
+            resources=spec.resources,
+            overhead=spec.overhead,
+            priority=spec.priority,
+            priority_class_name=spec.priority_class_name,
+            restart_policy=spec.restart_policy,
+        ),
+    )
+
+
+def _lean(container: Container) -> Container:
+    return Container(name=container.name, resources=container.resources, restart_policy=container.restart_policy)

@@ -20,20 +20,28 @@ import msgspec
 from plimsoll.codec.run_pod import status_document
 from plimsoll.errors import PlimsollError
 from plimsoll.node.container_spec import sandbox_spec
-from plimsoll.node.container_start import Starter
-from plimsoll.node.observation import Observer
+from plimsoll.node.container_start import Prepared, Starter
+from plimsoll.node.observation import Observer, oom_base_key
+from plimsoll.node.pod_cgroups import lean_pod_of
 from plimsoll.node.pod_end import PodEnd
+from plimsoll.node.pod_resize import PodResize
 from plimsoll.node.probes import PodProbes
+from plimsoll.node.reporter import Version
+from plimsoll.node.resizing import Resizes
+from plimsoll.node.runtime_view import PodParts
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import allocated_pod
 from plimsoll.rules.crash_backoff import ERR_IMAGE_PULL, backoff_key
+from plimsoll.rules.effective import pod_requests
 from plimsoll.rules.environment import wanted_config_maps
 from plimsoll.rules.lifecycle_events import deadline_exceeded, sandbox_failed, sync_failed
-from plimsoll.rules.objects import Container, Metadata, Pod, PodSpec
+from plimsoll.rules.objects import Pod
 from plimsoll.rules.pod_memory import kept, pull_failed, remember, start_failed, started
 from plimsoll.rules.pod_seen import PodMemory, PodSeen, PodWork, Start, StartTrouble
 from plimsoll.rules.pod_status import NodeView, pod_status, rejected_status
 from plimsoll.rules.pod_work import pod_work
+from plimsoll.rules.resize_report import NO_MARKS, resize_conditions, resize_word
+from plimsoll.rules.resize_status import status_resources
 from plimsoll.rules.run_objects import RunPod, container_named, containers_of
 from plimsoll.rules.run_status import FAILED, SUCCEEDED, RunCondition, RunStatus
 from plimsoll.rules.termination import deadline_verdict, has_ended, is_ending, stops
@@ -47,8 +55,8 @@ SLOW_START_S = 0.15  # a start that takes longer is worth a status of its own: C
 
 
 class PodWorker:
-    def __init__(self, tools: Tools, pod: RunPod, status: dict[str, Any], body: bytes) -> None:
-        self._tools = tools
+    def __init__(self, tools: Tools, resizes: Resizes, pod: RunPod, status: dict[str, Any], body: bytes) -> None:
+        self._tools, self._resizes = tools, resizes
         self.pod, self.body, self.known_status = pod, body, status
         self.uid = pod.metadata.uid
         self.title = f"{pod.metadata.namespace}/{pod.metadata.name}"
@@ -58,6 +66,8 @@ class PodWorker:
         self._memory = PodMemory(backoffs=record.backoffs, image_backoffs=record.image_backoffs)
         self._observer, self._starter = Observer(tools), Starter(tools)
         self._end = PodEnd(tools, self._starter)
+        self._sizes = PodResize(tools, resizes, self.uid)
+        self._parts: PodParts | None = None  # as looked at last
         self._probes: PodProbes | None = None
         self.released = asyncio.Event()  # it has ended, and what it held here is free
         self._wake = asyncio.Event()
@@ -146,11 +156,18 @@ class PodWorker:
         return self._is_removed or is_ending(self.pod, self.status, verdict)
 
     async def _turn(self) -> None:
+        if self._parts is not None and not self._is_ending():
+            # What was accepted is handed out first, with what was seen last: the runtime need not be asked for that.
+            pod, seen = self._seen_in(self._parts)
+            if await self._hand_out(pod, seen):
+                self._report(*self._seen_in(self._parts))
         while True:
             pod, seen = await self._look()
             if self._is_ending():
                 await self._bring_to_end(pod, seen)
                 return
+            if await self._hand_out(pod, seen):
+                continue
             now_s = self._tools.clock()
             status = self.status or pod.status
             verdict = deadline_verdict(pod, status, now_s)
@@ -167,25 +184,54 @@ class PodWorker:
             for event in work.events:
                 self._tools.tell_lifecycle(pod, event)
             if _is_done(work, seen):
+                self._sizes.settle(pod, seen)
                 status = self._report(pod, seen)
                 if status.phase in (SUCCEEDED, FAILED):
                     continue
-                moments = [each for each in (work.look_again_s, not_before_s) if each is not None]
+                moments = [
+                    each for each in (work.look_again_s, not_before_s, self._sizes.look_again_s) if each is not None
+                ]
                 self._look_again(min(moments, default=None))
                 return
             await self._do(pod, seen, work)
 
     async def _look(self) -> tuple[RunPod, PodSeen]:
-        parts = await self._tools.view.pod(self.uid)
-        record = self._tools.checkpoint.get(self.uid)
-        pod = allocated_pod(self.pod, record.allocation) if record.allocation is not None else self.pod
-        assert isinstance(pod, RunPod)
-        self.seen = seen = self._observer.seen(pod, parts, record)
+        self._parts = await self._tools.view.pod(self.uid)
+        pod, seen = self._seen_in(self._parts)
         assert self._probes is not None
         before = self.status or pod.status
         probes = self._probes.watch(pod, seen, before, is_ending=self._is_ending())
         self._memory = kept(msgspec.structs.replace(self._memory, probes=dict(probes)), seen)
         return pod, seen
+
+    def _seen_in(self, parts: PodParts) -> tuple[RunPod, PodSeen]:
+        pod = self._allocated()
+        given = self._sizes.cgroup_pod(pod, {each.name for each in parts.containers if each.phase == "running"})
+        self.seen = self._observer.seen(pod, parts, self._tools.checkpoint.get(self.uid), given)
+        return pod, self.seen
+
+    def _allocated(self) -> RunPod:
+        """The newest document with what was allocated."""
+        allocation = self._tools.checkpoint.get(self.uid).allocation
+        pod = allocated_pod(self.pod, allocation) if allocation is not None else self.pod
+        assert isinstance(pod, RunPod)
+        return pod
+
+    async def _hand_out(self, pod: RunPod, seen: PodSeen) -> bool:
+        """What is allocated and was not given yet, in place; whoever must restart for it is remembered for that."""
+        left = self._sizes.left(pod, seen)
+        restarts = self._sizes.restarts(left)
+        if restarts != self._memory.restart_to_resize:
+            self._memory = msgspec.structs.replace(self._memory, restart_to_resize=restarts)
+        if not (left.in_place or left.pod_level) or not self._sizes.is_due(pod):
+            return False
+        if self._sizes.is_news():
+            self._report(pod, seen, must_be_seen=True)
+        if not await self._sizes.hand_out(pod, left):
+            return False
+        if not restarts:
+            self._sizes.settle(pod, seen)
+        return True
 
     def _remembered(self) -> PodMemory:
         return msgspec.structs.replace(self._memory, status=self.status)
@@ -208,7 +254,8 @@ class PodWorker:
     async def _do(self, pod: RunPod, seen: PodSeen, work: PodWork) -> None:
         tools = self._tools
         if work.kills or (work.kill_pod and seen.live()):
-            self._report(pod, seen)  # a stop may take its whole grace
+            # A stop may take its whole grace.
+            self._report(pod, seen, must_be_seen=bool(self._memory.restart_to_resize) and self._sizes.is_news())
         if work.kill_pod:
             await self._end.stop(pod, seen, stops(pod, seen))
             await self._end.stop_sandboxes(seen)
@@ -232,7 +279,7 @@ class PodWorker:
         live = self.seen.live() if fresh is None else fresh.alive()
         starting = {each.name for each in work.starts}
         ids = {each.name: each.id for each in live if each.name not in starting}
-        lean = lean_pod_of(pod)
+        lean = self._sizes.cgroup_pod(pod, ids)
         attempt = work.sandbox_attempt
         if attempt is None:
             newest = self.seen.sandbox()
@@ -242,10 +289,29 @@ class PodWorker:
             for each in work.starts:
                 ids[each.name] = each.resume_id or tools.runtime.container_id(sandbox, each.name, each.attempt)
         prepared = await self._starter.prepared(pod, self._pod_ips(pod))
-        paths, sandbox_id = await self._placed(pod, work, sandbox, lean, {} if tools.runtime.makes_cgroups else ids)
-        resources = self._starter.resources(lean)
-        self._actuated(pod, work.starts, ids)
-        for start in work.starts:
+        try:
+            if tools.runtime.makes_cgroups:
+                self._starter.look_for_images(pod, work.starts)
+            paths, sandbox_id = await self._placed(pod, work, sandbox, lean, {} if tools.runtime.makes_cgroups else ids)
+            if tools.runtime.makes_cgroups and work.sandbox_attempt is not None and not pod.spec.host_network:
+                prepared = prepared.with_ips(await self._new_ips())  # its network gave it one just now
+            self._actuated(pod, work.starts, ids)
+            await self._start_all(pod, work.starts, sandbox, sandbox_id, prepared, paths, lean)
+        finally:
+            await self._starter.look_no_more()
+
+    async def _start_all(
+        self,
+        pod: RunPod,
+        starts: Iterable[Start],
+        sandbox: SandboxSpec,
+        sandbox_id: str,
+        prepared: Prepared,
+        paths: Mapping[str, str],
+        lean: Pod,
+    ) -> None:
+        tools, resources = self._tools, self._starter.resources(lean)
+        for start in starts:
             cgroup = paths.get(start.name, "") if tools.cgroups.enforced else ""
             trouble = await self._starter.start(
                 pod, start, sandbox, sandbox_id, prepared, cgroup, resources[start.name]
@@ -254,10 +320,14 @@ class PodWorker:
             if trouble is not None and start.is_init and not start.is_sidecar:
                 return
 
+    async def _new_ips(self) -> tuple[str, ...]:
+        parts = await self._tools.view.pod(self.uid)
+        return tuple(each.ip for each in parts.sandboxes[:1] if each.ip)
+
     async def _placed(
         self, pod: RunPod, work: PodWork, sandbox: SandboxSpec, lean: Pod, ids: Mapping[str, str]
     ) -> tuple[Mapping[str, str], str]:
-        """Cgroups and sandbox: the supervisor makes one while we make the other. A CRI runtime needs the cgroup first."""
+        """Cgroups and sandbox: the supervisor makes one while we make the other. CRI needs the cgroup first."""
         if self._tools.runtime.makes_cgroups:
             return await self._tools.cgroups.have(lean, ids), await self._sandbox(pod, work, sandbox)
         making = asyncio.create_task(self._sandbox(pod, work, sandbox))
@@ -300,9 +370,14 @@ class PodWorker:
         bases = record.oom_bases
         if tools.cgroups.scopes_may_vanish:
             counted = tools.cgroups.pod_oom_kills(self.uid) or 0
-            bases = {key: each for key, each in bases.items() if key in ids.values()}
-            bases |= {ids[each.name]: counted for each in starts if each.name in ids}
-        tools.checkpoint.put(self.uid, actuated=actuated, oom_bases=bases)
+            counts = {ids.get(each.name) or oom_base_key(each.name, each.attempt): counted for each in starts}
+            going_on = {*ids.values(), *(oom_base_key(name, attempt) for name, attempt in self._newest_attempts())}
+            bases = {key: each for key, each in bases.items() if key in going_on} | counts
+        pod_level = record.actuated_pod if self._sizes.left(pod, self.seen).pod_level else pod.spec.resources
+        tools.checkpoint.put(self.uid, actuated=actuated, actuated_pod=pod_level, oom_bases=bases)
+
+    def _newest_attempts(self) -> Iterable[tuple[str, int]]:
+        return ((each.name, each.attempt) for each in self.seen.live())
 
     def _keep_backoffs(self) -> None:
         self._tools.checkpoint.put(
@@ -317,12 +392,10 @@ class PodWorker:
 
     async def refresh_volumes(self) -> None:
         """What the API says now, in the files of a running pod."""
-        pod, record = self.pod, self._tools.checkpoint.get(self.uid)
+        pod = self._allocated()
         if self._is_ending() or not self.seen.live() or not wanted_config_maps(pod):
             return
-        allocated = allocated_pod(pod, record.allocation) if record.allocation is not None else pod
-        assert isinstance(allocated, RunPod)
-        await self._starter.prepared(allocated, self._pod_ips(pod), fresh=True)
+        await self._starter.prepared(pod, self._pod_ips(pod), fresh=True)
 
     # --- the end ---
 
@@ -351,8 +424,10 @@ class PodWorker:
 
     # --- reporting ---
 
-    def _report(self, pod: RunPod, seen: PodSeen, *, is_final: bool = False) -> RunStatus:
+    def _report(self, pod: RunPod, seen: PodSeen, *, is_final: bool = False, must_be_seen: bool = False) -> RunStatus:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
+        pod = self._allocated()  # a newer document may have come since
+        marks = NO_MARKS if is_final or record.verdict is not None else self._resizes.marks(self.uid)
         profile, now_s = tools.setting.profile, tools.clock()
         if record.refused and record.verdict is not None:
             status = rejected_status(pod, record.verdict.reason, record.verdict.message, now_s, profile)
@@ -365,13 +440,36 @@ class PodWorker:
                 NodeView((tools.node_ip,), tools.runtime.name, profile),
                 verdict=record.verdict,
                 is_final=is_final,
-                conditions=self._conditions(),
+                conditions=(*self._conditions(), *resize_conditions(marks, profile)),
+                resize=resize_word(marks, pod, profile),
+                **self._pod_level(pod),
             )
+        if status.phase in (SUCCEEDED, FAILED):
+            self._resizes.over(self.uid)
         self.status = status
         if not self._is_removed and not self._is_told:
             document = status_document(status)
-            tools.reporter.report(self.uid, pod.metadata.namespace, pod.metadata.name, self.known_status, document)
+            meta = pod.metadata
+            tools.reporter.report(
+                self.uid,
+                meta.namespace,
+                meta.name,
+                self.known_status,
+                document,
+                Version(meta.resource_version, meta.generation),
+                must_be_seen=must_be_seen,
+            )
         return status
+
+    def _pod_level(self, pod: RunPod) -> dict[str, Any]:
+        """Resources of the pod as a whole, where it has some and they can be resized (03 §3.2)."""
+        tools, own = self._tools, pod.spec.resources
+        if own is None or not tools.gates.pod_level_resize:
+            return {}
+        given = self._tools.checkpoint.get(self.uid).actuated_pod
+        reported = tools.cgroups.pod_kernel_values(lean_pod_of(pod)) if self.seen.live() else None
+        shown = status_resources(own, running=reported is not None, reported=reported, actuated=given)
+        return {"resources": shown, "allocated_resources": pod_requests(pod, pod_level=tools.gates.pod_level)}
 
     def _conditions(self) -> Iterable[RunCondition]:
         if self._tools.cgroups.enforced:
@@ -402,24 +500,3 @@ def _must_end_sooner(before: RunPod, now: RunPod) -> bool:
         return True
     was, is_now = before.metadata.deletion_grace_period_seconds, now.metadata.deletion_grace_period_seconds
     return is_now is not None and (was is None or is_now < was)
-
-
-def lean_pod_of(pod: RunPod) -> Pod:
-    """What decides about cgroups, and no more: it is kept for as long as the pod has some."""
-    meta, spec = pod.metadata, pod.spec
-    return Pod(
-        metadata=Metadata(name=meta.name, namespace=meta.namespace, uid=meta.uid, annotations=meta.annotations),
-        spec=PodSpec(
-            containers=tuple(_lean(each) for each in spec.containers),
-            init_containers=tuple(_lean(each) for each in spec.init_containers),
-            resources=spec.resources,
-            overhead=spec.overhead,
-            priority=spec.priority,
-            priority_class_name=spec.priority_class_name,
-            restart_policy=spec.restart_policy,
-        ),
-    )
-
-
-def _lean(container: Container) -> Container:
-    return Container(name=container.name, resources=container.resources, restart_policy=container.restart_policy)

@@ -20,17 +20,23 @@ import msgspec
 from plimsoll.codec.run_pod import run_pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.reflector import ObjectChange
-from plimsoll.node.checkpoint import PodRecord
+from plimsoll.node.checkpoint import CheckpointUnwritable, PodRecord
 from plimsoll.node.pod_worker import PodWorker
+from plimsoll.node.reporter import Version
+from plimsoll.node.resizing import Counts, ResizePolicyOfNode, Resizes
 from plimsoll.node.tools import Tools
-from plimsoll.rules.allocation import allocated_pod, allocation_of
+from plimsoll.rules.allocation import all_containers, allocated_pod, allocation_of, same_pod_level, same_resources
 from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.node_admission import Admitted, admit
-from plimsoll.rules.objects import Node, Pod
+from plimsoll.rules.objects import Container, Node, Pod
+from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.preemption_node import EVENT_MESSAGE, PREEMPTING
+from plimsoll.rules.qos import qos_class
+from plimsoll.rules.resize_report import operations
 from plimsoll.rules.run_objects import RunPod
 from plimsoll.rules.run_status import FAILED, SUCCEEDED
 from plimsoll.rules.termination import Verdict
+from plimsoll.rules.values import uses_limited_swap
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +52,15 @@ _STATUS = msgspec.json.Decoder(_StatusOnly)
 
 class Pods:
     def __init__(
-        self, tools: Tools, node: Callable[[], Node], conditions: Callable[[], Iterable[NodeCondition]] = tuple
+        self,
+        tools: Tools,
+        node: Callable[[], Node],
+        conditions: Callable[[], Iterable[NodeCondition]] = tuple,
+        counts: Counts | None = None,
     ) -> None:
-        self._tools, self._node, self._conditions = tools, node, conditions
+        self._tools, self._node, self._conditions, self._counts = tools, node, conditions, counts
+        policy = resize_policy(tools)
+        self.resizes = Resizes(policy, tools.checkpoint, self, node, conditions, tools.clock, counts)
         self.workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
@@ -85,16 +97,25 @@ class Pods:
         record = self._tools.checkpoint.get(uid)
         if record.verdict is None and not _is_terminal(pod) and pod.metadata.deletion_timestamp is None:
             record = self._admitted(pod, record)
-        worker = PodWorker(self._tools, pod, _STATUS.decode(body).status, body)
+        worker = PodWorker(self._tools, self.resizes, pod, _STATUS.decode(body).status, body)
         worker.after = tuple(self._making_room.pop(uid, ()))
         self.workers[uid] = worker
         self._by_name[pod.metadata.namespace, pod.metadata.name] = uid
         self._tasks[uid] = asyncio.create_task(self._looked_after(worker), name=f"pod {pod.metadata.name}")
+        self.resizes.known(uid, pod.status.conditions, pod.metadata.generation)
+        self.resizes.room("pods_added")
 
     def _changed(self, pod: RunPod, body: bytes) -> None:
-        status = _STATUS.decode(body).status
-        self._tools.reporter.seen(pod.metadata.uid, status)
-        self.workers[pod.metadata.uid].give(pod, status, body)
+        meta, status = pod.metadata, _STATUS.decode(body).status
+        worker = self.workers[meta.uid]
+        before = worker.pod
+        worker.give(pod, status, body)
+        if asks_for_other(before, pod):
+            if self._counts is not None:
+                for operation in operations(before, pod):
+                    self._counts.resize_requested(*operation)
+            self.resizes.changed(meta.uid)
+        self._tools.reporter.seen(meta.uid, status, Version(meta.resource_version, meta.generation))
 
     def _gone(self, change: ObjectChange) -> None:
         self._tools.reporter.forget(change.uid)
@@ -139,10 +160,34 @@ class Pods:
         if worker is None or self._tools.checkpoint.get(uid).verdict is not None:
             return None
         self._tools.checkpoint.put(uid, verdict=verdict)
-        self._tools.checkpoint.save()
+        try:
+            self._tools.checkpoint.save()
+        except CheckpointUnwritable as error:  # a full disk may be the very reason for the eviction
+            log.error("%s", error)
         self._tools.tell(worker.pod, "Warning", verdict.reason, verdict.message, annotations=annotations)
         worker.interrupt()
+        self.resizes.over(uid)
         return worker
+
+    # --- what verdicts on resizes ask ---
+
+    def desired(self, uid: str) -> RunPod | None:
+        """The newest spec of a pod that lives on."""
+        worker = self.workers.get(uid)
+        if worker is None or worker.is_over or worker.pod.metadata.deletion_timestamp is not None:
+            return None
+        return worker.pod if self._tools.checkpoint.get(uid).verdict is None else None
+
+    def told(self, uid: str, event: LifecycleEvent) -> None:
+        if uid in self.workers:
+            self._tools.tell_lifecycle(self.workers[uid].pod, event)
+
+    def look_again(self, uid: str) -> None:
+        self.wake([uid])
+
+    def preempt(self, victims: Iterable[Pod]) -> None:
+        for victim in victims:
+            self.end(victim.metadata.uid, Verdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True))
 
     # --- workers ---
 
@@ -172,6 +217,8 @@ class Pods:
         if self._by_name.get(key) == uid:
             del self._by_name[key]
         self._tools.checkpoint.forget(uid)
+        self.resizes.forget(uid)
+        self.resizes.room("pods_removed")
 
     async def close(self) -> None:
         """Stop looking after them; what runs goes on."""
@@ -189,3 +236,28 @@ class Pods:
 
 def _is_terminal(pod: RunPod) -> bool:
     return pod.status.phase in (FAILED, SUCCEEDED)
+
+
+def asks_for_other(before: RunPod, after: RunPod) -> bool:
+    """Whether a new document has other resources than the one before (03 §7)."""
+    return not same_pod_level(before.spec.resources, after.spec.resources) or any(
+        not same_resources(old.resources, new.resources)
+        for old, new in zip(all_containers(before.spec), all_containers(after.spec), strict=False)
+    )
+
+
+def resize_policy(tools: Tools) -> ResizePolicyOfNode:
+    setting, config = tools.setting, tools.setting.config
+
+    def may_swap(pod: Pod, container: Container) -> bool:
+        return uses_limited_swap(pod, container, qos_class(pod), setting.policy)
+
+    return ResizePolicyOfNode(
+        setting.profile,
+        tools.gates,
+        setting.absolute,
+        static_cpus=config.cpu_manager_policy == "static",
+        static_memory=config.memory_manager_policy == "Static",
+        may_swap=may_swap,
+        enabled=config.gate("InPlacePodVerticalScaling"),
+    )

@@ -8,22 +8,25 @@ One pass ends at most one pod. The next pass begins when that pod's memory is fr
 for it: so nobody is evicted for memory that is about to come back. Conditions go up with the first look that meets a
 threshold and come down after the transition period; `conditions_changed` is told at once.
 
-Every decision is kept with the order and the figures that made it (`decisions`).
+Every decision is kept with the order and the figures that made it (`decisions`). What goes wrong in one pass, a disk
+that is full, a cgroup that went away, is logged, and the next pass comes all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
+
+import msgspec
 
 from plimsoll.cgroups.events import Watcher
 from plimsoll.cgroups.usage import Opens
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.beneath import CgroupError
-from plimsoll.node.signals import Observations
+from plimsoll.node.decision_log import DecisionLog
+from plimsoll.node.signals import Observations, UsageMark
 from plimsoll.rules.eviction import (
     CLEANUP_WAIT_S,
     NO_PRESSURE,
@@ -39,14 +42,15 @@ from plimsoll.rules.eviction import (
 from plimsoll.rules.eviction_decision import THRESHOLD_MET, Decision, attempt_text, decision
 from plimsoll.rules.eviction_reasons import LimitFinding, limit_finding
 from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY, Pod
-from plimsoll.rules.pressure_pace import LOOK_MOST_S, Trend, next_look_s, trend
+from plimsoll.rules.pressure_pace import LOOK_LEAST_S, LOOK_MOST_S, Trend, next_look_s, trend
 from plimsoll.rules.thresholds import DEFAULT_TRANSITION_PERIOD_S, FsLayout, Threshold
 from plimsoll.rules.usage import PodUsage
 
-KEPT_DECISIONS = 64
 OTHERS_EVERY_S = 10.0  # file systems and process numbers: as often as a kubelet
 STALL_US, STALL_WINDOW_US = 50_000, 1_000_000
 LIMIT_GRACE_S = 1.0  # §6
+REARM_S = 10.0  # §2.5: limits and page cache move, and the kernel's marks with them
+AFTER_TROUBLE_S = 1.0
 _KERNEL = "kernel"
 _LOG = logging.getLogger(__name__)
 
@@ -56,7 +60,7 @@ class Sight(Protocol):
 
     def memory(self) -> Observations: ...
     def others(self) -> Observations: ...
-    def pods_usage_at(self, thresholds: Iterable[Threshold]) -> list[int]: ...
+    def usage_marks(self, thresholds: Iterable[Threshold]) -> set[UsageMark]: ...
 
 
 class Victims(Protocol):
@@ -88,16 +92,19 @@ class PressureLoop:
         wall: Callable[[], float],
         event: Callable[[str, str, str], None],
         conditions_changed: Callable[[], None] = lambda: None,
-        counted: Callable[[str], None] = lambda _: None,
+        counted: Callable[[str, float], None] = lambda _signal, _age_s: None,
         layout: FsLayout = "single",
         max_pod_grace_s: int = 0,
         hard_grace_s: int | None = None,
         transition_period_s: float = DEFAULT_TRANSITION_PERIOD_S,
         reclaim_memory: Callable[[int], Awaitable[int]] | None = None,
+        storage_limits: bool = True,
+        decisions: DecisionLog | None = None,
     ) -> None:
-        """`event`: type, reason, message of an event on the node. `counted`: a pod goes for this signal.
+        """`event`: type, reason, message of an event on the node. `counted`: a pod goes for this signal, on figures
+        that are so many seconds old.
 
-        `reclaim_memory`: bytes wanted → bytes gained.
+        `reclaim_memory`: bytes wanted → bytes gained. `storage_limits`: localStorageCapacityIsolation.
         """
         self._signals, self._thresholds, self._victims = signals, tuple(thresholds), victims
         self._clock, self._wall, self._event, self._changed = clock, wall, event, conditions_changed
@@ -106,11 +113,13 @@ class PressureLoop:
         self._counted = counted
         self._memory_thresholds = tuple(each for each in thresholds if RESOURCE_OF[each.signal] == MEMORY)
         self._pressure: Pressure = NO_PRESSURE
-        self._trends: dict[str, Trend] = {}
+        self._trends: dict[Threshold, Trend] = {}
         self._others: Observations = {}
         self._others_at_s = float("-inf")
-        self._limits_at_s = float("-inf")
-        self.decisions: deque[Decision] = deque(maxlen=KEPT_DECISIONS)
+        self._limits_at_s = float("-inf") if storage_limits else float("inf")
+        self._looked_s = self._armed_s = float("-inf")
+        self._marks: set[UsageMark] = set()
+        self.decisions = decisions or DecisionLog()
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:
@@ -123,11 +132,18 @@ class PressureLoop:
     async def run(self, files: Opens | None, pods_path: str) -> None:
         """For ever. `files` and `pods_path`: where kernel events come from."""
         async with Watcher[str]() as watcher:
-            if files is not None:
-                self._arm(watcher, files, pods_path)
+            if files is not None and files.version == 2:
+                self._watch_events(watcher, files, pods_path)
             while True:
-                if not await self.turn():
-                    await self._wait(watcher)
+                try:
+                    if files is not None and files.version == 1:
+                        self._watch_usage(watcher, files)
+                    if await self.turn():
+                        continue
+                except (PlimsollError, OSError) as error:
+                    _LOG.error("looking at the node's signals: %s", error)
+                    await asyncio.sleep(AFTER_TROUBLE_S)
+                await self._wait(watcher)
 
     async def turn(self) -> bool:
         """One pass; whether a pod was ended, and so the next pass is due at once."""
@@ -153,8 +169,8 @@ class PressureLoop:
         for threshold in self._memory_thresholds:
             if (seen := memory.get(threshold.signal)) is not None:
                 distance = float((seen.available - wanted(threshold, seen.capacity)).value)
-                key = f"{threshold.signal} {threshold.grace_s}"
-                self._trends[key] = trend(distance, now_s, self._trends.get(key))
+                self._trends[threshold] = trend(distance, now_s, self._trends.get(threshold))
+        self._looked_s = now_s
         return {**self._others, **memory}
 
     def _others_pause_s(self) -> float:
@@ -175,20 +191,35 @@ class PressureLoop:
                 await anext(watcher)
         except TimeoutError:
             return
+        # Events may come in swarms; one look answers them all.
+        await asyncio.sleep(max(0.0, self._looked_s + LOOK_LEAST_S - self._clock()))
 
-    def _arm(self, watcher: Watcher[str], files: Opens, pods_path: str) -> None:
-        """Whatever this kernel tells of by itself; what it refuses is only slower."""
+    def _watch_events(self, watcher: Watcher[str], files: Opens, pods_path: str) -> None:
+        """v2: whatever this kernel tells of by itself; what it refuses is only slower."""
         try:
-            if files.version == 2:
-                with files.directory(pods_path, "memory.events") as directory:
-                    watcher.file_changes(_KERNEL, directory, "memory.events")
-                    watcher.pressure(_KERNEL, "memory", "some", STALL_US, STALL_WINDOW_US, directory=directory)
-            else:
-                for usage_bytes in self._signals.pods_usage_at(self._memory_thresholds):
-                    with files.directory(pods_path, "memory.usage_in_bytes") as directory:
-                        watcher.usage_threshold(_KERNEL, directory, usage_bytes)
+            with files.directory(pods_path, "memory.events") as directory:
+                watcher.file_changes(_KERNEL, directory, "memory.events")
+                watcher.pressure(_KERNEL, "memory", "some", STALL_US, STALL_WINDOW_US, directory=directory)
         except (CgroupError, OSError) as error:
             _LOG.info("no kernel events for memory pressure, looking alone will do: %s", error)
+
+    def _watch_usage(self, watcher: Watcher[str], files: Opens) -> None:
+        """v1: at the usage where a threshold would be met; as limits and page cache move, so does that (§2.5)."""
+        now_s = self._clock()
+        if now_s - self._armed_s < REARM_S:
+            return
+        self._armed_s = now_s
+        marks = self._signals.usage_marks(self._memory_thresholds)
+        if marks == self._marks:
+            return
+        watcher.forget(_KERNEL)
+        self._marks = marks
+        for mark in marks:
+            try:
+                with files.directory(mark.path, "memory.usage_in_bytes") as directory:
+                    watcher.usage_threshold(_KERNEL, directory, mark.usage_bytes)
+            except (CgroupError, OSError) as error:
+                _LOG.info("no notification at %s, looking alone will do: %s", mark, error)
 
     async def _over_own_limits(self, now_s: float) -> bool:
         """Pods above a storage limit of their own, as often as a kubelet looks (§6)."""
@@ -201,8 +232,12 @@ class PressureLoop:
         usage = await self._victims.usage(disks=True)
         findings = [limit_finding(pod, usage.get(pod.metadata.uid), self._layout) for pod in pods]
         for finding in filter(None, findings):
-            self._counted(finding.signal)
-            await self._victims.evict_for_limit(finding, LIMIT_GRACE_S)
+            self._counted(finding.signal, self._clock() - now_s)
+            try:
+                async with asyncio.timeout(CLEANUP_WAIT_S):
+                    await self._victims.evict_for_limit(finding, LIMIT_GRACE_S)
+            except TimeoutError:
+                _LOG.warning("pod %s is not gone %d s after its eviction", finding.pod.metadata.name, CLEANUP_WAIT_S)
         return any(findings)
 
     async def _act(self, urgent: Sequence[Threshold], observations: Observations) -> bool:
@@ -230,16 +265,20 @@ class PressureLoop:
             hard_grace_s=self._hard_grace_s,
             time_s=self._wall(),
         )
-        if found is None or found.victim is None:
+        victim = None if found is None else found.victim
+        if found is None or victim is None:
             _LOG.warning("%s: unable to evict any pods", first.signal)
             return False
-        self.decisions.append(found)
-        self._counted(found.signal)
+        if gained:
+            found = msgspec.structs.replace(found, reclaimed_bytes=gained)
+        self.decisions.add(found)
+        seen_s = observations[found.signal].time_s
+        self._counted(found.signal, 0.0 if seen_s is None else self._clock() - seen_s)
         try:
             async with asyncio.timeout(CLEANUP_WAIT_S):
-                await self._victims.evict(found.victim.uid, found)
+                await self._victims.evict(victim.uid, found)
         except TimeoutError:
-            _LOG.warning("pod %s is not gone %d s after its eviction", found.victim.name, CLEANUP_WAIT_S)
+            _LOG.warning("pod %s is not gone %d s after its eviction", victim.name, CLEANUP_WAIT_S)
         return True
 
     async def _reclaimed_memory(self, threshold: Threshold, observations: Observations) -> int:

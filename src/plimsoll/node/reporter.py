@@ -39,6 +39,9 @@ class Version(msgspec.Struct, frozen=True):
     generation: int = 0
 
 
+NO_VERSION = Version()
+
+
 class _Wanted(msgspec.Struct, frozen=True):
     """One status to be told. `version`: of the document it was made from."""
 
@@ -53,7 +56,7 @@ class _Told(msgspec.Struct):
     namespace: str
     name: str
     has: Document
-    version: Version = Version()
+    version: Version = NO_VERSION
     wants: deque[_Wanted] = msgspec.field(default_factory=deque)
     last: _Wanted | None = None
     is_over: bool = False
@@ -78,7 +81,7 @@ class Reporter:
         name: str,
         known: Document,
         status: Document,
-        version: Version = Version(),
+        version: Version = NO_VERSION,
         *,
         must_be_seen: bool = False,
     ) -> bool:
@@ -96,7 +99,7 @@ class Reporter:
         self._queued(uid, told)
         return True
 
-    def seen(self, uid: str, status: Document, version: Version = Version()) -> None:
+    def seen(self, uid: str, status: Document, version: Version = NO_VERSION) -> None:
         """A newer document has come: somebody else may have changed the status, or our own patch is coming back."""
         told = self._pods.get(uid)
         if told is None or told.is_sending or told.is_queued:

@@ -65,6 +65,7 @@ class Neighbours(Protocol):
 class Counts(Protocol):
     """What is measured; `meters.Meters` counts it."""
 
+    def resize_requested(self, resource: str, requirement: str, operation: str) -> None: ...
     def resize_accepted_late(self, trigger: str) -> None: ...
     def resize_infeasible(self, label: str) -> None: ...
     def resize_took(self, seconds: float, *, success: bool) -> None: ...
@@ -105,6 +106,11 @@ class Resizes:
     def forget(self, uid: str) -> None:
         self._marks.pop(uid, None)
         self._queue.pop(uid, None)
+
+    def over(self, uid: str) -> None:
+        """It has ended: nothing is told of its resizes any more, and its place is free."""
+        self.forget(uid)
+        self.room("pod_terminated")
 
     def room(self, trigger: Trigger) -> None:
         """Something may fit now that did not; judged soon, many reasons together."""

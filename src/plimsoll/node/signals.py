@@ -13,11 +13,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from plimsoll.cgroups.usage import Opens, UsageReader
+from plimsoll.cgroups.usage import MemoryUsage, Opens, Usage, UsageReader
 from plimsoll.codec.kernel_files import flat_keyed
-from plimsoll.linux.beneath import KeptFile
+from plimsoll.linux.beneath import CgroupGone, KeptFile
+from plimsoll.linux.machine import meminfo_bytes
 from plimsoll.rules.eviction import Observation, memory_observation, notifier_usage_bytes
 from plimsoll.rules.quantity import from_units
 from plimsoll.rules.thresholds import (
@@ -30,12 +31,21 @@ from plimsoll.rules.thresholds import (
     NODEFS_AVAILABLE,
     NODEFS_INODES_FREE,
     PID_AVAILABLE,
+    FsLayout,
     Threshold,
+    fs_layout,
 )
-from plimsoll.rules.usage import working_set_bytes
+from plimsoll.rules.usage import UNLIMITED_ABOVE_BYTES, working_set_bytes
 
 MemoryFrom = Literal["cgroup", "meminfo"]
 Observations = dict[str, Observation]
+
+
+class UsageMark(NamedTuple):
+    """A usage at which the kernel is asked to wake us."""
+
+    path: str
+    usage_bytes: int
 
 
 class Signals:
@@ -55,64 +65,96 @@ class Signals:
         """`files`: how cgroup files are opened; None on a kernel in memory, which has no pressure to tell of."""
         self._capacity_bytes, self._nodefs, self._imagefs = capacity_bytes, nodefs, imagefs or nodefs
         self._proc, self._clock, self._memory_from = proc, clock, memory_from
-        self._pods: UsageReader | None = None
-        self._node: UsageReader | _RootMemory | None = None
+        self._pods: _Memory | None = None
+        self._node: _Memory | None = None
         if files is not None:
-            self._pods = UsageReader(files, pods_path, ("memory",))
-            is_top = node_path == "/" and files.version == 2
-            self._node = _RootMemory(files) if is_top else UsageReader(files, node_path, ("memory",))
+            self._pods = _Memory(files, pods_path)
+            # Of a declared node the pods are all there is: one cgroup, read once.
+            self._node = self._pods if node_path == pods_path else _Memory(files, node_path)
 
     def close(self) -> None:
         for reader in (self._pods, self._node):
             if reader is not None:
                 reader.close()
 
+    @property
+    def layout(self) -> FsLayout:
+        """Images on a file system of their own, or not; a runtime that splits them further is not known here."""
+        return fs_layout(os.stat(self._imagefs).st_dev != os.stat(self._nodefs).st_dev, split_containerfs=False)
+
     def memory(self) -> Observations:
         """Two or three reads; nothing for what is gone or was never there."""
         now_s, found = self._clock(), Observations()
-        node = self._node_working_set()
-        if node is not None and (seen := memory_observation(self._capacity_bytes, node, now_s)) is not None:
+        pods = None if self._pods is None else self._pods.read()
+        node = pods if self._node is self._pods else None if self._node is None else self._node.read()
+        used = None if node is None else node.working_set_bytes
+        if self._memory_from == "meminfo":
+            free = meminfo_bytes((self._proc / "meminfo").read_text())["MemAvailable"]
+            used = max(0, self._capacity_bytes - free)  # a declared node is never larger than that
+        if used is not None and (seen := memory_observation(self._capacity_bytes, used, now_s)) is not None:
             found[MEMORY_AVAILABLE] = seen
-        pods = None if self._pods is None else self._pods.read().memory
         if pods is not None and pods.limit_bytes is not None and pods.working_set_bytes is not None:
             seen = memory_observation(pods.limit_bytes, pods.working_set_bytes, now_s)
             if seen is not None:
                 found[ALLOCATABLE_MEMORY_AVAILABLE] = seen
         return found
 
-    def pods_usage_at(self, thresholds: Iterable[Threshold]) -> list[int]:
-        """Where the pods' usage stands when a threshold on their memory is met (§2.5); for v1's notifications."""
-        pods = None if self._pods is None else self._pods.read().memory
-        if pods is None or pods.limit_bytes is None:
-            return []
-        return [
-            notifier_usage_bytes(each, pods.limit_bytes, pods.inactive_file_bytes or 0)
-            for each in thresholds
-            if each.signal == ALLOCATABLE_MEMORY_AVAILABLE
-        ]
+    def usage_marks(self, thresholds: Iterable[Threshold]) -> set[UsageMark]:
+        """Where usage stands when a threshold on memory is met (§2.5); for v1's notifications."""
+        marks = set()
+        for each in thresholds:
+            reader = self._pods if each.signal == ALLOCATABLE_MEMORY_AVAILABLE else self._node
+            seen = None if reader is None else reader.read()
+            if reader is None or seen is None:
+                continue
+            capacity = seen.limit_bytes if each.signal == ALLOCATABLE_MEMORY_AVAILABLE else self._capacity_bytes
+            if capacity is not None and capacity <= UNLIMITED_ABOVE_BYTES:
+                # In steps of a megabyte, so that page cache that comes and goes does not move them each time.
+                at_bytes = notifier_usage_bytes(each, capacity, seen.inactive_file_bytes or 0) >> 20 << 20
+                if at_bytes > 0:
+                    marks.add(UsageMark(reader.path, at_bytes))
+        return marks
 
     def others(self) -> Observations:
         """File systems and process numbers."""
         now_s = self._clock()
         found = _filesystem(self._nodefs, NODEFS_AVAILABLE, NODEFS_INODES_FREE, now_s)
         found |= _filesystem(self._imagefs, IMAGEFS_AVAILABLE, IMAGEFS_INODES_FREE, now_s)
-        found |= _filesystem(self._nodefs, CONTAINERFS_AVAILABLE, CONTAINERFS_INODES_FREE, now_s)
+        # Writable layers lie where the images do (§1).
+        found |= _filesystem(self._imagefs, CONTAINERFS_AVAILABLE, CONTAINERFS_INODES_FREE, now_s)
         most = min(self._number("sys/kernel/pid_max"), self._number("sys/kernel/threads-max"))
         tasks = int((self._proc / "loadavg").read_text().split()[3].partition("/")[2])
         found[PID_AVAILABLE] = Observation(from_units(most - tasks), from_units(most), now_s)
         return found
 
-    def _node_working_set(self) -> int | None:
-        if self._memory_from == "meminfo":
-            lines = dict(line.split(":", 1) for line in (self._proc / "meminfo").read_text().splitlines())
-            return self._capacity_bytes - int(lines["MemAvailable"].split()[0]) * 1024
-        if isinstance(self._node, _RootMemory):
-            return self._node.working_set_bytes()
-        seen = None if self._node is None else self._node.read().memory
-        return None if seen is None else seen.working_set_bytes
-
     def _number(self, name: str) -> int:
         return int((self._proc / name).read_text())
+
+
+class _Memory:
+    """One cgroup's memory, whatever it takes to read it; opened again where it was removed and made anew."""
+
+    def __init__(self, files: Opens, path: str) -> None:
+        self.path, self._files = path, files
+        self._reader: UsageReader | _RootMemory | None = None
+
+    def read(self) -> MemoryUsage | None:
+        for _ in range(2):
+            try:
+                if self._reader is None:
+                    is_top = self.path == "/" and self._files.version == 2
+                    self._reader = (
+                        _RootMemory(self._files) if is_top else UsageReader(self._files, self.path, ("memory",))
+                    )
+                return self._reader.read().memory
+            except CgroupGone:
+                self.close()
+        return None
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 class _RootMemory:
@@ -122,11 +164,12 @@ class _RootMemory:
         with files.directory("/", "memory.stat") as directory:
             self._kept = KeptFile(directory, "memory.stat") if directory.has("memory.stat") else None
 
-    def working_set_bytes(self) -> int | None:
+    def read(self) -> Usage:
         if self._kept is None:
-            return None
+            return Usage()
         stat = flat_keyed(self._kept.read())
-        return working_set_bytes(stat["anon"] + stat["file"], stat["inactive_file"])
+        used, inactive = stat["anon"] + stat["file"], stat["inactive_file"]
+        return Usage(MemoryUsage(used, working_set_bytes(used, inactive), inactive_file_bytes=inactive))
 
     def close(self) -> None:
         if self._kept is not None:

@@ -47,11 +47,13 @@ class Tools:
         node_ip: str,
         clock: Callable[[], float],
         unenforced: str,
+        keeps_images: bool = False,
     ) -> None:
+        """`keeps_images`: an image that is there is never pulled again, whatever its policy says."""
         self.setting, self.runtime, self.view, self.cgroups = setting, runtime, view, cgroups
         self.checkpoint, self.recorder, self.reporter, self.client = checkpoint, recorder, reporter, client
         self.state_dir, self.node_name, self.node_ip, self.clock = state_dir, node_name, node_ip, clock
-        self.unenforced = unenforced
+        self.unenforced, self.keeps_images = unenforced, keeps_images
         self.logs = state_dir / "logs"
         self.volumes = Volumes(state_dir)
         self.config_maps = ConfigMapCache(client, clock)

@@ -1,8 +1,8 @@
 """A node when it runs out: eviction, out-of-memory kills and parked containers, put together for one agent.
 
-Nothing decides here. The signals come from the kernel, the loop from `pressure`, the kills from `oom_watch`; they get
-the agent's pods, and the API is told in events what they have found. Two pages show people the whole of it
-(`plimsoll pressure`, `plimsoll oom`).
+Nothing decides here. The signals come from the kernel, the loop from `pressure`, the kills from `oom_watch`, parked
+containers from `throttle_watchdog`; they get the agent's pods, and the API is told in events what they have found. Two
+pages show people the whole of it (`plimsoll pressure`, `plimsoll oom`).
 """
 
 from __future__ import annotations
@@ -10,28 +10,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from plimsoll.cgroups.usage import Opens
+from plimsoll.linux.processes import is_running
 from plimsoll.node.agent import Agent
+from plimsoll.node.decision_log import DecisionLog
 from plimsoll.node.memory_reclaim import MemoryReclaim
 from plimsoll.node.oom_ledger import Watched
 from plimsoll.node.oom_watch import OomWatch
 from plimsoll.node.pressure import PressureLoop
+from plimsoll.node.runtime_view import NOTHING
 from plimsoll.node.signals import Signals
-from plimsoll.node.stats import Stats
+from plimsoll.node.stats import NodePlace, Stats
+from plimsoll.node.throttle_watchdog import ThrottleWatchdog
 from plimsoll.node.victims import PodVictims
 from plimsoll.rules.eviction import NodeCondition, met_thresholds, wanted
-from plimsoll.rules.eviction_decision import candidates
+from plimsoll.rules.eviction_decision import candidates, why_sentence
 from plimsoll.rules.node_extras import NodeExtras
 from plimsoll.rules.oom_story import OomKill, oom_sentence, system_oom_message
 from plimsoll.rules.ranking import ranked
 from plimsoll.rules.setting import Setting
-from plimsoll.rules.thresholds import fs_layout, with_containerfs
+from plimsoll.rules.thresholds import with_containerfs
+from plimsoll.rules.whose import owner_of
 
 OOM_KILLING, SYSTEM_OOM = "OOMKilling", "SystemOOM"
 Tell = Callable[[str, str, str], None]
@@ -46,64 +51,88 @@ class UnderPressure:
         setting: Setting,
         extras: NodeExtras,
         files: Opens | None,
+        place: NodePlace,
         *,
-        pods_path: str,
-        node_path: str,
         state: Path,
         boot_id: str,
+        log_prefix: str,
         tell: Tell,
         changed: Callable[[], None],
-        counted: Callable[[str], None],
+        counted: Callable[[str, float], None],
     ) -> None:
-        """`tell`: type, reason, message of an event about the node. `changed`: its conditions are others now.
+        """`log_prefix`: what precedes our cgroups' paths in the kernel's log. `tell`: type, reason, message of an event
+        about the node. `changed`: its conditions are others now.
 
-        `counted`: a pod is evicted for this signal.
+        `counted`: a pod is evicted for this signal, on figures that are so many seconds old.
         """
         self._agent, self._setting, self._extras, self._files = agent, setting, extras, files
-        self._pods_path, self._node_path, self._state = pods_path, node_path, state
-        self._boot_id, self._tell, self._changed, self._counted = boot_id, tell, changed, counted
-        self._layout = fs_layout(False, False)
+        self._place, self._state = place, state
+        self._tell, self._changed, self._counted = tell, changed, counted
+        self._signals = Signals(
+            files,
+            capacity_bytes=setting.machine.memory_bytes,
+            pods_path=place.pods_path,
+            node_path=place.node_path,
+            nodefs=Path(place.nodefs),
+            imagefs=Path(place.imagefs),
+            memory_from=extras.memory_available_from,
+            clock=time.monotonic,
+        )
+        self._layout = self._signals.layout
         self._thresholds = with_containerfs(setting.thresholds, self._layout)
         self._victims = PodVictims(
-            agent.pods, agent.cgroups, stats, {"delete dead containers": agent.cleanup.dead_containers}
+            agent.tools, agent.pods, agent.cgroups, stats, {"delete dead containers": agent.cleanup.dead_containers}
         )
-        self._loop: PressureLoop | None = None
-        self._kills: OomWatch | None = None
+        self._kills = OomWatch(
+            files,
+            self._watched,
+            self._killed,
+            state / "oom.json",
+            pods_path=place.pods_path,
+            clock=time.monotonic,
+            wall=time.time,
+            boot_id=boot_id,
+            lives=_lives,
+            prefix=log_prefix,
+        )
+        self._watchdog = ThrottleWatchdog(
+            files,
+            self._watched,
+            extras.throttle_watchdog if setting.policy.memory_qos else "off",
+            lift=lambda each, high: agent.cgroups.lift(each.pod_uid, each.id, high),
+            reclaim=self._reclaim_from,
+            tell=self._tell_container,
+            clock=time.monotonic,
+            expected=self._expected_high,
+        )
+        agent.cgroups.witnesses += [self._kills, self._watchdog]
+        self._loop = self._pressure_loop()
 
     def conditions(self) -> tuple[NodeCondition, ...]:
-        return () if self._loop is None else self._loop.conditions
+        return self._loop.conditions
+
+    def oom_totals(self) -> Mapping[str, int]:
+        """Whose limit it was → how many processes were killed at it, restarts of the agent included."""
+        return self._kills.totals
 
     async def run(self) -> None:
         """For ever, from the moment on when the node's cgroups are there."""
         await self._agent.ready.wait()
-        signals = Signals(
-            self._files,
-            capacity_bytes=self._setting.machine.memory_bytes,
-            pods_path=self._pods_path,
-            node_path=self._node_path,
-            nodefs=self._state,
-            memory_from=self._extras.memory_available_from,
-            clock=time.monotonic,
-        )
-        self._kills = self._oom_watch()
-        self._loop = self._pressure_loop(signals)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._loop.run(self._files, self._pods_path), name="eviction")
+                group.create_task(self._loop.run(self._files, self._place.pods_path), name="eviction")
                 group.create_task(self._kills.run(), name="oom kills")
+                group.create_task(self._watchdog.run(), name="throttle watchdog")
         finally:
-            signals.close()
+            self._signals.close()
+            self._kills.close()
 
     # ---
 
-    def _pressure_loop(self, signals: Signals) -> PressureLoop:
+    def _pressure_loop(self) -> PressureLoop:
         config = self._setting.config
-        reclaims = self._files is not None and self._extras.reclaims_first(self._setting.profile)
-        reclaim = None
-        if reclaims and self._files is not None and MemoryReclaim.possible(self._files, self._pods_path):
-            reclaim = MemoryReclaim(self._files, self._pods_path)
         return PressureLoop(
-            signals,
+            self._signals,
             self._thresholds,
             self._victims,
             clock=time.monotonic,
@@ -115,65 +144,76 @@ class UnderPressure:
             max_pod_grace_s=config.eviction_max_pod_grace_period_s,
             hard_grace_s=self._extras.eviction_hard_grace_s,
             transition_period_s=config.eviction_pressure_transition_period_s,
-            reclaim_memory=reclaim,
+            reclaim_memory=self._reclaim(),
+            storage_limits=config.local_storage_capacity_isolation,
+            decisions=DecisionLog(self._state / "evictions.jsonl"),
         )
 
-    def _oom_watch(self) -> OomWatch:
-        return OomWatch(
-            self._files,
-            self._watched,
-            self._killed,
-            self._state / "oom.json",
-            clock=time.monotonic,
-            wall=time.time,
-            boot_id=self._boot_id,
-        )
+    def _reclaim(self) -> MemoryReclaim | None:
+        files = self._files
+        if files is None or files.version == 1 or not self._extras.reclaims_first(self._setting.profile):
+            return None
+        return MemoryReclaim(files, self._place.pods_path)
+
+    async def _reclaim_from(self, each: Watched, wanted_bytes: int) -> None:
+        if self._files is not None:
+            await MemoryReclaim(self._files, self._place.pods_path).of(each.path, wanted_bytes)
 
     def _watched(self) -> Iterator[Watched]:
-        """Every container that has a cgroup of its own."""
-        for worker in self._agent.pods:
-            paths = self._agent.cgroups.paths(worker.uid)
-            metadata = worker.pod.metadata
-            for each in worker.seen.live():
-                if path := paths.get(each.name):
-                    yield Watched(each.id, each.name, worker.uid, metadata.namespace, metadata.name, path)
+        """Every container that has a cgroup of its own, whether it runs or has ended."""
+        cgroups, seen = self._agent.cgroups, self._agent.view.last
+        for uid, title in cgroups.known().items():
+            namespace, _, name = title.partition("/")
+            pids = {each.id: each.pid for each in seen.get(uid, NOTHING).containers}
+            for container, path in cgroups.paths(uid).items():
+                if container and (container_id := owner_of(path).container_id):
+                    yield Watched(container_id, container, uid, namespace, name, path, pids.get(container_id, 0))
+
+    def _expected_high(self, each: Watched) -> int | None:
+        if not self._agent.runtime.makes_cgroups:
+            return None  # the engine itself has written it
+        return self._agent.cgroups.expected_high(each.pod_uid, each.name)
 
     def _killed(self, kill: OomKill) -> None:
         if kill.level == "system":
             self._tell("Warning", SYSTEM_OOM, system_oom_message(kill.process, kill.pid))
-        worker = self._agent.pods.workers.get(kill.pod_uid)
+        self._tell_pod(kill.pod_uid, kill.container, OOM_KILLING, oom_sentence(kill))
+
+    def _tell_container(self, each: Watched, reason: str, message: str) -> None:
+        self._tell_pod(each.pod_uid, each.name, reason, message)
+
+    def _tell_pod(self, uid: str, container: str, reason: str, message: str) -> None:
+        worker = self._agent.pods.workers.get(uid)
         if worker is not None:
-            field = f"spec.containers{{{kill.container}}}" if kill.container else ""
-            self._agent.tools.tell(worker.pod, "Warning", OOM_KILLING, oom_sentence(kill), field)
+            is_init = any(each.name == container for each in worker.pod.spec.init_containers)
+            field = f"spec.{'initContainers' if is_init else 'containers'}{{{container}}}" if container else ""
+            self._agent.tools.tell(worker.pod, "Warning", reason, message, field)
             worker.wake()
 
     # --- for people ---
 
     async def oom_page(self) -> bytes:
-        kills = () if self._kills is None else self._kills.kills
-        shown = [{**msgspec.to_builtins(each), "sentence": oom_sentence(each)} for each in kills]
-        return msgspec.json.encode({"kills": shown})
+        shown = [{**msgspec.to_builtins(each), "sentence": oom_sentence(each)} for each in self._kills.kills]
+        return msgspec.json.encode({"kills": shown, "totals": dict(self._kills.totals)})
 
     async def pressure_page(self) -> bytes:
-        loop = self._loop
-        if loop is None:
-            return msgspec.json.encode({"conditions": [], "signals": [], "decisions": [], "order": {}})
         pods, usage = self._victims.active(), await self._victims.usage(disks=True)
         order = {
             signal: candidates(ranked(pods, usage, signal, self._layout), signal)
             for signal in dict.fromkeys(each.signal for each in self._thresholds)
         }
+        decisions = [{**msgspec.to_builtins(each), "why": why_sentence(each)} for each in self._loop.decisions]
         return msgspec.json.encode(
             {
-                "conditions": loop.conditions,
-                "signals": list(self._signals(loop)),
-                "decisions": list(loop.decisions),
+                "conditions": self._loop.conditions,
+                "signals": list(self._shown_signals()),
+                "decisions": decisions,
                 "order": order,
             }
         )
 
-    def _signals(self, loop: PressureLoop) -> Iterator[dict[str, Any]]:
-        observations = loop.observations
+    def _shown_signals(self) -> Iterator[dict[str, Any]]:
+        observations = self._loop.observations
         met = met_thresholds(self._thresholds, observations)
         for signal in dict.fromkeys(each.signal for each in self._thresholds):
             seen = observations.get(signal)
@@ -189,3 +229,10 @@ class UnderPressure:
                     if each.signal == signal
                 ],
             }
+
+
+def _lives(watched: Watched, killed_pid: int) -> bool | None:
+    """A container ends with its first process, whoever else was in it."""
+    if not watched.pid:
+        return None
+    return killed_pid != watched.pid and is_running(watched.pid)

@@ -157,16 +157,25 @@ class ClassValues(msgspec.Struct, frozen=True):
     besteffort: Values
 
 
-def class_values(sums: ClassSums, policy: NodePolicy, memory_reserve_percent: int | None = None) -> ClassValues:
-    """`memory_reserve_percent` is qosReserved, given only with gate QOSReserved on (02 §8)."""
+def class_values(
+    sums: ClassSums,
+    policy: NodePolicy,
+    memory_reserve_percent: int | None = None,
+    shielded: ClassSums | None = None,
+) -> ClassValues:
+    """`memory_reserve_percent` is qosReserved, given only with gate QOSReserved on (02 §8).
+
+    `shielded`: the sums over those pods that do not decline Memory QoS, where some do.
+    """
+    shielded = shielded or sums
     hugetlb = dict.fromkeys(policy.hugepage_sizes, HUGETLB_UNBOUNDED) or None
     node_min = burstable_min = burstable_low = None
     if policy.memory_qos:
-        total = sums.guaranteed_memory_bytes + sums.burstable_memory_bytes
+        total = shielded.guaranteed_memory_bytes + shielded.burstable_memory_bytes
         if policy.reservation == "requests":
-            node_min, burstable_min = total or None, sums.burstable_memory_bytes or None
+            node_min, burstable_min = total or None, shielded.burstable_memory_bytes or None
         elif policy.reservation == "tiered":
-            node_min, burstable_low = total, sums.burstable_memory_bytes
+            node_min, burstable_low = total, shielded.burstable_memory_bytes
         else:
             node_min, burstable_low = 0, 0
     burstable_limit, besteffort_limit = qos_reserved_limits(sums, policy, memory_reserve_percent)

@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 def block_plans(pods: Sequence[Pod], policy: NodePolicy, place: Placement) -> list[PodPlan]:
     """The plan of each pod, in order. Raises what `pod_plan` raises, for the first pod that is at fault."""
-    if policy.hugepage_sizes or policy.limited_swap or policy.static_cpus or place.driver == "systemd":
+    apart = policy.hugepage_sizes or policy.limited_swap or policy.static_cpus or policy.page_cache_safe
+    if apart or place.driver == "systemd":
         return [pod_plan(pod, policy, place) for pod in pods]
     walked: list[Pod] = []
     found: list[Figures] = []

@@ -15,6 +15,7 @@ from plimsoll.rules.effective import added, peak, with_overhead
 from plimsoll.rules.figures import COMPUTE, Amounts, Ask, Figures, in_bounds, thousandths, whole
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Pod, PodSpec, ResourceList
+from plimsoll.rules.pod_policy import is_plain
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, class_of
 from plimsoll.rules.quantity import MAX_INT64, ZERO
@@ -27,8 +28,11 @@ _NOTHING: ResourceList = {}
 def figures(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
     """The pod's figures, and what each container asks for appended to `asks`, init containers first.
 
-    None where only `pod_plan` knows what to do: an amount is negative or beyond every node, a resize is pending.
+    None where only `pod_plan` knows what to do: an amount is negative or beyond every node, a resize is pending, the
+    pod has a policy of its own.
     """
+    if pod.metadata.annotations and not is_plain(pod):
+        return None
     status = pod.status
     if status is not NO_STATUS and (status.container_statuses or status.init_container_statuses):
         pod = defaulted(pod, pod_level=policy.pod_level)

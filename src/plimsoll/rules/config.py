@@ -103,6 +103,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     merge_default_eviction_settings: bool
     kernel_memcg_notification: bool
     # The running agent
+    container_runtime_endpoint: str
     container_log_max_bytes: int
     container_log_max_files: int
     crash_loop_max_period_s: float

@@ -156,6 +156,9 @@ ROWS: tuple[Row, ...] = (
         "Features switched on or off by name: MemoryQoS=true.", "feature_gates"),
 
     # The running agent: logs, restarts, the Node's status
+    Row("containerRuntimeEndpoint", "text", "", "--container-runtime-endpoint",
+        "Socket of the container runtime, as unix:///run/containerd/containerd.sock; empty is the embedded one.",
+        "container_runtime_endpoint"),
     Row("containerLogMaxSize", "quantity", "10Mi", "--container-log-max-size",
         "When a log file is rotated.", "container_log_max_bytes", zero_is_unset=True),
     Row("containerLogMaxFiles", "integer", 5, "--container-log-max-files",
@@ -235,8 +238,6 @@ ROWS: tuple[Row, ...] = (
     Row("imageGCLowThresholdPercent", "integer", 80, "--image-gc-low-threshold", "Disk use that ends a clean-up."),
 
     # Without effect: runtime, network, volumes
-    Row("containerRuntimeEndpoint", "text", "unix:///run/containerd/containerd.sock", "--container-runtime-endpoint",
-        "Socket of the container runtime."),
     Row("imageServiceEndpoint", "text", "", "--image-service-endpoint", "Socket for images, if another one."),
     Row("runtimeRequestTimeout", "duration", "2m", "--runtime-request-timeout", "Patience with the runtime."),
     Row("seccompDefault", "boolean", False, "--seccomp-default", "Use the runtime's seccomp profile by default."),

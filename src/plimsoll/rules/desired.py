@@ -37,6 +37,7 @@ from plimsoll.rules.hierarchy import (
 )
 from plimsoll.rules.objects import Container, Pod, QoSClass, ResourceList, is_sidecar
 from plimsoll.rules.oom import oom_scores
+from plimsoll.rules.pod_policy import declines_memory_qos, pod_policy
 from plimsoll.rules.qos import qos_class
 from plimsoll.rules.reasons import Reason, human_bytes
 from plimsoll.rules.setting import Setting
@@ -102,7 +103,7 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 def workload(raw: Pod, setting: Setting, *, base: str = "spec", title: str = "") -> Workload:
-    policy = setting.policy
+    policy = pod_policy(raw, setting.policy)
     gated = policy.pod_level
     desired = defaulted(raw, pod_level=gated, resize_policy=setting.profile.resize_policy_defaulted)
     pod = held_pod(desired)
@@ -177,7 +178,11 @@ def _kubepods(workloads: Sequence[Workload], setting: Setting, shown: Shown) -> 
     config, policy = setting.config, setting.policy
     sums = class_sums((each.desired for each in workloads), pod_level=policy.pod_level)
     percent = config.qos_reserved_percent.get("memory") if config.gate("QOSReserved") else None
-    classes = class_values(sums, policy, percent)
+    shielded = class_sums(
+        (each.desired for each in workloads if not declines_memory_qos(each.desired.metadata.annotations)),
+        pod_level=policy.pod_level,
+    )
+    classes = class_values(sums, policy, percent, shielded)
     enforced = "pods" in config.enforce_node_allocatable and config.cgroups_per_qos
     started = kubepods_values(
         setting.capacity, setting.reserved, enforce_pods=enforced, pid_capacity=setting.machine.pid_capacity
@@ -187,7 +192,7 @@ def _kubepods(workloads: Sequence[Workload], setting: Setting, shown: Shown) -> 
         memory_min_bytes=classes.kubepods.memory_min_bytes,
         hugetlb=classes.kubepods.hugetlb or started.hugetlb,
     )
-    reasons = why.node_reasons(setting, values, sums, enforced=enforced)
+    reasons = why.node_reasons(setting, values, shielded, enforced=enforced)
     by_class = {
         qos: [each for each in workloads if each.qos == qos] for qos in ("Guaranteed", "Burstable", "BestEffort")
     }
@@ -215,7 +220,12 @@ def _class(
 ) -> Cgroup:
     values, gated = classes.burstable if qos == "Burstable" else classes.besteffort, setting.policy.pod_level
     counted = [(pod_requests(each.desired, pod_level=gated), pod_requests(each.desired)) for each in members]
-    reasons = why.class_reasons(qos, setting, sums, counted, percent)
+    shielded = [
+        requests
+        for each, (_, requests) in zip(members, counted, strict=True)
+        if not declines_memory_qos(each.desired.metadata.annotations)
+    ]
+    reasons = why.class_reasons(qos, setting, sums, counted, percent, shielded)
     return Cgroup(
         "class",
         qos,

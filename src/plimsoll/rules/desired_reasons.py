@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from plimsoll.rules.allocatable import PID, ClassSums
 from plimsoll.rules.effective import container_limits, container_requests, pod_level_requests_set, pod_level_set
 from plimsoll.rules.files import hugetlb_files
+from plimsoll.rules.memory import PAGE_CACHE_PERCENT
 from plimsoll.rules.objects import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -29,6 +30,7 @@ from plimsoll.rules.oom import (
     pod_share_bytes,
     smallest_request_bytes,
 )
+from plimsoll.rules.pod_policy import OOM_GROUP, asked_oom_group
 from plimsoll.rules.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Quantity
 from plimsoll.rules.reasons import (
     Reason,
@@ -146,8 +148,12 @@ def class_reasons(
     sums: ClassSums,
     members: Sequence[tuple[ResourceList, ResourceList]],
     percent: int | None,
+    shielded: Sequence[ResourceList],
 ) -> Reasons:
-    """`members`: requests that count for cpu, and for memory, where the gate is forgotten (02 §6.2)."""
+    """`members`: requests that count for cpu, and for memory, where the gate is forgotten (02 §6.2).
+
+    `shielded`: the latter of those pods that do not decline Memory QoS.
+    """
     policy = setting.policy
     if qos == "BestEffort":
         least = Reason("", "", "always the least: 2 shares")
@@ -159,9 +165,9 @@ def class_reasons(
         if policy.reservation == "none":
             reasons["memory.low"] = Reason("", "memoryReservationPolicy: None", "explicitly reset")
         else:
-            total = [requests[MEMORY].value for _, requests in members if MEMORY in requests]
+            total = [requests[MEMORY].value for requests in shielded if MEMORY in requests]
             reason = Reason(
-                sum_formula(total, sums.burstable_memory_bytes),
+                sum_formula(total, sum(total)),
                 "Σ requests.memory of Burstable pods",
                 _low_note(setting),
             )
@@ -215,6 +221,8 @@ def pod_reasons(
     lead, source = _effective_steps(pod, base, MEMORY, "requests", requests, policy.pod_level)
     for name in ("memory.min", "memory.low"):
         reasons[name] = Reason(lead, source)
+    request = requests.get(MEMORY)
+    reasons |= _page_cache_reason(request.value if request is not None else 0, source, values, setting)
     reasons["pids.max"] = Reason("", "podPidsLimit")
     for name in hugetlb_files(values, policy.cgroup_version) or {}:
         reasons[name] = Reason("", "", "a page size of the host that the pod does not ask for")
@@ -325,6 +333,7 @@ def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Va
     for name in (*_LIMIT_FILES, "memory.memsw.limit_in_bytes"):
         reasons[name] = Reason("", memory_source)
     reasons |= _protection_reasons(request_bytes, f"{own}.requests.memory", setting)
+    reasons |= _page_cache_reason(request_bytes, f"{own}.requests.memory", values, setting)
     if values.memory_high_bytes is not None:
         note = (
             setting.profile.notes.get("memory_high_without_request", "") if not request_bytes and not own_limit else ""
@@ -335,7 +344,9 @@ def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Va
             f"{own}.requests.memory, {base_source}, memoryThrottlingFactor",
             note,
         )
-    reasons["memory.oom.group"] = Reason("", "singleProcessOOMKill: false")
+    asked = asked_oom_group(pod.metadata.annotations)
+    group_source = "singleProcessOOMKill: false" if asked is None else f"metadata.annotations[{OOM_GROUP}]"
+    reasons["memory.oom.group"] = Reason("", group_source)
     reasons["memory.swap.max"] = _swap_reason(request_bytes, values, setting)
     for name in hugetlb_files(values, policy.cgroup_version) or {}:
         reasons[name] = Reason("", f"{own}.limits", "every page size of the host is written")
@@ -358,6 +369,16 @@ def _protection_reasons(request_bytes: int, source: str, setting: Setting) -> Re
         return {"memory.min": reset, "memory.low": reset}
     reason = Reason("", source, "" if request_bytes else "no memory request: nothing to protect")
     return {"memory.min": reason, "memory.low": reason}
+
+
+def _page_cache_reason(request_bytes: int, source: str, values: Values, setting: Setting) -> Reasons:
+    """Where our extra has taken something off memory.min, so that page cache keeps room below the limit."""
+    minimum, limit = values.memory_min_bytes, values.memory_bytes
+    if not setting.policy.page_cache_safe or not minimum or not limit or minimum >= request_bytes:
+        return {}
+    percent = 100 - PAGE_CACHE_PERCENT
+    formula = f"min({request_bytes}, ⌊{limit} · {percent} / 100⌋ to a page) = {minimum}"
+    return {"memory.min": Reason(formula, f"{source}, pageCacheSafeMin", "room is left for page cache below the limit")}
 
 
 def _swap_reason(request_bytes: int, values: Values, setting: Setting) -> Reason:

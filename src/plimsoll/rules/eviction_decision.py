@@ -13,13 +13,16 @@ import msgspec
 
 from plimsoll.rules.eviction import EVICTED, RESOURCE_OF, Observation, eviction_grace_s, wanted
 from plimsoll.rules.eviction_reasons import eviction_message
-from plimsoll.rules.objects import Pod
-from plimsoll.rules.ranking import Ranked, ranked, reason_before, victim
+from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY, Pod
+from plimsoll.rules.quantity import from_units
+from plimsoll.rules.ranking import PIDS, Ranked, ranked, reason_before, victim
 from plimsoll.rules.thresholds import FsLayout, Threshold
 from plimsoll.rules.usage import PodUsage
 
 THRESHOLD_MET = "EvictionThresholdMet"
+EVICTION_DECISION = "EvictionDecision"  # ours, on the pod: why this one
 NO_REASON = ""
+SHOWN = 20  # places of the order that a decision keeps
 
 
 class Candidate(msgspec.Struct, frozen=True, rename="camel"):
@@ -50,7 +53,8 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     message: str = ""
     annotations: Mapping[str, str] = {}
     time_s: float = 0.0
-    reclaimed_bytes: int = 0
+    reclaimed_bytes: int = 0  # before, and not enough
+    pods: int = 0  # how many were ranked; `order` has the first of them
 
 
 def attempt_text(resource: str) -> str:
@@ -88,9 +92,10 @@ def decision(
         str(observed.available),
         threshold.hard,
         0.0,
-        places,
+        places[:SHOWN],
         None,
         time_s=time_s,
+        pods=len(places),
     )
     if chosen is None:
         return base
@@ -107,6 +112,35 @@ def decision(
         message=told.text,
         annotations=told.annotations,
     )
+
+
+def why_sentence(found: Decision) -> str:
+    """Why this pod, and who is next: for an event on the pod."""
+    if found.victim is None:
+        return f"{found.signal}: nobody can be evicted"
+    places = [each for each in found.order if not each.critical]
+    at = next((index for index, each in enumerate(places) if each.uid == found.victim.uid), 0)
+    text = (
+        f"{found.signal} is {found.available} and should be {found.threshold}: chosen before {found.pods - 1} other "
+        f"pods; {_figures(found.victim, found.resource)}"
+    )
+    if at + 1 < len(places):
+        following = places[at + 1]
+        text += (
+            f"; before {following.namespace}/{following.name} ({_figures(following, found.resource)}) "
+            f"because: {found.victim.before or 'equal'}"
+        )
+    if found.reclaimed_bytes:
+        text += f"; {from_units(found.reclaimed_bytes, 'BinarySI')} were reclaimed first, which was not enough"
+    return text
+
+
+def _figures(place: Candidate, resource: str) -> str:
+    used = str(from_units(place.usage, "BinarySI" if resource in (MEMORY, EPHEMERAL_STORAGE) else "DecimalSI"))
+    if not place.has_usage:
+        used = "an unknown amount"
+    asked = "" if resource == PIDS else f", requests {place.request}"
+    return f"priority {place.priority}, uses {used}{asked}"
 
 
 def candidates(order: Sequence[Ranked], signal: str) -> tuple[Candidate, ...]:

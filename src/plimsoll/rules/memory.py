@@ -29,6 +29,20 @@ def memory_high(
     return high if high and high > request_bytes else None
 
 
+PAGE_CACHE_PERCENT = 10  # of the limit, that memory.min leaves for page cache
+
+
+def page_cache_safe_min(min_bytes: int | None, limit_bytes: int | None, page_size: int = 4096) -> int | None:
+    """memory.min with room left below memory.max: min(request, 90 % of the limit), down to a page.
+
+    Memory below memory.min cannot be reclaimed, page cache included. Where all of a container's memory is protected,
+    the cache of the files that it writes has nowhere to go, and the kernel kills the writer. Ours, not Kubernetes'.
+    """
+    if not min_bytes or not limit_bytes:
+        return min_bytes
+    return min(min_bytes, limit_bytes * (100 - PAGE_CACHE_PERCENT) // 100 // page_size * page_size)
+
+
 def swap_limit_bytes(request_bytes: int, memory_capacity_bytes: int, swap_capacity_bytes: int) -> int:
     """LimitedSwap: the request's share of the node's memory, taken of its swap; doubles, truncated (02 §5)."""
     if memory_capacity_bytes <= 0 or request_bytes > memory_capacity_bytes:

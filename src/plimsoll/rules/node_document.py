@@ -40,6 +40,8 @@ _PRESSURES: dict[NodeCondition, tuple[tuple[str, str, str], tuple[str, str, str]
     ),
 }
 READY = "Ready"
+# Not Kubernetes': True while something is wrong that no condition of the kubelet's tells. One that never held is not there.
+OWN_CONDITIONS = ("CgroupDriverMismatch", "MemoryQoSUnsupported")
 CONDITION_ORDER: tuple[str, ...] = (*_PRESSURES, READY)
 
 
@@ -81,6 +83,7 @@ class NodeHealth(msgspec.Struct, frozen=True):
     pressures: frozenset[NodeCondition] = frozenset()
     troubles: tuple[str, ...] = ()
     images: tuple[ImageOnNode, ...] = ()
+    warnings: Mapping[str, str] = {}  # conditions of our own that hold, each with a sentence
 
 
 def capacity_document(amounts: ResourceList) -> Document:
@@ -130,7 +133,12 @@ def node_status(
 def conditions(health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str) -> list[Document]:
     """The four of ours in their order, after those of others. A transition time changes with its status alone."""
     known = {each.get("type"): each for each in before}
-    made = [dict(each) for each in before if each.get("type") not in CONDITION_ORDER]
+    made = [dict(each) for each in before if each.get("type") not in (*CONDITION_ORDER, *OWN_CONDITIONS)]
+    for kind in OWN_CONDITIONS:
+        if kind in health.warnings:
+            made.append(_condition(kind, "True", kind, health.warnings[kind], known.get(kind), now))
+        elif kind in known:
+            made.append(_condition(kind, "False", f"No{kind}", "nothing of that kind is seen", known[kind], now))
     for kind, (under, free) in _PRESSURES.items():
         holds = kind in health.pressures
         reason, message, _ = under if holds else free

@@ -90,8 +90,8 @@ def oom_sentence(kill: OomKill) -> str:
         text += ", while no agent was running"
     if kill.whole_container:
         text += "; the whole container was killed with it"
-    elif kill.container_lives:
-        text += "; the container goes on"
+    elif kill.container_lives is not None:
+        text += "; the container goes on" if kill.container_lives else "; the container ended with it"
     if kill.source == "counters":
         age = "" if kill.sample_age_s is None else f", last seen {kill.sample_age_s:.1f} s before"
         used = "" if kill.usage_bytes is None else f" (usage {from_units(kill.usage_bytes, 'BinarySI')}{age})"

@@ -16,6 +16,7 @@ from plimsoll.rules.held import held_pod
 from plimsoll.rules.hierarchy import UNKNOWN_UID, CgroupName, Driver, Parent, class_name, parent
 from plimsoll.rules.objects import CPU, Pod, QoSClass
 from plimsoll.rules.oom import oom_scores
+from plimsoll.rules.pod_policy import pod_policy
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
 from plimsoll.rules.sizes import fits, oversized
@@ -64,6 +65,7 @@ class PodPlan(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 
 def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
     """The plan of one pod as it came from JSON; defaulting is part of it. Raises InvalidObject on absurd amounts."""
+    policy = pod_policy(raw, policy)
     pod_level, version, weight = policy.pod_level, policy.cgroup_version, policy.weight
     pod = held_pod(defaulted(raw, pod_level=pod_level))
     metadata, spec = pod.metadata, pod.spec

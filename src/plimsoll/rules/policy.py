@@ -31,6 +31,7 @@ class NodePolicy(msgspec.Struct, frozen=True):
     high_without_request: bool = False
     throttling_factor: float = 0.9
     page_size: int = 4096
+    page_cache_safe: bool = False  # our extra: memory.min stays below memory.max
     oom_group: bool = False  # singleProcessOOMKill is false, and cgroup v2
     limited_swap: bool = False  # memorySwap.swapBehavior: LimitedSwap
     swap_controller: bool = True

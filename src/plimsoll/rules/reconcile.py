@@ -39,17 +39,18 @@ RESETS: Mapping[str, str] = {
     "memory.low": "0",
     "memory.high": MAX,
     "memory.max": MAX,
+    "memory.oom.group": "0",
     "cpu.max": MAX,  # leaves the period
     LIMIT_V1: "-1",
     MEMSW_V1: "-1",
     QUOTA_V1: "-1",
 }
 _NEVER_RESET: Mapping[str, Collection[str]] = {
-    "pod": MEMORY_LIMITS | {"cpu.max", QUOTA_V1},
+    "pod": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.oom.group"},
     # The kubelet writes no quota here, and kubepods' own limit is set once: whatever stands there is somebody else's.
-    "pods": MEMORY_LIMITS | {"cpu.max", QUOTA_V1},
-    "class": {"cpu.max", QUOTA_V1},
-    "root": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.high"},
+    "pods": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.oom.group"},
+    "class": {"cpu.max", QUOTA_V1, "memory.oom.group"},
+    "root": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.high", "memory.oom.group"},
     "reserved": frozenset(RESETS),
 }
 _RESOURCES = ("memory", "pids", "cpu", "cpuset", "hugetlb")

@@ -18,6 +18,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.allocation import allocation_of, restarts_for
 from plimsoll.rules.effective import pod_requests
 from plimsoll.rules.fit import Shortfall
+from plimsoll.rules.held import held_pod
 from plimsoll.rules.node_admission import shortfalls
 from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, ResourceList, Resources
 from plimsoll.rules.qos import GUARANTEED, computed_qos_class, qos_class
@@ -73,11 +74,12 @@ def forecast(
         refusal = capacity_verdict(old, new, setting.node)
         if refusal is not None:
             return Forecast("refused", refusal.message, largest={name: _largest(name, setting) for name in RESIZED})
-    verdict = resize_verdict(new.pod, allocation_of(old.pod, setting.gates), setting)
+    held = held_pod(old.pod)  # an earlier wish may still be pending: the node compares with what it has allocated
+    verdict = resize_verdict(new.pod, allocation_of(held, setting.gates), setting)
     if verdict.decision == "NoChange":
         return Forecast("unchanged")
-    restarts = tuple(after.name for before, after in _pairs(old.pod, new.pod) if _restarts(before, after))
-    unsafe = tuple(_unsafe(old.pod, new.pod, working_sets or {}, restarts))
+    restarts = tuple(after.name for before, after in _pairs(held, new.pod) if _restarts(before, after))
+    unsafe = tuple(_unsafe(held, new.pod, working_sets or {}, restarts))
     return _judged(new.pod, verdict, setting, restarts, unsafe)
 
 

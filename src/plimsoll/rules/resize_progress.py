@@ -40,15 +40,17 @@ def progress(pod: Document) -> Progress:
     generation = int((pod.get("metadata") or {}).get("generation") or 0)
     restarts = sum(int(each.get("restartCount") or 0) for each in status.get("containerStatuses") or ())
     pending, going = conditions.get(PENDING), conditions.get(IN_PROGRESS)
-    # A verdict on an earlier generation is not about this wish.
+    word = str(status.get("resize") or "")
+    # Whatever was said of an earlier wish is not about this one.
+    if word == "Proposed" or not _observed(status, generation):
+        return Progress("proposed", "", restarts)
     if pending is not None and _observed(pending, generation):
         reason = str(pending.get("reason") or status.get("resize") or "")
         if reason in _VERDICTS:
             return Progress(_VERDICTS[reason], str(pending.get("message") or ""), restarts)
-    word = str(status.get("resize") or "")
     if word in _VERDICTS:
         return Progress(_VERDICTS[word], "", restarts)
-    if word == "Proposed" or not _observed(status, generation) or not _all(pod, "allocatedResources"):
+    if not _all(pod, "allocatedResources"):
         return Progress("proposed", "", restarts)
     message = str((going or {}).get("message") or "")
     if not _all(pod, "resources"):

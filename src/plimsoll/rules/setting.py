@@ -66,6 +66,7 @@ def resolved(
     driver: Driver | None = None,
     runtime: Runtime = "containerd",
     weight: Weight | None = None,
+    page_cache_safe: bool = False,
 ) -> Setting:
     """Raises InvalidConfig where a kubelet would not start."""
     for error in [*host_errors(config, cgroup_version), *_path_errors(config)]:
@@ -94,7 +95,7 @@ def resolved(
         profile=profile,
         driver=driver or config.cgroup_driver,
         runtime=runtime,
-        policy=_policy(machine, config, profile, cgroup_version, weight, absolute),
+        policy=_policy(machine, config, profile, cgroup_version, weight, absolute, page_cache_safe),
         capacity=capacity,
         reserved=reserved,
         allocatable=node_allocatable(capacity, reserved),
@@ -135,6 +136,7 @@ def _policy(
     cgroup_version: CgroupVersion,
     weight: Weight | None,
     absolute: ResourceList,
+    page_cache_safe: bool,
 ) -> NodePolicy:
     return NodePolicy(
         memory_capacity_bytes=machine.memory_bytes,
@@ -149,6 +151,7 @@ def _policy(
         high_without_request=profile.memory_high_without_request,
         throttling_factor=config.memory_throttling_factor,
         page_size=machine.page_size,
+        page_cache_safe=page_cache_safe,
         oom_group=profile.memory_oom_group and cgroup_version == 2 and config.single_process_oom_kill is False,
         limited_swap=config.swap_behavior == "LimitedSwap",
         swap_controller=machine.swap_controller,

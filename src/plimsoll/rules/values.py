@@ -15,7 +15,7 @@ import msgspec
 from plimsoll.errors import InvalidQuantity
 from plimsoll.rules.cpu import MIN_SHARES, quota_us, shares, systemd_quota_us
 from plimsoll.rules.hierarchy import Driver
-from plimsoll.rules.memory import memory_high, swap_limit_bytes
+from plimsoll.rules.memory import memory_high, page_cache_safe_min, swap_limit_bytes
 from plimsoll.rules.objects import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -120,6 +120,8 @@ def pod_cgroup(
     cpu_quota, cpu_period = pod_quota(cpu_limit_milli, policy, exclusive_cpus)
     if policy.memory_qos:
         minimum, low = pod_protection(memory_request_bytes, qos, policy.reservation)
+        if policy.page_cache_safe:
+            minimum = page_cache_safe_min(minimum, memory_limit_bytes, policy.page_size)
     return Values(
         MIN_SHARES if qos == BEST_EFFORT else shares(cpu_request_milli),
         cpu_quota,
@@ -230,6 +232,8 @@ def container_cgroup(
             memory_and_swap = memory_limit_bytes or None
     if policy.memory_qos:
         minimum, low = container_protection(memory_request_bytes, qos, policy.reservation)
+        if policy.page_cache_safe:
+            minimum = page_cache_safe_min(minimum, memory_limit_bytes, policy.page_size)
         high = memory_high(
             memory_request_bytes,
             own_memory_limit_bytes,

@@ -13,11 +13,11 @@ from tests.kernel.runtime_checks import CHECKS, Check
 
 @pytest.fixture
 async def pod(tmp_path: Path) -> AsyncIterator[Pod]:
-    cgroups, mounts = Cgroups(), host_mounts()
+    cgroups, mounts = Cgroups(), host_mounts(tmp_path)
     async with a_runtime(tmp_path / "state", cgroups) as runtime, a_pod(runtime, cgroups, tmp_path / "logs") as made:
         assert runtime.isolation, runtime.limitations
         yield made
-    assert host_mounts() == mounts
+    assert host_mounts(tmp_path) == mounts
     cgroups.remove()
 
 

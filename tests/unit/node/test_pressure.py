@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pytest
 
 from plimsoll.node.pressure import PressureLoop
-from plimsoll.node.signals import Observations
+from plimsoll.node.signals import Observations, UsageMark
 from plimsoll.rules.eviction import Observation
 from plimsoll.rules.eviction_decision import Decision
 from plimsoll.rules.eviction_reasons import LimitFinding
@@ -44,8 +44,8 @@ class Node:
     def others(self) -> Observations:
         return {"pid.available": Observation(parse("1000"), parse("4000"), self.now_s)}
 
-    def pods_usage_at(self, thresholds: Iterable[Threshold]) -> list[int]:
-        return []
+    def usage_marks(self, thresholds: Iterable[Threshold]) -> set[UsageMark]:
+        return set()
 
     # who lives there
 
@@ -85,7 +85,7 @@ def loop(node: Node, thresholds: tuple[Threshold, ...], *, reclaims: bool = Fals
         wall=lambda: node.now_s,
         event=lambda *event: node.events.append(event),
         conditions_changed=told,
-        counted=node.counted.append,
+        counted=lambda signal, _age_s: node.counted.append(signal),
         transition_period_s=300,
         reclaim_memory=node.reclaim_memory if reclaims else None,
     )

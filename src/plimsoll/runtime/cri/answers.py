@@ -79,9 +79,14 @@ def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None
         attempt=metadata.attempt,
         ready=listed.state == m.SANDBOX_READY,
         created_s=listed.created_at / _SECOND,
-        ip=network.ip if network is not None else "",
+        ip=_reachable(network.ip) if network is not None else "",
         cgroup_parent=told.config.linux.cgroup_parent if told.config is not None else "",
     )
+
+
+def _reachable(ip: str) -> str:
+    """A pod that has loopback alone has no address that anybody else could use."""
+    return "" if ip.startswith("127.") or ip == "::1" else ip
 
 
 def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> ContainerSeen:

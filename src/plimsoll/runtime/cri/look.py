@@ -85,6 +85,11 @@ class Look:
         running = {each: found.seen.pid for each, found in self._containers.items() if found.seen.phase == "running"}
         return sandboxes | running
 
+    def unreachable_pid(self, sandbox_id: str) -> int:
+        """Of a sandbox without an address of its own, who is in its network; 0 where nobody is, or it has one."""
+        found = self._sandboxes.get(sandbox_id)
+        return found.pid if found is not None and found.seen.ready and not found.seen.ip else 0
+
     async def _look(self) -> Seen:
         sandboxes, containers = await asyncio.gather(
             self._client.ask(LIST_SANDBOXES, m.ListPodSandboxRequest()),

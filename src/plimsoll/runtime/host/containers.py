@@ -20,6 +20,7 @@ from plimsoll.runtime.host.settings import Settings
 from plimsoll.runtime.host.spawn import Failure
 from plimsoll.runtime.host.table import Container, Record, Sandbox
 
+_HIDDEN_FOR_S = 2.0
 OOM_WANTED, OOM_HAVE = "plimsoll.io/oom-score-adj-wanted", "plimsoll.io/oom-score-adj-have"
 
 
@@ -32,6 +33,8 @@ class Containers:
         self._loop, self._settings, self._register, self._spawn = loop, settings, register, start
         self._by_pid: dict[int, Container] = {}
         self._supervisor = os.getpid()
+        self._hidden: tuple[str, ...] = ()
+        self._hidden_until_s = 0.0
         self.sandboxes: Sandboxes  # set by the supervisor: sandboxes end containers, containers live in sandboxes
 
     def get(self, container_id: str) -> Container:
@@ -184,6 +187,7 @@ class Containers:
             self._settings.stage,
             plan.root,
             self._settings.secret,
+            self._hidden_paths(),
             plan.expose,
             plan.binds,
             plan.working_dir,
@@ -193,6 +197,13 @@ class Containers:
             outside=self._supervisor,
             cgroups=in_cgroup and self._settings.unified,
         )
+
+    def _hidden_paths(self) -> tuple[str, ...]:
+        """Looked up again after a moment: a path that appears later than a container is not hidden from it anyway."""
+        now_s = time.monotonic()
+        if now_s > self._hidden_until_s:
+            self._hidden, self._hidden_until_s = root_view.hidden_paths(self._settings.secret), now_s + _HIDDEN_FOR_S
+        return self._hidden
 
     def _open_streams(self, container: Container, sandbox: Sandbox, plan: Plan) -> launch.Streams:
         """The log and our ends go into the container; the child's ends are returned, and are the caller's to close."""

@@ -71,6 +71,17 @@ class LogFile:
         self.close()
         self._fd, self._size = fd, os.fstat(fd).st_size
 
+    def write_lines(self, lines: list[bytes]) -> None:
+        """As few writes as there can be without growing beyond the largest size by more than one line."""
+        begin, size = 0, self._size
+        for number, line in enumerate(lines, 1):
+            size += len(line)
+            if size >= self.max_bytes > 0:
+                self.write(b"".join(lines[begin:number]))
+                begin, size = number, self._size
+        if begin < len(lines):
+            self.write(b"".join(lines[begin:]))
+
     def write(self, data: bytes) -> None:
         """A full disk loses output, not the container: `trouble` says so until a write goes well again."""
         if self._fd < 0:
@@ -170,7 +181,7 @@ class Stream:
         lines, self._rest = cut(self._rest + data)
         if lines:
             full = stamp(now_ns) + self._prefix
-            self._file.write(b"".join([full + tag + line + b"\n" for tag, line in lines]))
+            self._file.write_lines([full + tag + line + b"\n" for tag, line in lines])
 
 
 def cut(data: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:

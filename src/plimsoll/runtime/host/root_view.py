@@ -51,6 +51,7 @@ class View(NamedTuple):
     stage: str  # an empty directory of ours; what is mounted on it stays in the child's mount namespace
     root: str = ""
     secret: tuple[str, ...] = ()  # besides HIDDEN: the state directory; covered in volumes as well
+    hidden: tuple[str, ...] | None = None  # `hidden_paths(secret)`, where it is known already
     expose: tuple[str, ...] = ()
     binds: tuple[Bind, ...] = ()
     working_dir: str = ""
@@ -66,7 +67,7 @@ def enter(view: View) -> None:
     """To be called in a new mount namespace, as its root; afterwards / is the container's."""
     mounts.make_private()
     nodev = 0 if view.privileged else NODEV
-    hidden = () if view.root else hidden_paths(view.secret)
+    hidden = () if view.root else hidden_paths(view.secret) if view.hidden is None else view.hidden
     volumes = [(bind.container_path, _taken(bind.host_path, _flags(bind, nodev))) for bind in view.binds]
     exposed = [] if view.root else [path for path in view.expose if is_below(path, hidden)]
     exposures = [(path, _taken(path, RDONLY | nodev)) for path in exposed]

@@ -1,0 +1,217 @@
+"""Hands out what is allocated to a pod that runs (03 §10): from *allocated* to *actuated*, in place where that may be.
+
+Compared are the allocated resources with the last ones that the runtime was given, never with what the kernel shows.
+Containers whose policy asks for it are restarted by the pod's usual turn; here the others get their new size. Where the
+agent makes the cgroups, that is one turn of the node's tree, which knows the safe order and never kills anybody for a
+lower limit. Where the runtime makes them, it is told step by step, and the pod's own cgroup is written in between.
+
+A container counts as given when the kernel has taken it, so after a refusal or a crash only the rest is tried again: as
+soon as a limit that was too low for what is in use would fit, else after a while.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable
+
+from plimsoll.cgroups.executor import StepRefused
+from plimsoll.cgroups.shrink import ShrinkRefused
+from plimsoll.errors import PlimsollError
+from plimsoll.node.checkpoint import PodRecord
+from plimsoll.node.pod_cgroups import lean_pod_of
+from plimsoll.node.resizing import Resizes
+from plimsoll.node.tools import Tools
+from plimsoll.rules.allocation import Allocation, allocated_pod
+from plimsoll.rules.cri_resources import cleared, cri_resources
+from plimsoll.rules.objects import MEMORY, Pod, Resources
+from plimsoll.rules.pod_seen import PodSeen
+from plimsoll.rules.quantity import ZERO
+from plimsoll.rules.resize_steps import (
+    Left,
+    UpdateContainer,
+    WritePod,
+    is_resize_in_progress,
+    left_to_hand_out,
+    resize_plan,
+)
+from plimsoll.rules.run_objects import RunPod
+
+RETRY_S, RETRY_JITTER = 10.0, 0.5
+USAGE_LOOK_S = 1.0
+NOTHING_LEFT = Left()
+
+
+class PodResize:
+    """Of one pod."""
+
+    def __init__(self, tools: Tools, resizes: Resizes, uid: str) -> None:
+        self._tools, self._resizes, self._uid = tools, resizes, uid
+        self._refused: Pod | None = None  # the sizes that could not be had
+        self._again_s = 0.0
+        self._lowered: dict[str, int] = {}  # container → the memory limit that was too low
+        self._told = 0  # generation whose acceptance was reported
+
+    # --- what is left ---
+
+    def left(self, pod: RunPod, seen: PodSeen) -> Left:
+        """`pod` is the allocated one."""
+        running = _running(seen)
+        if not running:
+            return NOTHING_LEFT
+        left = left_to_hand_out(pod, self._actuated(), running, self._tools.gates)
+        if not left and not self._tools.cgroups.is_sized_for(lean_pod_of(pod)):
+            return Left(pod_level=True)  # what waits or has ended counts for the pod's own cgroup
+        return left
+
+    def restarts(self, left: Left) -> frozenset[str]:
+        return frozenset(each.name for each in left.restarts)
+
+    def settle(self, pod: RunPod, seen: PodSeen) -> None:
+        """Nothing more to hand out: the resize, if there was one, is completed."""
+        if not is_resize_in_progress(pod, self._actuated(), _running(seen), self._tools.gates) or not _running(seen):
+            self._resizes.done(pod)
+
+    def cgroup_pod(self, pod: RunPod, held: Collection[str]) -> Pod:
+        """As its cgroups are to be sized, where these containers keep what they were given last."""
+        actuated = self._record().actuated
+        kept = {name: actuated[name] for name in held if name in actuated}
+        return lean_pod_of(allocated_pod(pod, Allocation(kept)) if kept else pod)
+
+    def given_pod(self, pod: RunPod, seen: PodSeen) -> Pod:
+        """As its cgroups are sized now."""
+        return self.cgroup_pod(pod, _running(seen))
+
+    # --- handing out ---
+
+    def is_due(self, pod: RunPod) -> bool:
+        if self._refused is None or self._refused != lean_pod_of(pod) or self._tools.clock() >= self._again_s:
+            return True
+        used = {name: self._tools.cgroups.memory_used(self._uid, name) for name in self._lowered}
+        return bool(used) and all(u is None or u < self._lowered[name] for name, u in used.items())
+
+    @property
+    def look_again_s(self) -> float | None:
+        """Not before long, while something was refused."""
+        if self._refused is None:
+            return None
+        return min(self._again_s, self._tools.clock() + USAGE_LOOK_S) if self._lowered else self._again_s
+
+    def is_news(self) -> bool:
+        """Whether an acceptance is to be reported that has not been yet. True once for each."""
+        progress = self._resizes.marks(self._uid).progress
+        if progress is None or progress.generation == self._told:
+            return False
+        self._told = progress.generation
+        return True
+
+    async def hand_out(self, pod: RunPod, left: Left) -> bool:
+        """In place. False where it was refused: that is told, and tried again later."""
+        names = [each.name for each in left.in_place]
+        before = self.cgroup_pod(pod, {*names, *self.restarts(left)})
+        after = self.cgroup_pod(pod, self.restarts(left))
+        tools = self._tools
+        try:
+            if tools.runtime.makes_cgroups:
+                await self._by_runtime(pod, after)
+            else:
+                await tools.cgroups.resize(after)
+        except PlimsollError as error:
+            if isinstance(error, StepRefused):
+                paths = {path: name for name, path in tools.cgroups.paths(self._uid).items()}
+                self._given(pod, [paths[path] for path in error.done if path in paths])
+            self._failed(pod, left, error)
+            return False
+        tools.cgroups.rescore(before, after)
+        self._given(pod, names, pod_level=True)
+        self._refused = None
+        self._lowered = {}
+        return True
+
+    def _failed(self, pod: RunPod, left: Left, error: PlimsollError) -> None:
+        self._refused = lean_pod_of(pod)
+        self._again_s = self._tools.clock() + RETRY_S * random.uniform(1.0, 1.0 + RETRY_JITTER)
+        self._lowered = {}
+        text = str(error)
+        cause = error.cause if isinstance(error, StepRefused) else error
+        if isinstance(cause, ShrinkRefused):
+            paths = {path: name for name, path in self._tools.cgroups.paths(self._uid).items()}
+            name = paths.get(cause.path, "")
+            text = str(cause)
+            if isinstance(error, StepRefused):
+                whose = f'container "{name}"' if name else "pod"
+                text = f"cannot decrease memory limits: {whose}: {cause}"
+            limits = {each.name: _memory_limit(each.resources) for each in left.in_place}
+            self._lowered = {each: limit for each, limit in limits.items() if limit and each == (name or each)}
+        self._resizes.failed(pod, text)
+
+    def _given(self, pod: RunPod, names: Iterable[str], *, pod_level: bool = False) -> None:
+        record = self._record()
+        resources = {each.name: each.resources for each in (*pod.spec.init_containers, *pod.spec.containers)}
+        changes: dict[str, object] = {"actuated": {**record.actuated, **{name: resources[name] for name in names}}}
+        if pod_level:
+            changes["actuated_pod"] = pod.spec.resources
+        self._tools.checkpoint.put(self._uid, **changes)
+
+    # --- by a runtime that writes containers' cgroups itself ---
+
+    async def _by_runtime(self, pod: RunPod, after: Pod) -> None:
+        tools, setting = self._tools, self._tools.setting
+        current = tools.cgroups.pod_kernel_values(after)
+        if current is None:
+            return
+        parts = await tools.view.pod(self._uid)
+        ids = {each.name: each.id for each in parts.containers if each.phase == "running"}
+        plan = resize_plan(
+            after,
+            self._actuated(),
+            ids,
+            current,
+            tools.cgroups.work(after).values,
+            profile=setting.profile,
+            gates=tools.gates,
+            after_failure=True,
+        )
+        pod_used = tools.cgroups.memory_used(self._uid) or 0
+        for check in plan.checks:
+            refusal = check.refusal(pod_used, pod_used)
+            if refusal is not None and check.container is None:
+                raise ShrinkRefused(tools.cgroups.paths(self._uid).get("", ""), refusal)
+        for step in plan.steps:
+            match step:
+                case WritePod(values=values):
+                    await tools.cgroups.write_pod(self._uid, values)
+                case UpdateContainer(container=name, resources=resources):
+                    await self._told_runtime(after, name, ids[name], resources)
+                    actuated = {**self._record().actuated, name: resources}
+                    tools.checkpoint.put(self._uid, actuated=actuated)
+        await tools.cgroups.resize(after)
+
+    async def _told_runtime(self, pod: Pod, name: str, container_id: str, resources: Resources) -> None:
+        tools, actuated = self._tools, self._record().actuated
+        before = allocated_pod(pod, Allocation({name: actuated[name]})) if name in actuated else pod
+        after = allocated_pod(pod, Allocation({name: resources}))
+        said, wanted = (
+            {
+                container.name: cri_resources(values, score)
+                for container, values, score in zip(work.containers, work.container_values, work.scores, strict=True)
+            }[name]
+            for work in (tools.cgroups.work(before), tools.cgroups.work(after))
+        )
+        await tools.runtime.update_container(container_id, cleared(said, wanted))
+
+    # ---
+
+    def _record(self) -> PodRecord:
+        return self._tools.checkpoint.get(self._uid)
+
+    def _actuated(self) -> Allocation:
+        record = self._record()
+        return Allocation(record.actuated, self._tools.gates.pod_level_resize, record.actuated_pod)
+
+
+def _running(seen: PodSeen) -> set[str]:
+    return {each.name for each in seen.containers if each.phase == "running"}
+
+
+def _memory_limit(resources: Resources) -> int:
+    return (resources.limits or {}).get(MEMORY, ZERO).value

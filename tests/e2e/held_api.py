@@ -1,0 +1,141 @@
+"""Stands between an agent and its API server, and lets every request through except those that a test holds back.
+
+It speaks for the server with the server's own certificate, and for the agent with the agent's. A test says which
+requests it wants to hold; each waits until it is let go, and what was asked and answered is kept. So the moments
+between two requests of a real agent, milliseconds otherwise, become as long as a test needs them.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+from plimsoll.kube import kubeconfig
+
+Document = dict[str, Any]
+WAIT_S = 30.0
+
+
+class Asked:
+    """One request: `wait` until it has come, `let_go`, then its `code`."""
+
+    def __init__(self, method: str, path: str, body: Document) -> None:
+        self.method, self.path, self.body = method, path, body
+        self.code = 0
+        self.goes, self.answered = threading.Event(), threading.Event()
+
+    def let_go(self) -> int:
+        """The API's answer; the agent has got it by then."""
+        self.goes.set()
+        assert self.answered.wait(WAIT_S), f"{self.method} {self.path} was not answered"
+        return self.code
+
+
+class HeldApi:
+    def __init__(self) -> None:
+        self._holds: Callable[[Asked], bool] = lambda _asked: False
+        self._held: list[Asked] = []
+        self._changed = threading.Condition()
+        self.port = 0
+
+    def hold(self, which: Callable[[Asked], bool]) -> None:
+        with self._changed:
+            self._holds = which
+
+    def release(self) -> None:
+        """Hold nothing any more."""
+        with self._changed:
+            self._holds = lambda _asked: False
+            for each in self._held:
+                each.goes.set()
+            self._held.clear()
+
+    def next(self) -> Asked:
+        """The next request that is held."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._held, WAIT_S), "no such request has come"
+            return self._held.pop(0)
+
+    def come(self, asked: Asked) -> None:
+        with self._changed:
+            if not self._holds(asked):
+                return
+            self._held.append(asked)
+            self._changed.notify_all()
+        assert asked.goes.wait(WAIT_S)
+
+
+@contextmanager
+def held_api(access_file: Path, pki: Path, through: Path) -> Iterator[HeldApi]:
+    """`access_file`: the agent's kubeconfig; `through`: where the one is written that leads through here."""
+    access = kubeconfig.load(access_file)
+    assert access.certificate is not None and access.key is not None and access.ca is not None
+    held = HeldApi()
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Path(folder) / "client.pem"
+        pair.write_bytes(access.certificate + b"\n" + access.key)
+        upstream = ssl.create_default_context(cadata=access.ca.decode())
+        upstream.load_cert_chain(pair)
+    address = access.server.removeprefix("https://")
+
+    class Handler(_Handler):
+        api, tls, target = held, upstream, address
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki / "server.crt", pki / "server.key")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    held.port = server.server_address[1]
+    through.write_text(access_file.read_text().replace(address, f"127.0.0.1:{held.port}"))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield held
+    finally:
+        held.release()
+        server.shutdown()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    api: ClassVar[HeldApi]
+    tls: ClassVar[ssl.SSLContext]
+    target: ClassVar[str]
+
+    def _pass_on(self) -> None:
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        asked = Asked(self.command, self.path, json.loads(data) if data.startswith(b"{") else {})
+        self.api.come(asked)
+        upstream = http.client.HTTPSConnection(self.target, context=self.tls)
+        try:
+            headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+            upstream.request(self.command, self.path, data or None, headers)
+            answer = upstream.getresponse()
+            asked.code = answer.status
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.headers.get("Content-Type", "application/json"))
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            while part := answer.read1(1 << 16):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+                self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            self.close_connection = True
+        finally:
+            upstream.close()
+            asked.answered.set()
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not on the test's output."""

@@ -1,0 +1,123 @@
+"""`plimsoll pressure` and `plimsoll oom`: what the agent's pages say, in lines."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from plimsoll.cli import oom, pressure
+from plimsoll.cli.node_pages import OomPage, PressurePage
+from plimsoll.cli.output import Paint
+from plimsoll.rules.eviction_decision import Candidate, Decision
+from plimsoll.rules.oom_story import OomKill, Victim
+
+PLAIN = Paint(False)
+HOG = Candidate("u1", "shop", "hog", 0, 2 << 30, "0", True, before="larger excess")
+SMALL = Candidate("u2", "shop", "small\x1b[2J", 0, 300 << 20, "200Mi", True)
+CRITICAL = Candidate("u3", "kube-system", "etcd", 2_000_001_000, 1 << 30, "0", True, critical=True, before="x")
+EVICTED = Decision(
+    "memory.available", "memory", "100Mi", "90Mi", True, 1.0, (HOG, SMALL), HOG,
+    message="The node was low on resource: memory. ", time_s=1000.0,
+)  # fmt: skip
+
+# As the agent's page has it: our own structs as msgspec encodes them, the rest by the names that were agreed on.
+PAGE = {
+    "conditions": ["MemoryPressure"],
+    "signals": [
+        {
+            "signal": "memory.available",
+            "available": "612Mi",
+            "capacity": "16Gi",
+            "thresholds": [
+                {"value": "100Mi", "grace_s": 0, "met": False},
+                {"value": "1Gi", "grace_s": 90.0, "met": True},
+            ],
+        },
+        {"signal": "pid.available", "available": "3000", "capacity": "4096", "thresholds": []},
+    ],
+    "decisions": [msgspec.to_builtins(EVICTED)],
+    "order": {"memory.available": [msgspec.to_builtins(each) for each in (HOG, CRITICAL, SMALL)]},
+}
+
+
+def decoded() -> PressurePage:
+    return msgspec.json.decode(msgspec.json.encode(PAGE), type=PressurePage)
+
+
+def test_pressure() -> None:
+    assert list(pressure.lines(decoded(), 5, 1090.0, PLAIN)) == [
+        "conditions: MemoryPressure",
+        "SIGNAL            AVAILABLE  OF        THRESHOLD  GRACE  DISTANCE",
+        "memory.available  612.0 MiB  16.0 GiB  100.0 MiB  hard   512.0 MiB",
+        "                                       1.0 GiB    90 s   met",
+        "pid.available     3000       4096      -          -      -",
+        "",
+        "next for memory.available",
+        "#  POD                PRIORITY    USES       REQUESTS   OVER       BEFORE THE NEXT BECAUSE",
+        "1  shop/hog           0           2.0 GiB    0 B        2.0 GiB    larger excess",
+        "-  kube-system/etcd   2000001000  1.0 GiB    0 B        1.0 GiB    exempt: critical",
+        "2  shop/small\\x1b[2J  0           300.0 MiB  200.0 MiB  100.0 MiB",
+        "",
+        "evicted",
+        "       90s  shop/hog  memory.available",
+        "            The node was low on resource: memory.",
+    ]
+
+
+def test_few_victims_and_a_quiet_node() -> None:
+    assert "and 2 more" in list(pressure.lines(decoded(), 1, 0.0, PLAIN))
+    assert not any("next for" in line for line in pressure.lines(decoded(), 0, 0.0, PLAIN))
+    assert list(pressure.lines(PressurePage(), 5, 0.0, PLAIN)) == ["conditions: no pressure"]
+
+
+KILL = OomKill(
+    1000.0, "kernel log", "container", "u1", "shop", "hog", "app", process="stress", pid=77, container_lives=True,
+    limit_path="/kubepods/podu1/c", limit_bytes=256 << 20, usage_bytes=256 << 20, oom_score_adj=1000,
+    stat={"anon": 250 << 20, "file": 0},
+    candidates=(Victim(1, "sh", 1 << 20, 1000), Victim(77, "stress", 250 << 20, 1000)),
+)  # fmt: skip
+COUNTED = OomKill(
+    2000.0, "counters", "pod", "u2", "", "", killed=2, while_away=True, usage_bytes=10 << 20, sample_age_s=1.5
+)
+
+TOLD = [
+    (
+        "from the kernel's log",
+        KILL,
+        [
+            "1970-01-01T00:16:40Z  90s ago  shop/hog app",
+            "  Process stress (pid 77) in container app was killed by the kernel: out of memory at the container's "
+            "memory limit (256Mi); the container goes on",
+            "  process    stress (pid 77), oom_score_adj 1000",
+            "  limit of   /kubepods/podu1/c",
+            "  limit      256.0 MiB",
+            "  used       256.0 MiB",
+            "  memory     anon 250.0 MiB",
+            "  known from kernel log",
+            "    PID  CANDIDATE  RESIDENT   ADJ",
+            "    77   stress     250.0 MiB  1000",
+            "    1    sh         1.0 MiB    1000",
+        ],
+    ),
+    (
+        "from counters",
+        COUNTED,
+        [
+            "1970-01-01T00:33:20Z  <invalid> ago  u2",
+            "  2 processes were killed by the kernel: out of memory at the pod's memory limit, while no agent was "
+            "running; known from the kernel's counters (usage 10Mi, last seen 1.5 s before)",
+            "  used       10.0 MiB, 1.5 s before",
+            "  known from counters",
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kill", "lines"), [row[1:] for row in TOLD], ids=[row[0] for row in TOLD])
+def test_kills(kill: OomKill, lines: list[str]) -> None:
+    page = msgspec.json.decode(msgspec.json.encode({"kills": [kill]}), type=OomPage)
+    assert list(oom.lines(page.kills, 1090.0, PLAIN)) == lines
+
+
+def test_no_kills() -> None:
+    assert list(oom.lines([], 0.0, PLAIN)) == ["no kill is known"]

@@ -1,0 +1,228 @@
+"""`plimsoll explain resize|eviction-order|oom-order`: answers from manifests, and mistakes that are said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.console import run
+
+DOCUMENTS = Path(__file__).resolve().parents[3] / "examples" / "documents"
+DEMO = str(DOCUMENTS / "003-demo.yaml")
+ROOM = ("--capacity", "cpu=8,memory=16Gi", "--cgroup", "v2")
+
+
+def pod(name: str, request: str | None = None, *, priority: int | None = None, cpu: str = "1") -> dict[str, Any]:
+    resources = {"requests": {"cpu": cpu, "memory": request}} if request else {}
+    spec: dict[str, Any] = {"containers": [{"name": "app", "image": "i", "resources": resources}]}
+    if priority is not None:
+        spec["priority"] = priority
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
+
+
+def written(path: Path, *pods: dict[str, Any]) -> str:
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(pods)}))
+    return str(path)
+
+
+# --- resize ---
+
+RESIZES = [
+    ("in place", "resized-cpu-2", (), 0, ["accepted", "cpu.max     100000 100000 → 200000 100000"]),
+    ("with a restart", "resized-memory-500mi", (), 0, ["restart: container demo", "with the container's new start"]),
+    ("another class", "refused-qos-change", (), 2, ["Pod QoS is immutable", '{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}']),
+    ("another class, 1.36", "refused-qos-change", ("--profile", "1.36"), 2, ["Pod QOS Class may not change"]),
+    ("the v1 files", "resized-cpu-2", ("--cgroup", "v1"), 0, ["cpu.cfs_quota_us  100000 → 200000"]),
+    ("nothing", "", (), 0, ["nothing changes"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("new", "options", "code", "texts"), [row[1:] for row in RESIZES], ids=[row[0] for row in RESIZES]
+)
+def test_resize(new: str, options: tuple[str, ...], code: int, texts: list[str]) -> None:
+    ran = run("explain", "resize", DEMO, str(DOCUMENTS / f"003-demo-{new}.yaml") if new else DEMO, *ROOM, *options)
+    assert ran.code == code, ran.err
+    assert all(text in ran.out for text in texts), ran.out
+
+
+def test_resize_beside_others(tmp_path: Path) -> None:
+    """Who would have to go, and the most that fits."""
+    old, new = (
+        written(tmp_path / "old.json", pod("web", "1Gi")),
+        written(tmp_path / "new.json", pod("web", "1Gi", cpu="4")),
+    )
+    others = written(tmp_path / "others.json", pod("a", "1Gi", cpu="3"), pod("b", "1Gi", cpu="2500m"))
+    ran = run("explain", "resize", old, new, *ROOM, "--others", others, "-o", "json")
+    found = json.loads(ran.out)
+    assert (ran.code, found["outcome"]) == (1, "deferred")
+    assert found["room"] == [{"resource": "cpu", "short": "1500m", "pods": ["shop/b"], "freed": "2500m"}]
+    huge = written(tmp_path / "huge.json", pod("web", "1Gi", cpu="9"))
+    ran = run("explain", "resize", old, huge, *ROOM)
+    assert ran.code == 1
+    assert "the most that a pod can ask for here: cpu 8, memory" in ran.out
+    ran = run("explain", "resize", old, huge, *ROOM, "--profile", "1.36")
+    assert ran.code == 2
+    assert "node didn't have enough allocatable resources: cpu, requested: 9000, allocatable: 8000" in ran.out
+
+
+@pytest.mark.parametrize("used", ["900Mi", "app=900Mi"], ids=["one amount", "by name"])
+def test_resize_below_what_is_used(tmp_path: Path, used: str) -> None:
+    def limited(name: str, memory: str) -> str:
+        document = pod("web", "100Mi")
+        document["spec"]["containers"][0]["resources"]["limits"] = {"memory": memory}
+        return written(tmp_path / name, document)
+
+    ran = run("explain", "resize", limited("old.json", "1Gi"), limited("new.json", "512Mi"), *ROOM, "--used", used)
+    assert "unsafe shrink: container app uses 900Mi now, its new limit is 512Mi" in ran.out
+
+
+def test_resize_leaves_everything_else(tmp_path: Path) -> None:
+    changed = pod("web", "2Gi")
+    changed["spec"]["containers"][0]["image"] = "another"
+    ran = run("explain", "resize", written(tmp_path / "a", pod("web", "1Gi")), written(tmp_path / "b", changed), *ROOM)
+    assert ran.code == 0
+    assert "NEW differs in more than resources" in ran.out
+
+
+# --- who goes first ---
+
+
+def test_eviction_order(tmp_path: Path) -> None:
+    """Above its request before below it, then priority, then by how much; critical pods are exempt."""
+    file = written(
+        tmp_path / "pods.json",
+        pod("within", "1Gi"),
+        pod("important", priority=1000),
+        pod("over", "100Mi"),
+        pod("far-over", "100Mi"),
+        pod("system", priority=2_000_000_000),
+    )
+    used = "within=900Mi,important=3Gi,over=200Mi,far-over=1Gi,system=5Gi"
+    ran = run("explain", "eviction-order", file, "--usage", used, *ROOM, "-o", "json")
+    assert (ran.code, ran.err) == (0, "")
+    found = json.loads(ran.out)["decision"]
+    shown = [(each["name"], each.get("before", "")) for each in found["order"]]
+    assert shown == [
+        ("far-over", "larger excess"),
+        ("over", "lower priority"),
+        ("important", "lower priority"),
+        ("system", "exceeds its request"),
+        ("within", ""),
+    ]
+    text = run("explain", "eviction-order", file, "--usage", used, *ROOM).out
+    assert "first: shop/far-over" in text
+    assert "exempt: critical" in text
+
+
+AVAILABLE = [
+    ("met", "50Mi", ["hard threshold 100Mi: met", "first: shop/over, grace 1 s", "The node was low on resource: memory."]),
+    ("not met", "1Gi", ["not met: nobody is evicted"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("available", "texts"), [row[1:] for row in AVAILABLE], ids=[row[0] for row in AVAILABLE])
+def test_eviction_with_what_is_left(tmp_path: Path, available: str, texts: list[str]) -> None:
+    file = written(tmp_path / "pods.json", pod("over", "100Mi"), pod("within", "1Gi"))
+    usage = tmp_path / "usage.yaml"
+    usage.write_text("over: 200Mi\nshop/within: 900Mi\n")
+    ran = run("explain", "eviction-order", file, "--usage-file", str(usage), "--available", available, *ROOM)
+    assert ran.code == 0, ran.err
+    assert all(text in ran.out for text in texts), ran.out
+
+
+OTHER_SIGNALS = [
+    ("processes", "pid.available", "a=10,b=300", "b"),
+    ("disk", "nodefs.available", "a=10Gi,b=1Gi", "a"),
+    ("inodes", "nodefs.inodesFree", "a=10,b=300", "b"),
+]
+
+
+@pytest.mark.parametrize(
+    ("signal", "usage", "first"), [row[1:] for row in OTHER_SIGNALS], ids=[row[0] for row in OTHER_SIGNALS]
+)
+def test_eviction_for_other_signals(tmp_path: Path, signal: str, usage: str, first: str) -> None:
+    file = written(tmp_path / "pods.json", pod("a", "1Gi"), pod("b", "1Gi"))
+    ran = run("explain", "eviction-order", file, "--signal", signal, "--usage", usage, *ROOM)
+    assert f"first: shop/{first}\n" in ran.out
+
+
+def test_a_pod_without_statistics_is_suspected_first(tmp_path: Path) -> None:
+    file = written(tmp_path / "pods.json", pod("a"), pod("b"))
+    summary = tmp_path / "summary.json"
+    report = {"podRef": {"name": "a", "namespace": "shop"}, "memory": {"workingSetBytes": 1 << 30}}
+    summary.write_text(json.dumps({"pods": [report]}))
+    ran = run("explain", "eviction-order", file, "--usage-file", str(summary), *ROOM)
+    assert "first: shop/b" in ran.out
+    assert "no statistics" in ran.out
+    assert "1 of 2 pods have no usage" in ran.out
+
+
+def test_oom_order(tmp_path: Path) -> None:
+    """BestEffort before Burstable; of two alike the larger; Guaranteed at the end."""
+    guaranteed = pod("gold", "4Gi")
+    guaranteed["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1", "memory": "4Gi"}
+    file = written(tmp_path / "pods.json", guaranteed, pod("silver", "1Gi"), pod("silver-2", "1Gi"), pod("bronze"))
+    used = "gold=4Gi,silver=1Gi,silver-2/app=2Gi,bronze=100Mi"
+    ran = run("explain", "oom-order", file, "--usage", used, "--capacity", "cpu=8,memory=8Gi", "-o", "json")
+    found = json.loads(ran.out)
+    assert [(each["candidate"]["pod"], each["points"]) for each in found] == [
+        ("silver-2", 250 + 875),
+        ("bronze", 12 + 1000),
+        ("silver", 125 + 875),
+        ("gold", 500 - 997),
+    ]
+    text = run("explain", "oom-order", file, "--usage", used, "--capacity", "cpu=8,memory=8Gi").out
+    assert text.splitlines()[2].split() == ["1", "app", "shop/silver-2", "2.0", "GiB", "250", "875", "1125"]
+
+
+def test_oom_order_of_this_machine() -> None:
+    ran = run("explain", "oom-order", "--all", "-o", "json")
+    found = json.loads(ran.out)
+    assert ran.code == 0
+    assert any(each["candidate"]["pid"] == __import__("os").getpid() for each in found)
+    lines = run("explain", "oom-order").out.splitlines()
+    assert lines[0].startswith("processes of this machine")
+    assert "PID" in lines[1]
+
+
+WRONG = [
+    ("no such pod", ["eviction-order", "FILE", "--usage", "x=1"], "no pod 'x'; there are: a"),
+    ("no amount", ["eviction-order", "FILE", "--usage", "a"], "is not name=amount"),
+    ("no quantity", ["eviction-order", "FILE", "--usage", "a=much"], "'much'"),
+    ("below nothing", ["eviction-order", "FILE", "--usage", "a=-1"], "greater than or equal to 0"),
+    ("no file", ["eviction-order", "FILE", "--usage-file", "/nowhere"], "No such file"),
+    ("no signal", ["eviction-order", "FILE", "--signal", "luck.available"], "luck.available"),
+    ("usage of a live node", ["eviction-order", "--usage", "a=1"], "a live node tells"),
+    ("oom: no such container", ["oom-order", "FILE", "--usage", "a/x=1"], "nothing is called a/x; there are: a/app"),
+    ("resize: one file", ["resize", "FILE"], "Missing argument 'NEW'"),
+    ("resize: no pod", ["resize", "FILE", "/nowhere"], "/nowhere: document 1: No such file"),
+    ("resize: no such container", ["resize", "FILE", "FILE", "--used", "x=1"], "no container x; there are: app"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_mistakes(tmp_path: Path, words: list[str], text: str) -> None:
+    file = written(tmp_path / "pods.json", pod("a", "1Gi"))
+    ran = run("explain", *(file if word == "FILE" else word for word in words), *ROOM)
+    assert (ran.code, ran.out) == (2, "")
+    assert text in ran.err
+
+
+@pytest.mark.parametrize("word", ["resize", "eviction-order", "oom-order"])
+def test_help_has_examples(word: str) -> None:
+    ran = run("explain", word, "--help")
+    assert ran.code == 0
+    assert f"plimsoll explain {word} " in ran.out
+
+
+def test_names_are_harmless(tmp_path: Path) -> None:
+    evil = pod("a", "1Gi")
+    evil["spec"]["containers"][0]["name"] = "\x1b[2J"
+    file = written(tmp_path / "pods.json", evil)
+    for words in (["resize", file, file], ["eviction-order", file, "--usage", "a=1"], ["oom-order", file]):
+        ran = run("explain", *words, *ROOM)
+        assert "\x1b" not in ran.out + ran.err

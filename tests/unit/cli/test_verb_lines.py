@@ -1,0 +1,142 @@
+"""What the verbs print, where a live server is not needed to see it: tables, events, descriptions, exit codes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from plimsoll.cli.describe_lines import described
+from plimsoll.cli.event_lines import last_seen, row
+from plimsoll.cli.exec_session import exit_code
+from plimsoll.cli.server_tables import Columns, as_table, header, rows
+
+NOW_S = 1_000_000.0
+STAMPS = {"firstTimestamp": "1970-01-12T13:44:40Z", "lastTimestamp": "1970-01-12T13:46:30Z"}  # 120 s and 10 s before
+TABLE = {
+    "kind": "Table",
+    "columnDefinitions": [{"name": "Name", "priority": 0}, {"name": "Ready"}, {"name": "Node", "priority": 1}],
+    "rows": [
+        {"cells": ["web\x1b[2J", True, "n1"], "object": {"metadata": {"name": "web", "namespace": "shop"}}},
+        {"cells": ["a", None, ""], "object": {"metadata": {"name": "a", "namespace": "shop"}}},
+    ],
+}
+
+
+def test_a_table_as_kubectl_prints_it() -> None:
+    cells = [header(TABLE, wide=False, namespaces=False), *rows(TABLE, wide=False, namespaces=False)]
+    assert list(Columns().lines(cells)) == ["NAME         READY", "web\\x1b[2J   true", "a            <none>"]
+    wide = [header(TABLE, wide=True, namespaces=True), *rows(TABLE, wide=True, namespaces=True, prefix="pod/")]
+    assert wide[0] == ["NAMESPACE", "NAME", "READY", "NODE"]
+    assert wide[2] == ["shop", "pod/a", "<none>", ""]
+
+
+def test_columns_grow_with_a_watch() -> None:
+    columns = Columns()
+    assert list(columns.lines([["a", "b"]])) == ["a   b"]
+    assert list(columns.lines([["longer", "b"]])) == ["longer   b"]
+    assert list(columns.lines([["a", "b"]])) == ["a        b"]
+
+
+def test_a_server_without_tables() -> None:
+    listed = {"kind": "PodList", "items": [{"metadata": {"name": "web", "creationTimestamp": "then"}}]}
+    assert list(rows(as_table(listed), wide=False, namespaces=False)) == [["web", "then"]]
+    assert list(rows(as_table({"metadata": {"name": "one"}}), wide=False, namespaces=False)) == [["one", ""]]
+
+
+EVENTS: list[tuple[str, dict[str, Any], str]] = [
+    ("once", {**STAMPS, "count": 1}, "10s"),
+    ("several times", {**STAMPS, "count": 3}, "10s (x3 over 2m)"),
+    ("a series", {"eventTime": STAMPS["firstTimestamp"], "series": {"count": 2, "lastObservedTime": STAMPS["lastTimestamp"]}}, "10s (x2 over 2m)"),
+    ("no time", {}, "<unknown>"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("event", "seen"), [line[1:] for line in EVENTS], ids=[line[0] for line in EVENTS])
+def test_event_times(event: dict[str, Any], seen: str) -> None:
+    about = {"kind": "Pod", "name": "web"}
+    cells = row({**event, "involvedObject": about, "message": "a\n b\x1b"}, NOW_S, namespace=True)
+    assert cells == ["", seen, "", "", "pod/web", "a b\\x1b"]
+    assert last_seen(event) == (0.0 if not event else NOW_S - 10)
+
+
+def test_a_kind_that_nobody_knows_is_listed() -> None:
+    document = {
+        "kind": "ConfigMap",
+        "metadata": {"name": "cm", "creationTimestamp": STAMPS["lastTimestamp"]},
+        "data": {"key": "a\nb", "list": [1, {"x": None}], "none": {}},
+    }
+    assert list(described("ConfigMap", document, [], [], NOW_S)) == [
+        "Name:              cm",
+        "Labels:            <none>",
+        "Annotations:       <none>",
+        "Created:           1970-01-12T13:46:30Z (10s ago)",
+        "Kind:              ConfigMap",
+        "data:",
+        "  key: a\\nb",
+        "  list:",
+        "    - 1",
+        "    -",
+        "      x: <none>",
+        "  none: <none>",
+        "Events:            <none>",
+    ]
+
+
+def test_a_pod_in_trouble() -> None:
+    pod = {
+        "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", "generation": 2, "creationTimestamp": STAMPS["firstTimestamp"]},
+        "spec": {
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}],
+            "initContainers": [{"name": "init", "image": "i"}],
+        },
+        "status": {
+            "phase": "Running",
+            "qosClass": "Burstable",
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Deferred", "message": "no room"}],
+            "containerStatuses": [
+                {
+                    "name": "c",
+                    "restartCount": 3,
+                    "ready": False,
+                    "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}},
+                    "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137, "finishedAt": STAMPS["lastTimestamp"]}},
+                    "allocatedResources": {"cpu": "1", "memory": "1Gi"},
+                }
+            ],
+        },
+    }  # fmt: skip
+    lines = list(described("Pod", pod, [], [], NOW_S))
+    for line in (
+        "Resize:            deferred: no room",
+        "    State:         Waiting, CrashLoopBackOff",
+        "                   back-off 10s",
+        "    Last State:    Terminated, OOMKilled, exit code 137, ended 10s ago",
+        "    Allocated:     cpu 1, memory 1Gi",
+        "Requests:          2 CPU, 1.0 GiB",
+        "Init Containers:",
+    ):
+        assert line in lines, "\n".join(lines)
+
+
+STATUSES = [
+    ("success", {"status": "Success"}, 0, ""),
+    ("an exit code", {"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": "42"}]}}, 42, ""),
+    ("something else", {"status": "Failure", "message": "no such \x1bfile"}, 1, "no such \\x1bfile"),
+    ("no exit code", {"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": "x"}]}}, 1, "could not"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "text"), [line[1:] for line in STATUSES], ids=[line[0] for line in STATUSES]
+)
+def test_how_a_session_ended(status: Any, code: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(json.dumps(status).encode()) == code
+    assert text in capsys.readouterr().err
+
+
+def test_a_session_that_ended_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code(b"not json") == 1
+    assert "not json" in capsys.readouterr().err

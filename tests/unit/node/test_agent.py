@@ -1,0 +1,267 @@
+"""The whole agent on a kernel in memory, with the real embedded runtime and short real processes, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cgroups.node_tree import NodeTree
+from plimsoll.cgroups.simulated import SimulatedKernel
+from plimsoll.codec.kube_defaults import with_kind_defaults
+from plimsoll.codec.schema import KINDS
+from plimsoll.kube.client import Client
+from plimsoll.node.agent import Agent
+from plimsoll.node.one_pod import OnePodApi
+from plimsoll.runtime.process import ProcessRuntime
+from tests.unit.node.test_pod_cgroups import SETTING
+
+Document = dict[str, Any]
+POD = next(kind for kind in KINDS if kind.name == "Pod")
+NODE = "n1"
+WAIT_S = 20.0
+
+
+def pod(*containers: Document, **spec: Any) -> Document:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "web"},
+        "spec": {"containers": list(containers)},
+    }
+    made = with_kind_defaults(POD, document)
+    metadata = {"name": "web", "namespace": "default", "uid": "u-1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {**made, "metadata": metadata, "spec": {**made["spec"], "nodeName": NODE, **spec}, "status": {}}
+
+
+def shell(name: str, script: str, **more: Any) -> Document:
+    return {"name": name, "image": "busybox", "command": ["sh", "-c", script], **more}
+
+
+class World:
+    """One agent and the API of its one pod; the kernel and the supervisor outlive an agent."""
+
+    def __init__(self, directory: Path, document: Document) -> None:
+        self.directory, self.kernel = directory, SimulatedKernel(2)
+        self.events: list[Document] = []
+        self.statuses: list[Document] = []
+        self.changed = asyncio.Event()
+        self.api = OnePodApi(document, on_status=self._status, on_event=self.events.append)
+
+    def _status(self, document: Document) -> None:
+        self.statuses.append(document["status"])
+        self.changed.set()
+
+    def agent(self, clock: Callable[[], float] = time.time) -> Agent:
+        runtime = ProcessRuntime(self.directory / "runtime", lambda _: ())
+        tree = NodeTree(self.kernel, SETTING, self.directory / "cgroups")
+        return Agent(SETTING, runtime, self.kernel, tree, Client(self.api), self.directory, NODE, clock=clock)
+
+    @contextlib.asynccontextmanager
+    async def running(self, *, ends: bool = True) -> AsyncIterator[Agent]:
+        agent = self.agent()
+        task = asyncio.create_task(agent.run())
+        try:
+            yield agent
+            await (agent.end() if ends else agent.stop())
+            await asyncio.wait_for(task, WAIT_S)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            if ends:
+                await agent.runtime.open()
+                await agent.runtime.shutdown()  # type: ignore[attr-defined]
+
+    async def until(self, seen: Callable[[Document], Any]) -> Any:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                self.changed.clear()
+                status = self.api.pod["status"] if self.api.pod is not None else {}
+                if found := seen(status):
+                    return found
+                await self.changed.wait()
+
+    def reasons(self) -> list[str]:
+        return [each["reason"] for each in self.events]
+
+
+async def eventually(look: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            if look():
+                return
+            await asyncio.sleep(0.02)
+
+
+def backing_off(status: Document) -> Document | None:
+    waiting = container(status).get("state", {}).get("waiting", {})
+    return waiting if waiting.get("reason") == "CrashLoopBackOff" else None
+
+
+def phase(wanted: str) -> Callable[[Document], bool]:
+    return lambda status: status.get("phase") == wanted
+
+
+def container(status: Document, name: str = "c") -> Document:
+    return next((each for each in status.get("containerStatuses", ()) if each["name"] == name), {})
+
+
+async def test_a_pod_succeeds_and_tells_how(tmp_path: Path) -> None:
+    world = World(tmp_path, pod(shell("c", "echo done > /dev/termination-log"), restartPolicy="Never"))
+    async with world.running() as agent:
+        await world.until(phase("Succeeded"))
+        ended = container(world.statuses[-1])["state"]["terminated"]
+        assert (ended["exitCode"], ended["reason"], ended["message"]) == (0, "Completed", "done\n")
+        assert ended["containerID"].startswith("plimsoll://")
+        await agent.recorder.drained(5.0)
+    assert {"Pulled", "Created", "Started"} <= set(world.reasons())
+    assert world.kernel.children("/") == []
+
+
+async def test_limits_that_are_not_real_are_said_so(tmp_path: Path) -> None:
+    world = World(tmp_path, pod(shell("c", "sleep 1000")))
+    async with world.running():
+        await world.until(phase("Running"))
+        (enforced,) = [each for each in world.statuses[-1]["conditions"] if each["type"] == "Enforced"]
+        assert (enforced["status"], enforced["reason"]) == ("False", "CgroupsNotWritable")
+
+
+async def test_an_agent_that_comes_back_finds_its_container_running(tmp_path: Path) -> None:
+    world = World(tmp_path, pod(shell("c", "sleep 1000")))
+    async with world.running(ends=False) as agent:
+        await world.until(phase("Running"))
+        before = container(world.statuses[-1])
+    told = len(world.statuses)
+    async with world.running() as agent:
+        await agent.ready.wait()
+        parts = await agent.view.pod("u-1")
+        assert [each.id for each in parts.containers] == [before["containerID"].removeprefix("plimsoll://")]
+        assert parts.containers[0].phase == "running"
+        # Nothing is new, so nothing is told: the next status that comes is that of the end.
+        assert len(world.statuses) == told
+
+
+async def test_an_exit_while_nobody_looked_is_found(tmp_path: Path) -> None:
+    world = World(tmp_path, pod(shell("c", "sleep 0.3; exit 9"), restartPolicy="Never"))
+    async with world.running(ends=False) as agent:
+        await world.until(phase("Running"))
+        pid = (await agent.view.pod("u-1")).containers[0].pid
+    await eventually(lambda: not Path(f"/proc/{pid}").exists())
+    async with world.running():
+        await world.until(phase("Failed"))
+        assert container(world.statuses[-1])["state"]["terminated"]["exitCode"] == 9
+
+
+async def test_a_lost_checkpoint_costs_nothing_that_runs(tmp_path: Path) -> None:
+    world = World(tmp_path, pod(shell("c", "sleep 1000")))
+    async with world.running(ends=False):
+        await world.until(phase("Running"))
+        before = container(world.statuses[-1])["containerID"]
+    (tmp_path / "agent.json").write_bytes(b"\0" * 64)
+    async with world.running() as agent:
+        await agent.ready.wait()
+        assert [f"plimsoll://{each.id}" for each in (await agent.view.pod("u-1")).containers] == [before]
+        assert agent.checkpoint.get("u-1").allocation is not None
+        assert (tmp_path / "agent.damaged").exists()
+
+
+async def test_a_deleted_pod_ends_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    script = "trap 'exit 3' TERM; touch /tmp/up; while :; do sleep 0.02; done"
+    probe = {"exec": {"command": ["test", "-f", "/tmp/up"]}, "periodSeconds": 1}
+    world = World(tmp_path, pod(shell("c", script, readinessProbe=probe), terminationGracePeriodSeconds=10))
+    async with world.running() as agent:
+        await world.until(lambda status: container(status).get("ready"))  # only then it listens to TERM
+        world.api.delete(10, time.time())
+        await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
+        assert container(world.statuses[-1])["state"]["terminated"]["exitCode"] == 3
+        assert world.statuses[-1]["phase"] == "Failed"
+        assert await agent.view.all() == {}
+        assert agent.cgroups.known() == {}
+        assert os.listdir(tmp_path / "pods") == []
+        assert os.listdir(tmp_path / "logs") == []
+        await agent.recorder.drained(5.0)
+        assert "Killing" in world.reasons()
+
+
+async def test_a_shorter_grace_ends_a_stop_that_is_under_way(tmp_path: Path) -> None:
+    world = World(
+        tmp_path, pod(shell("c", "trap '' TERM; while :; do sleep 0.05; done"), terminationGracePeriodSeconds=600)
+    )
+    async with world.running():
+        await world.until(phase("Running"))
+        world.api.delete(600, time.time())
+        await asyncio.sleep(0.1)
+        world.api.delete(1, time.time())
+        await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
+        assert container(world.statuses[-1])["state"]["terminated"]["exitCode"] == 137
+
+
+async def test_a_crash_waits_before_the_next_start(tmp_path: Path) -> None:
+    world = World(tmp_path, pod(shell("c", "exit 3")))
+    async with world.running():
+        waiting = await world.until(backing_off)
+        assert waiting["message"].startswith("back-off 10s restarting failed container=c pod=web_default(u-1)")
+        assert container(world.statuses[-1])["restartCount"] == 1
+
+
+async def test_a_volume_that_cannot_be_is_said_so_and_tried_again(tmp_path: Path) -> None:
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    world = World(
+        tmp_path, pod(shell("c", "true", **mounts), volumes=[{"name": "v", "nfs": {"server": "x", "path": "/"}}])
+    )
+    async with world.running() as agent:
+        await eventually(lambda: "FailedMount" in world.reasons())
+        assert container(world.statuses[-1])["state"]["waiting"]["reason"] == "ContainerCreating"
+        assert (await agent.view.pod("u-1")).containers == ()
+
+
+async def test_the_agent_asks_only_what_a_kubelet_asks(tmp_path: Path) -> None:
+    """Spec 05 B9: LIST and WATCH of its own pods, status patches, deletion with a uid, events."""
+    world = World(tmp_path, pod(shell("c", "exit 1"), restartPolicy="Never"))
+    asked: set[tuple[str, str]] = set()
+    send, lines = world.api.send, world.api.lines
+
+    async def noted(request: Any) -> Any:
+        asked.add((request.method, request.path.partition("?")[0]))
+        return await send(request)
+
+    def watched(request: Any) -> Any:
+        asked.add(("WATCH", request.path))
+        return lines(request)
+
+    world.api.send, world.api.lines = noted, watched  # type: ignore[method-assign]
+    async with world.running() as agent:
+        await world.until(phase("Failed"))
+        world.api.delete(0, time.time())
+        await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
+        await agent.recorder.drained(5.0)
+    pods = "/api/v1/namespaces/default/pods/web"
+    watches = {path for method, path in asked if method == "WATCH"}
+    assert all("fieldSelector=spec.nodeName%3Dn1" in path and path.startswith("/api/v1/pods?") for path in watches)
+    assert {each for each in asked if each[0] != "WATCH"} == {
+        ("GET", "/api/v1/pods"),
+        ("PATCH", f"{pods}/status"),
+        ("DELETE", pods),
+        ("POST", "/api/v1/namespaces/default/events"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        pytest.param({"nodeSelector": {"disk": "ssd"}}, "NodeAffinity", id="selector"),
+        pytest.param({"containers": [shell("c", "true", resources={"requests": {"cpu": "9"}})]}, "OutOfcpu", id="cpu"),
+    ],
+)
+async def test_a_pod_that_does_not_fit_is_refused_for_good(tmp_path: Path, spec: Document, reason: str) -> None:
+    world = World(tmp_path, pod(shell("c", "true"), **spec))
+    async with world.running() as agent:
+        await world.until(phase("Failed"))
+        assert world.statuses[-1]["reason"] == reason
+        assert await agent.view.all() == {}

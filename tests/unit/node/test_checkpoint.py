@@ -1,0 +1,62 @@
+"""What an agent finds again, and what it does with a file that cannot be read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.rules.allocation import Allocation
+from plimsoll.rules.objects import Resources
+from plimsoll.rules.pod_seen import Backoff
+from plimsoll.rules.quantity import parse
+from plimsoll.rules.termination import Verdict
+
+RESOURCES = Resources(requests={"cpu": parse("250m")}, limits={"memory": parse("64Mi")})
+
+
+async def test_everything_comes_back(tmp_path: Path) -> None:
+    before = Checkpoint(tmp_path / "agent.json")
+    before.put("u1", allocation=Allocation({"c": RESOURCES}), actuated={"c": RESOURCES}, start_s=12.5)
+    before.put("u1", backoffs={"c": Backoff(20.0, 100.0)}, oom_killed=("id1",))
+    before.put("u2", verdict=Verdict("Evicted", "low on memory", 1, is_disruption=True), refused=True)
+    before.close()
+    after = Checkpoint(tmp_path / "agent.json")
+    after.load()
+    assert dict(after.all()) == dict(before.all())
+    assert after.get("u1").actuated["c"] == RESOURCES
+    assert after.get("nobody").allocation is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b'{"checksum":1,"data":{}}', id="wrong checksum"),
+        pytest.param(b"\0" * 200, id="zeros"),
+        pytest.param(b'{"checksum":2745614147,"data":{"u":{"allocation":7}}}', id="another shape"),
+    ],
+)
+async def test_a_damaged_file_is_put_aside_and_the_node_begins_without(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "agent.json"
+    path.write_bytes(damage)
+    checkpoint = Checkpoint(path)
+    checkpoint.load()
+    assert not checkpoint.all()
+    assert str(path) in checkpoint.note
+    assert path.with_suffix(".damaged").read_bytes() == damage
+    checkpoint.put("u", start_s=1.0)
+    checkpoint.close()
+    again = Checkpoint(path)
+    again.load()
+    assert again.get("u").start_s == 1.0
+
+
+async def test_a_pod_that_is_forgotten_is_in_no_file(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "agent.json")
+    checkpoint.put("u", start_s=1.0)
+    checkpoint.save()
+    checkpoint.forget("u")
+    checkpoint.close()
+    assert b'"u"' not in (tmp_path / "agent.json").read_bytes()
