@@ -50,6 +50,8 @@ class RealNode:
         self._listen = "127.0.0.1:0"
         self.api: subprocess.Popen[str] | None = None
         self.node: subprocess.Popen[str] | None = None
+        self.node_options: tuple[str, ...] = ()
+        self.before_node: tuple[str, ...] = ()  # words of a program that starts the node
 
     def start_api(self) -> None:
         words = ["api", "--state-dir", str(self.api_state), "--listen", self._listen, "--profile", self.profile]
@@ -64,8 +66,8 @@ class RealNode:
     def start_node(self, *options: str, wait: bool = True) -> None:
         words = ["node", "--kubeconfig", str(self.node_kubeconfig), "--name", NODE, "--listen", "127.0.0.1:0"]
         words += ["--state-dir", str(self.state), "--cgroup-root", self.cgroup_root, "--capacity", CAPACITY]
-        words += ["--config", str(self.config), "--profile", self.profile, "--end-pods", *options]
-        self.node, _ = self._started(words, "node.log", "ready" if wait else "")
+        words += ["--config", str(self.config), "--profile", self.profile, "--end-pods", *self.node_options, *options]
+        self.node, _ = self._started(words, "node.log", "ready" if wait else "", self.before_node)
 
     def kill_node(self) -> None:
         """As the kernel would: nothing is put in order."""
@@ -104,10 +106,12 @@ class RealNode:
         top = Path(f"/sys/fs/cgroup/memory{self.cgroup_root}")
         return sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_dir())
 
-    def _started(self, words: list[str], log: str, ready: str) -> tuple[subprocess.Popen[str], str]:
+    def _started(
+        self, words: list[str], log: str, ready: str, before: tuple[str, ...] = ()
+    ) -> tuple[subprocess.Popen[str], str]:
         with (self.directory / log).open("ab") as errors:
             process = subprocess.Popen(
-                [*_plimsoll(), *words], stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True
+                [*before, *_plimsoll(), *words], stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True
             )
         assert process.stdout is not None
         line = process.stdout.readline().strip() if ready else ""
@@ -125,12 +129,15 @@ class RealNode:
 
 
 @contextmanager
-def real_node(directory: Path, profile: str = "1.27") -> Iterator[RealNode]:
-    """Both running; afterwards nothing of them is left on the machine."""
+def real_node(
+    directory: Path, profile: str = "1.27", *, options: tuple[str, ...] = (), before: tuple[str, ...] = ()
+) -> Iterator[RealNode]:
+    """Both running; afterwards nothing of them is left on the machine. `options`, `before`: of and for the node."""
     if os.geteuid() != 0 or this_host().version != 1:
         pytest.skip("needs root on a cgroup v1 host")
     directory.mkdir(parents=True)
     made = RealNode(directory, f"/plimsoll-test-{secrets.token_hex(4)}", profile)
+    made.node_options, made.before_node = options, before
     try:
         made.start_api()
         made.make_identity()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,8 +170,8 @@ def timeline_patch(number: int) -> str:
 
 
 @pytest.fixture
-def held(node: RealNode) -> Iterator[HeldApi]:
-    """The same node, its agent started anew behind something that can hold its requests."""
+def held(node: RealNode, kube: Kubectl) -> Iterator[HeldApi]:
+    """The same node, its agent started anew behind something that can hold its requests; given back before `kube`."""
     direct, through = node.node_kubeconfig, node.directory / "held.kubeconfig"
     with held_api(direct, node.api_state / "pki", through) as api:
         node.kill_node()
@@ -250,15 +251,8 @@ def test_the_timeline_of_the_document(node: RealNode, held: HeldApi, kube: Kubec
     assert status_of(kube, "timeline", "app")["restartCount"] == 0
     assert files(node, kube, "timeline", "app")["cpu.shares"] == 1638
     held.release()
-    told = [each for each in until(lambda: reasons(kube, "timeline")) if each.startswith("Resize")]
-    assert told == [
-        "ResizeStarted",
-        "ResizeCompleted",
-        "ResizeDeferred",
-        "ResizeStarted",
-        "ResizeCompleted",
-        "ResizeInfeasible",
-    ]
+    told = {"ResizeStarted": 2, "ResizeCompleted": 2, "ResizeDeferred": 1, "ResizeInfeasible": 1}
+    until(lambda: Counter(each for each in reasons(kube, "timeline") if each.startswith("Resize")) == told)
 
 
 def conditions(kube: Kubectl, name: str) -> list[tuple[str, str, int]]:

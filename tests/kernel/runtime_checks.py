@@ -220,7 +220,9 @@ async def namespaces_are_its_own(pod: Pod) -> None:
     said = await pod.output(
         "hostname; ls /proc | grep -c '^[0-9]*$'; cat /sys/class/net/lo/operstate; ls /sys/class/net"
     )
-    assert said.split() == ["a-pod", "3", "unknown", "lo"]  # the shell, ls and grep; loopback's state is never "up"
+    name, processes, state, *links = said.split()
+    assert (name, state, links) == ("a-pod", "unknown", ["lo"])  # loopback's state is never "up"
+    assert 1 <= int(processes) <= 4  # the shell, ls, grep and one that is just beginning: none of the host's
 
 
 async def shared_memory_is_the_pods(pod: Pod) -> None:

@@ -108,6 +108,33 @@ async def test_a_container_that_escapes_the_death_signal_is_killed_by_the_next_s
     assert not alive(pid)
 
 
+async def test_killed_while_it_starts_containers(runtime: ProcessRuntime, cgroups: Cgroups, tmp_path: Path) -> None:
+    """At whatever moment of a start the supervisor is killed, no process of it is left."""
+
+    async def begin(name: str) -> None:
+        spec = SandboxSpec(name, "pod", "default", log_directory=str(tmp_path / "logs"))
+        sandbox = await runtime.make_sandbox(spec)
+        plan = ContainerSpec("c", 0, "i", "host", ("sleep", "1000"), log_path=f"{name}/0.log", cgroup=name)
+        await runtime.start_container(await runtime.make_container(spec, sandbox, plan))
+
+    for turn, delay_ms in enumerate((2, 4, 6, 8, 10, 12, 15, 20, 25, 30)):
+        supervisor, names = runtime.supervisor_pid, [f"{turn}-{number}" for number in range(3)]
+        for name in names:
+            for fd in cgroups.open(name):
+                os.close(fd)
+        starting = [asyncio.create_task(begin(name)) for name in names]
+        await asyncio.sleep(delay_ms / 1000)  # the moment is what is tried here
+        os.kill(supervisor, signal.SIGKILL)
+        ended = await asyncio.gather(*starting, return_exceptions=True)
+        assert all(one is None or isinstance(one, RuntimeTrouble) for one in ended), ended
+        await eventually(lambda before=supervisor: runtime.supervisor_pid != before)  # type: ignore[misc]
+        for sandbox in (await runtime.seen()).sandboxes:
+            await runtime.remove_sandbox(sandbox.id)
+        for name in names:
+            await eventually(lambda which=name: not set.union(*cgroups.members(which)))  # type: ignore[misc]
+    assert (await runtime.seen()).containers == ()
+
+
 async def _until_told(runtime: ProcessRuntime, uid: str) -> None:
     async for told in runtime.changes():
         if told == uid:

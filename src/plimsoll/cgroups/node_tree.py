@@ -155,7 +155,7 @@ class NodeTree:
             return await self._turns.bring(_titles([known]), every, only={known.uid}, by_container=True)
 
     async def lift(self, uid: str, container_id: str, high: str) -> Applied:
-        """Another memory.high for one container, until it ends: what is wanted from now on, so that nobody repairs it."""
+        """Another memory.high for one container, until it ends: wanted from now on, so that nobody repairs it."""
         async with self._turns.mine():
             pods = self._turns.state.pods
             known = pods.get(uid)

@@ -15,9 +15,11 @@ from plimsoll.cli.node_pages import PressurePage, SignalShown, ThresholdShown, n
 from plimsoll.cli.output import Paint, colourful, inert, table
 from plimsoll.errors import InvalidQuantity
 from plimsoll.rules.eviction import RESOURCE_OF
+from plimsoll.rules.eviction_decision import Candidate
 from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.reasons import human_bytes
+from plimsoll.rules.thresholds import MEMORY_AVAILABLE
 
 NEXT_VICTIMS, LAST_DECISIONS = 5, 5
 HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
@@ -29,8 +31,11 @@ HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 @click.option(
     "--victims", type=click.IntRange(0), default=NEXT_VICTIMS, show_default=True, help="How many of the next."
 )
+@click.option(
+    "--all", "everything", is_flag=True, help="The next ones for every signal, not only memory and what is met."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def pressure(node: str, victims: int, output: str, **options: Any) -> int:
+def pressure(node: str, victims: int, everything: bool, output: str, **options: Any) -> int:
     """Show how near a node is to evicting pods, and whom it would evict.
 
     \b
@@ -43,7 +48,7 @@ def pressure(node: str, victims: int, output: str, **options: Any) -> int:
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:
-        for line in lines(found, victims, time.time(), Paint(colourful())):
+        for line in lines(found, victims, time.time(), Paint(colourful()), everything=everything):
             click.echo(line)
     return 0
 
@@ -55,7 +60,7 @@ async def _asked(cluster: Cluster, node: str) -> PressurePage:
     return await node_page(cluster, name, "pressure", PressurePage)
 
 
-def lines(found: PressurePage, victims: int, now_s: float, paint: Paint) -> Iterator[str]:
+def lines(found: PressurePage, victims: int, now_s: float, paint: Paint, *, everything: bool = False) -> Iterator[str]:
     if found.conditions:
         yield f"conditions: {paint(', '.join(map(inert, found.conditions)), 'bold', 'red')}"
     else:
@@ -74,11 +79,11 @@ def lines(found: PressurePage, victims: int, now_s: float, paint: Paint) -> Iter
     ]
     for index, line in enumerate(table(rows, HEADER) if rows else ()):
         yield paint(line, "dim") if index == 0 else paint(line, "red") if line.endswith("met") else line
-    for signal_name, order in found.order.items():
+    for order, signals in _orders(found, everything=everything).items():
         if order and victims:
             yield ""
-            yield f"next for {paint(inert(signal_name), 'bold')}"
-            yield from order_lines(order, RESOURCE_OF.get(signal_name, ""), paint, victims)
+            yield f"next for {paint(', '.join(map(inert, signals)), 'bold')}"
+            yield from order_lines(order, RESOURCE_OF.get(signals[0], ""), paint, victims)
     if found.decisions:
         yield ""
         yield "evicted"
@@ -86,6 +91,16 @@ def lines(found: PressurePage, victims: int, now_s: float, paint: Paint) -> Iter
             who = "nobody" if each.victim is None else f"{each.victim.namespace}/{each.victim.name}"
             yield f"  {_ago(now_s - each.time_s):>8}  {paint(inert(who), 'bold')}  {inert(each.signal)}"
             yield f"            {inert(each.message.strip())}"
+
+
+def _orders(found: PressurePage, *, everything: bool) -> dict[tuple[Candidate, ...], list[str]]:
+    """Signals of one file system have one order; it is shown once."""
+    met = {each.signal for each in found.signals if any(threshold.met for threshold in each.thresholds)}
+    orders: dict[tuple[Candidate, ...], list[str]] = {}
+    for signal, order in found.order.items():
+        if everything or signal == MEMORY_AVAILABLE or signal in met:
+            orders.setdefault(order, []).append(signal)
+    return orders
 
 
 def _distance(signal: SignalShown, threshold: ThresholdShown) -> str:

@@ -162,7 +162,7 @@ def _remedies(answer: ResizeAnswer) -> Iterator[str]:
         yield f"  the most that a pod can ask for here: {most}"
     if answer.nearest is not None:
         patch = msgspec.json.encode(answer.nearest).decode()
-        yield f"  the nearest that keeps the class {answer.qos_class}: {inert(patch)}"
+        yield f"  the nearest that it would take: {inert(patch)}"
 
 
 def _written(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:

@@ -64,7 +64,7 @@ class OomLedger:
         prefix: str = "",
         lives: Callable[[Watched, int], bool | None] = lambda _watched, _pid: None,
     ) -> None:
-        """`counters`: container id → kills told so far, from an earlier run. `pods_path`: only what is below it is ours.
+        """`counters`: container id → kills told so far, from an earlier run. `pods_path`: only what is below is ours.
 
         `prefix`: what stands before our paths in the log. `lives`: does the container go on after that process died?
         """

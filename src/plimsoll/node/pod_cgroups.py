@@ -107,15 +107,6 @@ class PodCgroups:
         """Another memory.high for a container than the rules give it, until it ends."""
         await self._tree.lift(uid, container_id, high)
 
-    def expected_high(self, uid: str, container: str) -> int | None:
-        """The memory.high that the rules give a container; None for none."""
-        wish = self._have.get(uid)
-        if wish is None or wish.pod is None:
-            return None
-        work = self.work(wish.pod)
-        found = zip(work.containers, work.container_values, strict=True)
-        return next((values.memory_high_bytes for each, values in found if each.name == container), None)
-
     def is_sized_for(self, pod: Pod) -> bool:
         """Whether its cgroups, as far as it has some, were last sized for just this."""
         sized = self._tree.sized_for(pod.metadata.uid)

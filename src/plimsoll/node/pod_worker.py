@@ -36,6 +36,7 @@ from plimsoll.rules.effective import pod_requests
 from plimsoll.rules.environment import wanted_config_maps
 from plimsoll.rules.lifecycle_events import deadline_exceeded, sandbox_failed, sync_failed
 from plimsoll.rules.objects import Pod
+from plimsoll.rules.pod_conditions import OWN_CONDITIONS
 from plimsoll.rules.pod_memory import kept, pull_failed, remember, start_failed, started
 from plimsoll.rules.pod_seen import PodMemory, PodSeen, PodWork, Start, StartTrouble
 from plimsoll.rules.pod_status import NodeView, pod_status, rejected_status
@@ -94,7 +95,8 @@ class PodWorker:
         before, self.pod, self.known_status, self.body = self.pod, pod, status, body
         if _must_end_sooner(before, pod):
             self.interrupt()
-        self._wake.set()
+        elif not _is_only_our_report(before, pod):
+            self._wake.set()
 
     def remove(self) -> None:
         """The API does not have it any more."""
@@ -500,3 +502,15 @@ def _must_end_sooner(before: RunPod, now: RunPod) -> bool:
         return True
     was, is_now = before.metadata.deletion_grace_period_seconds, now.metadata.deletion_grace_period_seconds
     return is_now is not None and (was is None or is_now < was)
+
+
+def _is_only_our_report(before: RunPod, now: RunPod) -> bool:
+    """The status that we have sent comes back with every watch; there is nothing to do about it."""
+    was, is_now = before.metadata, now.metadata
+    if now.spec != before.spec or msgspec.structs.replace(was, resource_version=is_now.resource_version) != is_now:
+        return False
+    return _of_others(before) == _of_others(now)
+
+
+def _of_others(pod: RunPod) -> list[RunCondition]:
+    return [each for each in pod.status.conditions if each.type not in OWN_CONDITIONS]

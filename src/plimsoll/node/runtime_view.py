@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.runtime.runtime import ContainerSeen, Runtime, SandboxSeen
+from plimsoll.runtime.runtime import ContainerSeen, Runtime, SandboxSeen, Seen
 
 
 class PodParts(msgspec.Struct, frozen=True):
@@ -36,6 +36,7 @@ class RuntimeView:
         self._runtime = runtime
         self._asking: list[asyncio.Future[Mapping[str, PodParts]]] = []
         self._wake = asyncio.Event()
+        self._seen: Seen | None = None
         self.last: Mapping[str, PodParts] = {}  # for whoever only shows it
 
     async def all(self) -> Mapping[str, PodParts]:
@@ -66,6 +67,9 @@ class RuntimeView:
 
     async def _look(self) -> Mapping[str, PodParts]:
         seen = await self._runtime.seen()
+        if seen is self._seen:
+            return self.last
+        self._seen = seen
         sandboxes: dict[str, list[SandboxSeen]] = {}
         containers: dict[str, list[ContainerSeen]] = {}
         for sandbox in seen.sandboxes:

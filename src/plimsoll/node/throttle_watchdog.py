@@ -31,7 +31,6 @@ from plimsoll.rules.throttle_watch import (
 EVERY_S = 1.0
 LOOK_FOR_NEW_S = 10.0
 THROTTLED = "MemoryThrottled"
-IGNORED = "MemoryQoSIgnored"
 _HIGH, _MAX, _CURRENT, _EVENTS, _PRESSURE = (
     "memory.high",
     "memory.max",
@@ -57,16 +56,11 @@ class ThrottleWatchdog:
         reclaim: Reclaim,
         tell: Tell,
         clock: Callable[[], float],
-        expected: Callable[[Watched], int | None] = lambda _: None,
     ) -> None:
-        """`lift`: give this container another memory.high. `tell`: reason and message of a Warning about it.
-
-        `expected`: the memory.high that a runtime was asked for, where it makes the cgroups itself.
-        """
+        """`lift`: give this container another memory.high. `tell`: reason and message of a Warning about it."""
         self._files, self._containers, self._policy = files, containers, policy
-        self._lift, self._reclaim, self._tell, self._clock, self._expected = lift, reclaim, tell, clock, expected
+        self._lift, self._reclaim, self._tell, self._clock = lift, reclaim, tell, clock
         self._kept: dict[str, _Kept] = {}
-        self._plain: set[str] = set()  # without a mark, as last looked up
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -108,7 +102,6 @@ class ThrottleWatchdog:
         now = {each.id: each for each in self._containers()}
         for gone in self._kept.keys() - now.keys():
             self._kept.pop(gone).close()
-        self._plain &= now.keys()
         assert self._files is not None
         for container_id, each in now.items():
             if container_id in self._kept:
@@ -118,15 +111,10 @@ class ThrottleWatchdog:
             except CgroupError as error:
                 log.debug("%s is not watched for throttling: %s", each.path, error)
                 continue
-            if kept.high_bytes() is not None:
+            if kept.high_bytes() is None:
+                kept.close()
+            else:
                 self._kept[container_id] = kept
-                continue
-            kept.close()
-            asked = self._expected(each)
-            if asked is not None and container_id not in self._plain:
-                text = f"memory.high of container {each.name} should be {asked} and is not set: the runtime ignores it"
-                self._tell(each, IGNORED, text)
-            self._plain.add(container_id)
 
     async def _look(self, kept: _Kept) -> None:
         each = kept.container

@@ -103,7 +103,6 @@ class UnderPressure:
             reclaim=self._reclaim_from,
             tell=self._tell_container,
             clock=time.monotonic,
-            expected=self._expected_high,
         )
         agent.cgroups.witnesses += [self._kills, self._watchdog]
         self._loop = self._pressure_loop()
@@ -168,11 +167,6 @@ class UnderPressure:
             for container, path in cgroups.paths(uid).items():
                 if container and (container_id := owner_of(path).container_id):
                     yield Watched(container_id, container, uid, namespace, name, path, pids.get(container_id, 0))
-
-    def _expected_high(self, each: Watched) -> int | None:
-        if not self._agent.runtime.makes_cgroups:
-            return None  # the engine itself has written it
-        return self._agent.cgroups.expected_high(each.pod_uid, each.name)
 
     def _killed(self, kill: OomKill) -> None:
         if kill.level == "system":

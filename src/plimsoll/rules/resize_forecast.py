@@ -21,6 +21,7 @@ from plimsoll.rules.fit import Shortfall
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.node_admission import shortfalls
 from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, ResourceList, Resources
+from plimsoll.rules.profile import Profile
 from plimsoll.rules.qos import GUARANTEED, computed_qos_class, qos_class
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
 from plimsoll.rules.resize import ResizeSetting, ResizeVerdict, resize_verdict
@@ -69,7 +70,9 @@ def forecast(
     api_gates = gates or ResizeGates()
     errors = resize_errors(old, new, api_gates, setting.profile)
     if errors:
-        return Forecast("refused", str(errors[0]), tuple(errors), nearest=_same_class(old.pod, new.pod, api_gates))
+        return Forecast(
+            "refused", str(errors[0]), tuple(errors), nearest=_nearest(old, new, api_gates, setting.profile)
+        )
     if setting.profile.too_large_refused_by_api:
         refusal = capacity_verdict(old, new, setting.node)
         if refusal is not None:
@@ -182,6 +185,43 @@ def _unsafe(old: Pod, new: Pod, working_sets: Mapping[str, int], restarts: Seque
 
 
 # --- what the API would take ---
+
+
+def _nearest(old: Version, new: Version, gates: ResizeGates, profile: Profile) -> Pod | None:
+    """The wish with limits no lower than requests, or bent so that the class stays, or both; None where nothing of that
+    is taken either."""
+    ordered = _with_ordered(old.pod, new.pod)
+    for found in (ordered, _same_class(old.pod, new.pod, gates), _same_class(old.pod, ordered, gates)):
+        # Documents are compared for what is neither cpu nor memory, so the one that was asked with will do.
+        if found is not None and not resize_errors(old, Version(new.document, found), gates, profile):
+            return found
+    return None
+
+
+def _with_ordered(old: Pod, new: Pod) -> Pod:
+    before = {each.name: each for each in (*old.spec.init_containers, *old.spec.containers)}
+    spec = msgspec.structs.replace(
+        new.spec,
+        containers=tuple(_ordered(before.get(each.name), each) for each in new.spec.containers),
+        init_containers=tuple(_ordered(before.get(each.name), each) for each in new.spec.init_containers),
+    )
+    return msgspec.structs.replace(new, spec=spec)
+
+
+def _ordered(before: Container | None, after: Container) -> Container:
+    """A limit below its request: the request is lowered where only the limit was changed, else the limit is raised."""
+    requests, limits = dict(_list(after.resources, "requests")), dict(_list(after.resources, "limits"))
+    for name in RESIZED:
+        request, limit = requests.get(name), limits.get(name)
+        if request is None or limit is None or request <= limit:
+            continue
+        if before is not None and _list(before.resources, "requests").get(name) == request:
+            requests[name] = limit
+        else:
+            limits[name] = request
+    return msgspec.structs.replace(
+        after, resources=msgspec.structs.replace(after.resources, requests=requests or None, limits=limits or None)
+    )
 
 
 def _same_class(old: Pod, new: Pod, gates: ResizeGates) -> Pod | None:

@@ -66,7 +66,10 @@ class Index:
     def count(self, prefix: str, start_after: str | None = None) -> int:
         bucket = bucket_of(prefix)
         if bucket:
-            low, high = key_range(self._buckets.get(bucket, []), prefix, start_after)
+            keys = self._buckets.get(bucket)
+            if not keys:
+                return 0
+            low, high = key_range(keys, prefix, start_after)
             return high - low
         if start_after is not None:
             return len(self.keys(prefix, start_after))

@@ -64,6 +64,16 @@ def test_pressure() -> None:
     ]
 
 
+def test_signals_with_one_order_are_shown_once() -> None:
+    page = decoded()
+    order = {**page.order, "allocatableMemory.available": page.order["memory.available"], "pid.available": (HOG,)}
+    page = msgspec.structs.replace(page, order=order)
+    titles = [line for line in pressure.lines(page, 5, 0.0, PLAIN, everything=True) if line.startswith("next for")]
+    assert titles == ["next for memory.available, allocatableMemory.available", "next for pid.available"]
+    titles = [line for line in pressure.lines(page, 5, 0.0, PLAIN) if line.startswith("next for")]
+    assert titles == ["next for memory.available"]
+
+
 def test_few_victims_and_a_quiet_node() -> None:
     assert "and 2 more" in list(pressure.lines(decoded(), 1, 0.0, PLAIN))
     assert not any("next for" in line for line in pressure.lines(decoded(), 0, 0.0, PLAIN))

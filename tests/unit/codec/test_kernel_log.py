@@ -83,3 +83,9 @@ def test_reports_do_not_mix() -> None:
     first, second = reports(V1 + WHOLE)
     assert first.stat and not second.stat
     assert not second.candidates
+
+
+def test_a_victim_without_a_report_is_not_put_to_an_earlier_one() -> None:
+    """The kernel leaves reports out when there are many; what it names then may have been anywhere."""
+    alone = V1.splitlines()[-1].replace("3816", "3900")
+    assert [each.pid for each in reports(V1 + alone)] == [3816]

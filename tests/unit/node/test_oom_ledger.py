@@ -45,7 +45,7 @@ def test_the_counter_comes_first() -> None:
 def test_the_log_is_silent() -> None:
     found = ledger()
     found.sampled(ID, LastSeen(98.0, 60 << 20, 64 << 20))
-    found.counted(ID, 2, 0.0, "container")
+    found.counted(ID, 2, 0.0, lambda: "container")
     (told,) = found.due(PATIENCE_S, 100.0)
     assert (told.killed, told.source, told.level, told.sample_age_s) == (2, "counters", "container", 2.0)
     assert oom_sentence(told) == (
@@ -100,7 +100,9 @@ def test_somebody_elses_kill_is_not_told_unless_the_machine_is_out_of_memory() -
 
 def test_paths_may_begin_further_up_in_the_log() -> None:
     moved = msgspec.structs.replace(KILL, limit_cgroup=f"/outer{WATCHED.path}", victim_cgroup=f"/outer{WATCHED.path}")
-    told = ledger().logged(moved, 1.0, "/outer")
+    found = OomLedger(prefix="/outer", pods_path=PODS)
+    found.watch([WATCHED])
+    told = found.logged(moved, 1.0)
     assert told is not None
     assert told.container == "app"
 
@@ -110,3 +112,31 @@ def test_a_container_that_is_gone_is_forgotten() -> None:
     found.counted(ID, 1, 0.0)
     found.watch([])
     assert (found.counters(), found.due(9.0, 9.0)) == ({}, [])
+
+
+def test_what_is_below_another_kubepods_is_not_ours() -> None:
+    found = OomLedger(pods_path="/other/kubepods")
+    assert found.logged(KILL, 1.0) is None
+
+
+def test_a_container_killed_as_a_whole_is_one_record() -> None:
+    asked: list[int] = []
+    found = OomLedger(lives=lambda _watched, pid: asked.append(pid) is not None)
+    found.watch([msgspec.structs.replace(WATCHED, group=True)])
+    first = found.logged(KILL, 100.0)
+    assert first is not None
+    assert (first.whole_container, first.container_lives) == (True, False)
+    assert found.logged(msgspec.structs.replace(KILL, pid=42, group=True), 100.0) is None
+    assert (len(found.kills), found.kills[0].killed, asked) == (1, 2, [])
+    found.counted(ID, 3, 0.0)  # the kernel counts the first one twice
+    assert found.due(99.0, 101.0) == []
+
+
+@pytest.mark.parametrize(("pid", "lives"), [(41, False), (40, True)], ids=["the first process", "a child"])
+def test_whether_the_container_goes_on(pid: int, lives: bool) -> None:
+    found = OomLedger(lives=lambda watched, killed: killed != watched.pid)
+    found.watch([msgspec.structs.replace(WATCHED, pid=pid)])
+    told = found.logged(KILL, 1.0)
+    assert told is not None
+    assert told.container_lives is lives
+    assert ("goes on" in oom_sentence(told)) is lives

@@ -153,7 +153,9 @@ async def test_a_pod_above_its_own_storage_limit_goes_without_pressure() -> None
     node.volumes = {"scratch": FsUsage(11 * MIB, 3)}
     pressure = loop(node, HARD)
     assert await pressure.turn()
-    assert [found.message for found in node.limited] == ['Usage of EmptyDir volume "scratch" exceeds the limit "10Mi". ']
+    assert [found.message for found in node.limited] == [
+        'Usage of EmptyDir volume "scratch" exceeds the limit "10Mi". '
+    ]
     assert (pressure.conditions, node.evicted) == ((), [])
 
 

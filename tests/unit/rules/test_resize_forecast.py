@@ -98,6 +98,48 @@ def test_a_burstable_pod_must_not_become_guaranteed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("requests", "limits", "nearest"),
+    [
+        ({"cpu": "3"}, {"cpu": "2"}, ("3", "3")),
+        ({"cpu": "1"}, {"cpu": "500m"}, ("500m", "500m")),
+    ],
+    ids=["a request above the limit raises it", "a limit below the request lowers it"],
+)
+def test_limits_are_no_lower_than_requests(
+    requests: dict[str, str], limits: dict[str, str], nearest: tuple[str, str]
+) -> None:
+    """Of a Burstable pod, by its memory."""
+    old = version({"cpu": "1", "memory": "512Mi"}, {"cpu": "2", "memory": "1Gi"})
+    found = asked(version({**requests, "memory": "512Mi"}, {**limits, "memory": "1Gi"}), old=old)
+    assert (found.outcome, found.nearest is not None) == ("refused", True)
+    assert found.nearest is not None
+    resources = found.nearest.spec.containers[0].resources
+    assert resources.requests is not None
+    assert resources.limits is not None
+    assert (str(resources.requests["cpu"]), str(resources.limits["cpu"])) == nearest
+
+
+def test_nothing_near_would_be_taken() -> None:
+    found = asked(version({"cpu": "-1", "memory": "1Gi"}))
+    assert (found.outcome, found.nearest) == ("refused", None)
+
+
+def test_what_is_pending_counts_as_not_given() -> None:
+    """An earlier wish waits: the node compares with what it has allocated, the API with what the spec says."""
+    pending = {**SMALL, "cpu": "100"}
+    status = {
+        "resize": "Infeasible",
+        "containerStatuses": [
+            {"name": "c", "allocatedResources": SMALL, "resources": {"requests": SMALL, "limits": SMALL}}
+        ],
+    }
+    document = {**version(pending).document, "status": status}
+    old = Version(document, from_document(document, Pod))
+    assert asked(version(SMALL), old=old).outcome == "unchanged"
+    assert asked(version({**SMALL, "cpu": "2"}), old=old).outcome == "accepted"
+
+
+@pytest.mark.parametrize(
     ("policy", "restarts", "unsafe"),
     [("NotRequired", (), 1), ("RestartContainer", ("c",), 0)],
     ids=["in place", "anew"],

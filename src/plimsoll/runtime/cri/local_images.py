@@ -62,15 +62,16 @@ def write_images(archive: Path, images: Sequence[LocalImage] = IMAGES, busybox: 
     manifest = []
     with tarfile.open(archive, "w") as written:
         _add(written, f"{digest}/layer.tar", layer)
-        for image in images:
-            data = json.dumps(_config(image, digest)).encode()
+        # An image per name: a runtime tells of one with several names only the first.
+        for image, tag in ((image, tag) for image in images for tag in image.names):
+            data = json.dumps(_config(image, tag, digest)).encode()
             name = hashlib.sha256(data).hexdigest() + ".json"
             _add(written, name, data)
-            manifest.append({"Config": name, "RepoTags": list(image.names), "Layers": [f"{digest}/layer.tar"]})
+            manifest.append({"Config": name, "RepoTags": [tag], "Layers": [f"{digest}/layer.tar"]})
         _add(written, "manifest.json", json.dumps(manifest).encode())
 
 
-def _config(image: LocalImage, digest: str) -> Mapping[str, object]:
+def _config(image: LocalImage, tag: str, digest: str) -> Mapping[str, object]:
     machine = os.uname().machine
     runs = {"Entrypoint": list(image.entrypoint), "Cmd": list(image.command), "User": image.user}
     return {
@@ -78,7 +79,7 @@ def _config(image: LocalImage, digest: str) -> Mapping[str, object]:
         "os": "linux",
         "config": {**{name: value for name, value in runs.items() if value}, "Env": ["PATH=/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-        "history": [{"created_by": image.names[0]}],
+        "history": [{"created_by": tag}],
     }
 
 

@@ -172,6 +172,7 @@ class Containers:
         container.pid = container.child.pid
         container.start_ticks = spawn.start_ticks(container.pid)
         self._by_pid[container.pid] = container
+        self._register.remember(container)
 
     def _pids_for(self, sandbox: Sandbox) -> int:
         if not self._settings.isolation or sandbox.host_pid:

@@ -44,6 +44,7 @@ class Place(NamedTuple):
     umask: int = 0o022
     files: tuple[int, int] = (1024, 1024)
     hostname: str = ""
+    supervisor: int = 0  # the parent's pid, as the host counts
 
 
 class Streams(NamedTuple):
@@ -76,6 +77,7 @@ def run(plan: Plan, place: Place, streams: Streams, notes: socket.socket) -> NoR
 
 
 def _become(plan: Plan, place: Place, streams: Streams, notes: socket.socket) -> None:
+    proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the host's, also when ours is another
     os.setsid()
     namespaces.new_session_keyring()
     for directory in place.cgroups:
@@ -96,9 +98,11 @@ def _become(plan: Plan, place: Place, streams: Streams, notes: socket.socket) ->
         streams = _terminal(notes, plan.identity.user)
     _streams(streams, plan.identity.user)
     _give_up_privileges(plan, isolated=place.view is not None or bool(place.join))
-    # After setuid, which would clear it; and if the supervisor died before it, the note finds nobody.
+    # After setuid, which would clear it. The kernel gives a dead parent's children away before it sends this signal, so
+    # whoever still has the old parent now will get it. (In a pid namespace of its own, getppid() is 0 either way.)
     namespaces.die_with_parent(signal.SIGKILL)
-    notes.send(b"{}", socket.MSG_NOSIGNAL)
+    if parent_of_self(proc) != place.supervisor:
+        os._exit(NOT_STARTED)
     where = plan.working_dir or "/"
     try:
         os.chdir(where)
@@ -171,6 +175,14 @@ def set_oom_score(want: int) -> int:
         except PermissionError:
             pass
         return int(os.pread(fd, 16, 0))
+    finally:
+        os.close(fd)
+
+
+def parent_of_self(proc: int) -> int:
+    fd = os.open("self/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        return int(os.read(fd, 4096).rpartition(b")")[2].split()[1])
     finally:
         os.close(fd)
 

@@ -29,11 +29,13 @@ class Register:
         for record in self._journal.read().values():
             if record.get("kind") == "sandbox":
                 self.sandboxes[record["id"]] = Sandbox(record | {"ready": False})
-            elif record.get("kind") == "container" and record.get("phase") != "created":
+            elif record.get("kind") == "container":
                 container = Container(record)
+                if record.get("boot") == self._boot:
+                    kill_left_behind(container.pid, container.start_ticks)
+                if container.phase == "created":  # it never ran, as far as anybody was told: the agent makes it again
+                    continue
                 if container.phase == "running":
-                    if record.get("boot") == self._boot:
-                        kill_left_behind(container.pid, container.start_ticks)
                     container.phase, container.exit_code, container.pid = "exited", KILLED_CODE, 0
                     container.reason, container.message = UNKNOWN_REASON, UNKNOWN_MESSAGE
                     container.finished_s = time.time()
@@ -51,6 +53,10 @@ class Register:
             self.when_synced(lambda: self._tell(news))
         else:
             self._tell(news)
+
+    def remember(self, what: Container) -> None:
+        """For the next supervisor only: a process was started, and is nobody's news yet."""
+        self._write(self._journal_record(what))
 
     def forget(self, what: Sandbox | Container) -> None:
         if isinstance(what, Sandbox):

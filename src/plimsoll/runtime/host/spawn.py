@@ -107,8 +107,10 @@ def spawn(
         elif pids != OUR_PIDS:
             namespaces.setns(pids, namespaces.PID)
         try:
+            place = place._replace(supervisor=os.getpid())
             pid = os.fork()
             if pid == 0:
+                ours.close()
                 launch.run(plan, place, streams, theirs)
         finally:
             if pids != OUR_PIDS:

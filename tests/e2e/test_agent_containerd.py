@@ -1,0 +1,258 @@
+"""The real agent over a real containerd with real kubectl, on this machine's own kernel (cgroup v1, cgroupfs)."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.runtime.cri.own_containerd import OwnContainerd
+from tests.e2e.containerd_node import containerd_node
+from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
+from tests.e2e.real_node import NODE, RealNode, pod_of, reasons, running, status_of
+from tests.e2e.waiting import until
+
+MIB = 1 << 20
+HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
+KILLS = 3
+Document = dict[str, Any]
+World = tuple[RealNode, OwnContainerd]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[World]:
+    with containerd_node(tmp_path_factory.mktemp("containerd") / "world") as made:
+        exercised("node agent", "this machine, cgroup v1, containerd and runc")
+        yield made
+
+
+@pytest.fixture
+def node(world: World) -> RealNode:
+    return world[0]
+
+
+@pytest.fixture
+def daemon(world: World) -> OwnContainerd:
+    return world[1]
+
+
+@pytest.fixture
+def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
+    try:
+        binary = unpacked()
+    except NoKubectl:
+        binary = installed()[0]
+    made = Kubectl(binary, node.kubeconfig, tmp_path)
+    yield made
+    made("delete", "pods", "--all", "--grace-period=1")
+
+
+def pod(name: str, *containers: Document, **spec: object) -> str:
+    spec = {"terminationGracePeriodSeconds": 2, **spec, "containers": list(containers)}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+
+def shell(name: str, script: str, **more: object) -> Document:
+    return {"name": name, "image": "busybox", "command": ["sh", "-c", script], **more}
+
+
+def limits(memory: str, cpu: str = "100m") -> Document:
+    return {"resources": {"limits": {"memory": memory, "cpu": cpu}}}
+
+
+def create(kube: Kubectl, document: str) -> None:
+    kube("create", "-f", "-", stdin=document)
+
+
+def cgroup(node: RealNode, kube: Kubectl, name: str, controller: str = "memory", container: str = "") -> Path:
+    """Of a Guaranteed pod, or of one of its containers."""
+    found = pod_of(kube, name)
+    path = Path(f"/sys/fs/cgroup/{controller}{node.cgroup_root}/kubepods/pod{found['metadata']['uid']}")
+    if not container:
+        return path
+    return path / status_of(kube, name, container)["containerID"].removeprefix("containerd://")
+
+
+def number(file: Path) -> int:
+    return int(file.read_text())
+
+
+def test_the_node_says_what_runs_its_containers(kube: Kubectl) -> None:
+    found = json.loads(kube("get", "node", NODE, "-o", "json").out)["status"]
+    assert found["nodeInfo"]["containerRuntimeVersion"].startswith("containerd://1.")
+    names = {name for image in found["images"] for name in image["names"]}
+    assert {"docker.io/library/nginx:latest", "docker.io/library/ubuntu:18.04"} <= names
+    assert not {"CgroupDriverMismatch", "MemoryQoSUnsupported"} & {each["type"] for each in found["conditions"]}
+
+
+def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube: Kubectl) -> None:
+    create(kube, pod("plain", shell("c", HANDLES_TERM, **limits("64Mi", "250m"))))
+    status = running(kube, "plain")
+    assert (status["phase"], status["qosClass"], status["containerStatuses"][0]["restartCount"]) == (
+        "Running",
+        "Guaranteed",
+        0,
+    )
+    own, uid = cgroup(node, kube, "plain", container="c"), pod_of(kube, "plain")["metadata"]["uid"]
+    assert number(own / "memory.limit_in_bytes") == number(own.parent / "memory.limit_in_bytes") == 64 * MIB
+    cpu = cgroup(node, kube, "plain", "cpu", "c")
+    assert number(cpu / "cpu.cfs_quota_us") == number(cpu.parent / "cpu.cfs_quota_us") == 25_000
+    assert number(cpu / "cpu.shares") == 256
+    assert (own / "cgroup.procs").read_text().split(), "nobody is in the container's cgroup"
+    assert "up" in until(lambda: kube("logs", "plain").out)
+    assert kube("exec", "plain", "--", "sh", "-c", "echo $((6*7))").out.strip() == "42"
+    assert kube("exec", "-i", "plain", "--", "head", "-n1", stdin="through\n").out == "through\n"
+    kube("delete", "pod", "plain")
+    assert not [each for each in node.memory_cgroups() if uid in each]
+    until(lambda: {"Pulled", "Created", "Started", "Killing"} <= set(reasons(kube, "plain")))
+
+
+def test_an_out_of_memory_kill_restarts_that_container_alone(kube: Kubectl) -> None:
+    hog = shell("hog", "sleep 0.5; exec tail /dev/zero", **limits("32Mi", "1"))
+    create(kube, pod("hungry", hog, shell("calm", "sleep 1000")))
+
+    def hit() -> Document:
+        found = status_of(kube, "hungry", "hog")
+        return found if found.get("lastState", {}).get("terminated", {}).get("reason") == "OOMKilled" else {}
+
+    assert until(hit, 30.0)["lastState"]["terminated"]["exitCode"] == 137
+    assert status_of(kube, "hungry", "calm")["restartCount"] == 0
+    assert status_of(kube, "hungry")["phase"] == "Running"
+
+
+def test_a_failed_liveness_probe_restarts_the_container(kube: Kubectl) -> None:
+    script = "touch /tmp/healthy; sleep 2.5; rm /tmp/healthy; sleep 1000"
+    probe = {"exec": {"command": ["test", "-f", "/tmp/healthy"]}, "periodSeconds": 1, "failureThreshold": 1}
+    create(
+        kube, pod("sick", shell("c", script, livenessProbe=probe, readinessProbe=probe), terminationGracePeriodSeconds=1)
+    )
+    running(kube, "sick")
+    restarted = until(lambda: (found := status_of(kube, "sick", "c")).get("restartCount") and found, 30.0)
+    assert restarted["lastState"]["terminated"]["exitCode"] == 137
+    assert "Container c failed liveness probe, will be restarted" in kube("describe", "pod", "sick").out
+
+
+def test_a_pod_with_loopback_alone_is_probed_from_within(kube: Kubectl) -> None:
+    web: Document = {"name": "web", "image": "nginx", "ports": [{"name": "http", "containerPort": 80}]}
+    web |= {"readinessProbe": {"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 1}}
+    web |= {"livenessProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 1}}
+    client = "until wget -q -O - http://localhost; do sleep 0.1; done; sleep 1000"
+    create(kube, pod("talk", web, shell("client", client)))
+    assert "podIP" not in running(kube, "talk")
+    until(lambda: "Welcome to nginx!" in kube("logs", "talk", "-c", "client").out)
+
+
+def test_volumes_files_and_identity(kube: Kubectl) -> None:
+    kube("create", "configmap", "words", "--from-literal=greeting=hello")
+    mounts = [{"name": "m", "mountPath": "/m"}, {"name": "w", "mountPath": "/w", "subPath": "greeting"}]
+    script = "cat /w; df /m | tail -1; id -u; id -g; cat /etc/hostname; echo said > /dev/termination-log"
+    main = shell("c", script, volumeMounts=mounts, securityContext={"runAsUser": 7, "runAsGroup": 8})
+    volumes = [
+        {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        {"name": "w", "configMap": {"name": "words"}},
+    ]
+    create(kube, pod("files", main, volumes=volumes, restartPolicy="Never"))
+    until(lambda: status_of(kube, "files").get("phase") == "Succeeded")
+    first, disk, *rest = kube("logs", "files").out.replace("hello", "hello\n").split("\n")
+    assert first == "hello" and disk.split()[:2] == ["tmpfs", "1024"]
+    assert rest[:3] == ["7", "8", "files"]
+    assert status_of(kube, "files", "c")["state"]["terminated"]["message"] == "said\n"
+
+
+def test_images_that_cannot_be_had(kube: Kubectl) -> None:
+    absent = {"image": "localhost:1/none:1", "command": ["true"]}
+    create(kube, pod("odd", {"name": "c", **absent, "imagePullPolicy": "IfNotPresent"}))
+    create(kube, pod("never", {"name": "c", **absent, "imagePullPolicy": "Never"}))
+
+    def reason(name: str) -> str:
+        return str(status_of(kube, name, "c").get("state", {}).get("waiting", {}).get("reason"))
+
+    until(lambda: reason("odd") == "ImagePullBackOff", 30.0)
+    until(lambda: reason("never") == "ErrImageNeverPull", 30.0)
+    until(lambda: {"Pulling", "Failed", "BackOff"} <= set(reasons(kube, "odd")))
+    until(lambda: "ErrImageNeverPull" in reasons(kube, "never"))
+
+
+def test_root_is_refused_where_nobody_shall_be_root(kube: Kubectl) -> None:
+    create(kube, pod("nonroot", shell("c", "true"), securityContext={"runAsNonRoot": True}))
+
+    def message() -> str:
+        return str(status_of(kube, "nonroot", "c").get("state", {}).get("waiting", {}).get("message", ""))
+
+    until(lambda: "image will run as root" in message())
+
+
+def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nobody(node: RealNode, kube: Kubectl) -> None:
+    # Memory of tmpfs, which cannot be given back: 24 MiB that a lower limit cannot have.
+    held = "dd if=/dev/zero of=/dev/shm/held bs=1M count=24 2>/dev/null; echo held; " + HANDLES_TERM
+    create(kube, pod("sized", shell("c", held, **limits("64Mi", "250m"))))
+    before = running(kube, "sized")["containerStatuses"][0]
+    until(lambda: "held" in kube("logs", "sized").out)
+
+    def resized(memory: str, cpu: str) -> None:
+        patch = {"name": "c", "resources": {"limits": {"memory": memory, "cpu": cpu}}}
+        patch["resources"]["requests"] = patch["resources"]["limits"]  # type: ignore[index]
+        kube("patch", "pod", "sized", "-p", json.dumps({"spec": {"containers": [patch]}}))
+
+    def values() -> tuple[int, int, int, int]:
+        memory, cpu = cgroup(node, kube, "sized", container="c"), cgroup(node, kube, "sized", "cpu", "c")
+        files = (memory / "memory.limit_in_bytes", cpu / "cpu.cfs_quota_us")
+        above = (memory.parent / "memory.limit_in_bytes", cpu.parent / "cpu.cfs_quota_us")
+        return tuple(map(number, (*files, *above)))  # type: ignore[return-value]
+
+    resized("96Mi", "500m")
+    until(lambda: values() == (96 * MIB, 50_000, 96 * MIB, 50_000))
+    until(lambda: status_of(kube, "sized", "c")["resources"]["limits"] == {"cpu": "500m", "memory": "96Mi"})
+    resized("8Mi", "500m")
+    until(lambda: status_of(kube, "sized").get("resize") == "InProgress", 30.0)
+    assert values()[0] == 96 * MIB
+    resized("48Mi", "250m")
+    until(lambda: values() == (48 * MIB, 25_000, 48 * MIB, 25_000), 30.0)
+    after = until(lambda: (found := status_of(kube, "sized", "c"))["resources"]["limits"]["memory"] == "48Mi" and found)
+    assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
+def test_pods_outlive_the_runtime(daemon: OwnContainerd, kube: Kubectl, how: signal.Signals) -> None:
+    create(kube, pod("stay", shell("c", HANDLES_TERM), shell("d", "sleep 3; exit 4"), restartPolicy="Never"))
+    before = running(kube, "stay")["containerStatuses"][0]
+    first = daemon.pid
+    daemon.stop(how)
+    create(kube, pod("late", shell("c", HANDLES_TERM)))  # while nobody can start it
+    daemon.start("nsenter", f"--mount=/proc/{daemon.shims()[0]}/ns/mnt")
+    assert daemon.pid != first
+    running(kube, "late", 60.0)
+    ended = until(lambda: status_of(kube, "stay", "d").get("state", {}).get("terminated"), 30.0)
+    assert (ended["exitCode"], ended["reason"]) == (4, "Error")
+    found = status_of(kube, "stay", "c")
+    assert (found["containerID"], found["restartCount"], found["ready"]) == (before["containerID"], 0, True)
+    until(lambda: "True" in kube("get", "node", NODE, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}").out)
+
+
+def test_no_pod_of_a_killed_agent_is_lost_doubled_or_restarted(node: RealNode, kube: Kubectl) -> None:
+    """Killed at random moments while pods come and go. The counts of the issue are `./dev prove`'s."""
+    dice = random.Random(5)
+    create(kube, pod("stay", shell("c", HANDLES_TERM)))
+    before = running(kube, "stay")["containerStatuses"][0]["containerID"]
+    for turn in range(KILLS):
+        create(kube, pod(f"come{turn}", shell("c", HANDLES_TERM)))
+        if turn:
+            kube("delete", "pod", f"come{turn - 1}", "--wait=false")
+        time.sleep(dice.uniform(0.0, 0.8))  # the moment of the kill, not a wait for anything
+        node.kill_node()
+        node.start_node()
+    running(kube, f"come{KILLS - 1}", 30.0)
+    until(lambda: names(kube) == [f"come{KILLS - 1}", "stay"], 30.0)
+    found = status_of(kube, "stay", "c")
+    assert (found["containerID"], found["restartCount"]) == (before, 0)
+    assert status_of(kube, f"come{KILLS - 1}", "c")["restartCount"] == 0
+
+
+def names(kube: Kubectl) -> list[str]:
+    return [each["metadata"]["name"] for each in json.loads(kube("get", "pods", "-o", "json").out)["items"]]

@@ -1,0 +1,325 @@
+"""A real control plane and a real node of a declared, small size, to be brought under pressure: here or in a guest.
+
+Pods are eaters: they hold or take memory at a given pace, and end at once when they are told to. Whatever they take
+stays inside the kubepods of this node, which has at most a gigabyte. Questions go to the API over one kept connection,
+so that looking often costs little.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+
+from plimsoll.cgroups.detect import this_host
+from plimsoll.kube.kubeconfig import load
+from tests.e2e.real_node import NODE, RealNode
+from tests.kernel.guest import GUEST_VARIABLE
+
+MIB = 1 << 20
+CAPACITY_MIB = 512
+IN_GUEST = GUEST_VARIABLE in os.environ
+SLOW = 6 if IN_GUEST else 1  # how much longer everything may take
+Document = dict[str, Any]
+Found = TypeVar("Found")
+
+# Takes memory at a pace, in hundredths of a second; tells what it has done with its times, and ends when told to.
+EATER = """
+import os, signal, sys, time
+def told(*_):
+    os.write(1, b"told %f\\n" % time.monotonic()); os._exit(143)
+signal.signal(signal.SIGTERM, told)
+have, want, pace = [], int(sys.argv[1]), float(sys.argv[2])
+os.write(1, b"up %f\\n" % time.monotonic())
+begin, taken = time.monotonic(), 0
+while taken < want:
+    due = want if not pace else min(want, int((time.monotonic() - begin) * pace) + 1)
+    while taken < due:
+        have.append(bytearray(b"x") * (1 << 20)); taken += 1
+    if pace: time.sleep(min(0.01, 0.5 / pace))
+os.write(1, b"full %f\\n" % time.monotonic())
+while True: time.sleep(1000)
+"""
+
+
+def eater(mib: int, mib_per_s: float = 0.0, then: str = "") -> list[str]:
+    """The command of a container that takes so much, at once where no pace is given."""
+    words = ["/usr/bin/python3", "-S", "-I", "-c", EATER + then, str(mib), str(mib_per_s)]
+    return words
+
+
+def container(name: str, command: Sequence[str], **more: Any) -> Document:
+    return {"name": name, "image": "busybox", "command": list(command), **more}
+
+
+def memory(request: str = "", limit: str = "", **more: str) -> Document:
+    """A container's resources; `more`: other requests."""
+    requests = {**({"memory": request} if request else {}), **{k.replace("_", "-"): v for k, v in more.items()}}
+    limits = {"memory": limit} if limit else {}
+    return {
+        "resources": {"requests": requests, "limits": limits}
+        if requests and limits
+        else {"requests": requests}
+        if requests
+        else {"limits": limits}
+        if limits
+        else {}
+    }
+
+
+def pod(name: str, *containers: Document, metadata: Document | None = None, **spec: Any) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"nodeName": NODE, "terminationGracePeriodSeconds": 2, "containers": list(containers), **spec},
+    }
+
+
+class Asks:
+    """Requests to the API as its administrator, one after the other."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        access = load(kubeconfig)
+        self._context = ssl.create_default_context(cadata=(access.ca or b"").decode())
+        with tempfile.NamedTemporaryFile() as pair:
+            pair.write((access.certificate or b"") + b"\n" + (access.key or b""))
+            pair.flush()
+            self._context.load_cert_chain(pair.name)
+        self._host = urlsplit(access.server).netloc
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def __call__(self, method: str, path: str, body: object = None) -> Document:
+        """The object; an AssertionError with the answer where it is refused."""
+        status, found = self.answer(method, path, body)
+        assert status < 400, f"{method} {path}: {status} {found}"
+        return found
+
+    def answer(self, method: str, path: str, body: object = None) -> tuple[int, Document]:
+        kind = "application/strategic-merge-patch+json" if method == "PATCH" else "application/json"
+        data = None if body is None else json.dumps(body)
+        for attempt in range(2):
+            if self._connection is None:
+                self._connection = http.client.HTTPSConnection(self._host, context=self._context, timeout=30 * SLOW)
+            try:
+                self._connection.request(method, path, data, {"Content-Type": kind})
+                answer = self._connection.getresponse()
+                text = answer.read()
+                return answer.status, json.loads(text) if text else {}
+            except (ConnectionError, http.client.HTTPException):
+                self._connection.close()
+                self._connection = None
+                if attempt:
+                    raise
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+class PressureWorld(RealNode):
+    """`settings`: of the KubeletConfiguration; `extras`: our own, beside it."""
+
+    def __init__(
+        self, directory: Path, settings: Document, extras: Document, profile: str, capacity_mib: int = CAPACITY_MIB
+    ) -> None:
+        super().__init__(directory, f"/plimsoll-test-{secrets.token_hex(4)}", profile)
+        self.capacity_mib = capacity_mib
+        self.configure(settings, extras)
+
+    def configure(self, settings: Document, extras: Document) -> None:
+        """Holds from the next start of the node on."""
+        config = {
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "crashLoopBackOff": {"maxContainerRestartPeriod": "2s"},
+            **settings,
+        }
+        ours = {"apiVersion": "plimsoll.dev/v1", "kind": "NodeExtras", **extras}
+        self.config.write_text(f"{_yaml(config)}---\n{_yaml(ours)}")
+
+    def start(self) -> None:
+        self.start_api()
+        self.make_identity()
+        self.start_again()
+        self.ask = Asks(self.kubeconfig)
+
+    def start_again(self) -> None:
+        """Without a declared size the node is the whole machine: only for guests."""
+        words = ["node", "--kubeconfig", str(self.node_kubeconfig), "--name", NODE, "--listen", "127.0.0.1:0"]
+        words += ["--state-dir", str(self.state), "--cgroup-root", self.cgroup_root, "--config", str(self.config)]
+        words += ["--profile", self.profile, "--end-pods"]
+        if self.capacity_mib:
+            words += ["--capacity", f"cpu=8,memory={self.capacity_mib}Mi,pods=110"]
+        self.node, _ = self._started(words, "node.log", "ready")
+
+    # --- asking ---
+
+    def create(self, *pods: Document) -> None:
+        for each in pods:
+            self.ask("POST", "/api/v1/namespaces/default/pods", each)
+
+    def pod(self, name: str) -> Document:
+        status, found = self.ask.answer("GET", f"/api/v1/namespaces/default/pods/{name}")
+        return found if status == 200 else {}
+
+    def pods(self) -> list[Document]:
+        return list(self.ask("GET", "/api/v1/namespaces/default/pods")["items"])
+
+    def status(self, name: str) -> Document:
+        return dict(self.pod(name).get("status", {}))
+
+    def container(self, name: str, container: str = "c") -> Document:
+        every = self.status(name).get("containerStatuses", [])
+        return next((dict(each) for each in every if each["name"] == container), {})
+
+    def is_evicted(self, name: str) -> bool:
+        found = self.status(name)
+        return (found.get("phase"), found.get("reason")) == ("Failed", "Evicted")
+
+    def events(self, reason: str = "", about: str = "") -> list[Document]:
+        found = self.ask("GET", "/api/v1/events")["items"]
+        return [
+            each
+            for each in found
+            if (not reason or each["reason"] == reason) and (not about or each["involvedObject"]["name"] == about)
+        ]
+
+    def node_document(self) -> Document:
+        return self.ask("GET", f"/api/v1/nodes/{NODE}")
+
+    def condition(self, kind: str) -> str:
+        found = self.node_document()["status"].get("conditions", [])
+        return next((str(each["status"]) for each in found if each["type"] == kind), "")
+
+    def taints(self) -> set[str]:
+        return {f"{each['key']}:{each['effect']}" for each in self.node_document()["spec"].get("taints", [])}
+
+    def page(self, name: str) -> Document:
+        return self.ask("GET", f"/api/v1/nodes/{NODE}/proxy/{name}")
+
+    def kills(self) -> list[Document]:
+        return list(self.page("oom")["kills"])
+
+    def running(self, *names: str) -> None:
+        """Until all containers of these pods are ready."""
+
+        def all_ready() -> bool:
+            every = [each for name in names for each in self.status(name).get("containerStatuses", [])]
+            return len(every) >= len(names) and all(each["ready"] for each in every)
+
+        self.until(all_ready, 30)
+
+    def full(self, name: str, container: str = "c") -> float:
+        """When an eater had all that it wanted, by the monotonic clock."""
+        return self.said(name, "full", container)
+
+    def said(self, name: str, word: str, container: str = "c") -> float:
+        def look() -> float:
+            for line in self.log(name, container).splitlines():
+                if line.startswith(f"{word} "):
+                    return float(line.split()[1])
+            return 0.0
+
+        return self.until(look, 30)
+
+    def log(self, name: str, container: str = "c") -> str:
+        found = sorted(self.state.glob(f"node/logs/default_{name}_*/{container}/*.log"))
+        lines = found[-1].read_text().splitlines() if found else []
+        return "\n".join(line.split(" ", 3)[3] for line in lines if line.count(" ") >= 3)
+
+    def until(self, look: Callable[[], Found], timeout_s: float = 20.0) -> Found:
+        deadline = time.monotonic() + timeout_s * SLOW
+        while True:
+            found = look()
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise AssertionError(f"not within {timeout_s * SLOW:g} s: {found!r}\n{self.told()}")
+            time.sleep(0.05)
+
+    def told(self) -> str:
+        """What somebody who looks for a reason wants to see."""
+        file = self.directory / "node.log"
+        pods = "\n".join(
+            f"{each['metadata']['name']}: {json.dumps(each.get('status', {}).get('containerStatuses', []))[:300]}"
+            for each in self.pods()
+        )
+        return f"{pods}\n{file.read_text()[-3000:] if file.exists() else ''}"
+
+    def empty(self) -> None:
+        """All pods gone, and what they held."""
+        for each in self.pods():
+            name = each["metadata"]["name"]
+            self.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+        self.until(lambda: not self.pods() and not self.pod_cgroups(), 30)
+
+    # --- the kernel's side ---
+
+    @property
+    def memory_root(self) -> Path:
+        return Path("/sys/fs/cgroup/memory" if this_host().version == 1 else "/sys/fs/cgroup")
+
+    @property
+    def kubepods(self) -> Path:
+        return Path(f"{self.memory_root}{self.cgroup_root}/kubepods")
+
+    def pod_cgroups(self) -> list[Path]:
+        return [path for path in self.kubepods.rglob("pod*") if path.is_dir()] if self.kubepods.exists() else []
+
+    def cgroup(self, name: str, container: str = "") -> Path:
+        uid = self.pod(name)["metadata"]["uid"]
+        path = next(each for each in self.pod_cgroups() if uid in each.name)
+        if not container:
+            return path
+        return path / self.container(name, container)["containerID"].removeprefix("plimsoll://")
+
+    def close(self) -> None:
+        if hasattr(self, "ask"):
+            self.ask.close()
+        super().close()
+
+
+def _yaml(document: Document) -> str:
+    return "".join(f"{name}: {json.dumps(value)}\n" for name, value in document.items())
+
+
+@contextmanager
+def pressure_world(
+    directory: Path,
+    settings: Document,
+    extras: Document | None = None,
+    *,
+    profile: str = "1.27",
+    capacity_mib: int = CAPACITY_MIB,
+) -> Iterator[PressureWorld]:
+    directory.mkdir(parents=True)
+    made = PressureWorld(directory, settings, extras or {}, profile, capacity_mib)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+    deadline = time.monotonic() + 20 * SLOW
+    while made.kubepods.exists():
+        assert time.monotonic() < deadline, f"cgroups were left behind: {made.kubepods}"
+        time.sleep(0.05)
+    mounts = Path("/proc/self/mountinfo").read_text()
+    assert str(made.directory) not in mounts, "a mount was left behind"
+    for hierarchy in Path("/sys/fs/cgroup").iterdir():
+        left = hierarchy / made.cgroup_root.strip("/")
+        if left.is_dir():
+            left.rmdir()
+    if (left := Path(f"/sys/fs/cgroup{made.cgroup_root}")).is_dir():
+        left.rmdir()

@@ -1,0 +1,206 @@
+"""A real node of 512 MiB on this machine's own kernel (cgroup v1), brought under pressure within its own cgroups."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from plimsoll.cgroups.detect import this_host
+from tests.kernel import pressure_checks as checks
+from tests.kernel.pressure_world import PressureWorld, container, eater, memory, pod, pressure_world
+
+if os.geteuid() != 0 or this_host().version != 1:
+    pytest.skip("needs root on a cgroup v1 host", allow_module_level=True)
+
+pytestmark = pytest.mark.xdist_group("pressure")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[PressureWorld]:
+    with pressure_world(tmp_path_factory.mktemp("pressure") / "world", checks.SETTINGS) as made:
+        exercised("kernel", f"Linux {platform.release()}, cgroup v1, eviction and OOM kills")
+        yield made
+
+
+@pytest.fixture
+def node(world: PressureWorld) -> Iterator[PressureWorld]:
+    """Empty and calm before, empty after."""
+    checks.calm(world)
+    yield world
+    world.empty()
+
+
+@pytest.mark.parametrize("check", checks.MEMORY_CHECKS, ids=lambda check: check.__name__)
+def test_check(check: checks.Check, node: PressureWorld) -> None:
+    check(node)
+
+
+def test_a_replacement_comes(node: PressureWorld, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    checks.all_containers_end_and_a_replacement_comes(node, tmp_path)
+
+
+# --- nodes that are configured otherwise ---
+
+
+@pytest.fixture
+def otherwise(tmp_path: Path) -> Iterator[Callable[..., PressureWorld]]:
+    stack = []
+
+    def start(settings: dict[str, object], extras: dict[str, object] | None = None) -> PressureWorld:
+        made = pressure_world(tmp_path / "world", settings, extras)
+        stack.append(made)
+        return made.__enter__()
+
+    yield start
+    for made in stack:
+        made.__exit__(None, None, None)
+
+
+def test_all_pods_together(otherwise: Callable[..., PressureWorld]) -> None:
+    world = otherwise({"evictionHard": {"nodefs.available": "1Mi"}})
+    checks.a_kill_at_the_limit_of_all_pods_is_told_as_such(world)
+    assert world.condition("MemoryPressure") == "False"
+
+
+def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureWorld]) -> None:
+    world = otherwise(
+        {
+            "evictionHard": {"memory.available": "20Mi"},
+            "evictionSoft": {"memory.available": "200Mi"},
+            "evictionSoftGracePeriod": {"memory.available": "3s"},
+            "evictionMinimumReclaim": {"memory.available": "150Mi"},
+            "evictionMaxPodGracePeriod": 5,
+            "evictionPressureTransitionPeriod": "1s",
+        }
+    )
+    # Above the threshold for less than its grace: nobody goes, but the condition is there at once.
+    world.create(pod("brief", container("c", eater(330), **memory("10Mi")), terminationGracePeriodSeconds=1))
+    full_s = world.full("brief")
+    world.until(lambda: world.condition("MemoryPressure") == "True", 10)
+    assert not world.is_evicted("brief")
+    assert time.monotonic() - full_s < 3.0
+    world.ask("DELETE", "/api/v1/namespaces/default/pods/brief?gracePeriodSeconds=1")
+    world.until(lambda: not world.pod("brief"), 10)
+    world.until(lambda: world.condition("MemoryPressure") == "False", 10)
+    assert not world.page("pressure")["decisions"]
+    # Longer: the larger one goes. That leaves less than threshold and minimum reclaim together, so a second goes, too.
+    world.create(*(pod(name, container("c", eater(mib), **memory("10Mi"))) for name, mib in (("a", 110), ("b", 220))))
+    full_s = max(world.full("a"), world.full("b"))
+    world.until(lambda: world.is_evicted("b"), 20)
+    told_s = world.said("b", "told")
+    assert 2.9 < told_s - full_s < 10
+    assert not world.is_evicted("a")
+    decision = world.page("pressure")["decisions"][-1]
+    assert (decision["hard"], decision["graceS"]) == (False, 2.0)  # the pod's own, below what the node allows
+
+
+def test_minimum_reclaim_asks_for_more(otherwise: Callable[..., PressureWorld]) -> None:
+    world = otherwise(
+        {
+            "evictionHard": {"memory.available": "100Mi"},
+            "evictionMinimumReclaim": {"memory.available": "200Mi"},
+            "evictionPressureTransitionPeriod": "1s",
+        }
+    )
+    world.create(*(pod(name, container("c", eater(mib), **memory("5Mi"))) for name, mib in (("a", 90), ("b", 120))))
+    world.full("a")
+    world.full("b")
+    world.create(pod("c", container("c", eater(180, 100), **memory("5Mi"))))
+    world.until(lambda: world.is_evicted("c"), 20)
+    world.until(lambda: world.is_evicted("b"), 20)  # 512 − 210 is enough for the threshold, not for 300
+    checks.untouched(world, "a")
+
+
+def test_at_once_without_grace(otherwise: Callable[..., PressureWorld]) -> None:
+    """A pod that ignores TERM has two seconds by Kubernetes' rules and none by ours."""
+    stubborn = eater(500, 100)
+    stubborn[4] = stubborn[4].replace("signal.SIGTERM, told", "signal.SIGTERM, signal.SIG_IGN")
+    world = otherwise(checks.SETTINGS, {"evictionHardGraceSeconds": 0})
+    world.create(pod("hog", container("c", stubborn, **memory("10Mi")), terminationGracePeriodSeconds=30))
+    world.until(lambda: world.is_evicted("hog"), 30)
+    state = world.container("hog")["state"]["terminated"]
+    assert state["exitCode"] == 137
+    assert world.page("pressure")["decisions"][-1]["graceS"] == 0.0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own where the node's state will be."""
+    place = tmp_path / "world" / "node"
+    place.mkdir(parents=True, mode=0o700)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96m,nr_inodes=4000,mode=700", "small", place], check=True)
+    yield place
+    subprocess.run(["umount", "-l", place], check=True)
+
+
+FILLS = {
+    "bytes": "dd if=/dev/zero of=/data/file bs=1M count=70 2>/dev/null; sleep 1000",
+    "inodes": "i=0; while [ $i -lt 3500 ]; do : > /data/$i; i=$((i+1)); done; sleep 1000",
+}
+
+
+@pytest.mark.parametrize("what", FILLS)
+def test_disk_pressure(what: str, small_disk: Path, tmp_path: Path) -> None:
+    settings = {
+        "evictionHard": {"nodefs.available": "40%", "nodefs.inodesFree": "30%"},
+        "evictionPressureTransitionPeriod": "2s",
+    }
+    made = PressureWorld(tmp_path / "world", settings, {}, "1.27")
+    try:
+        made.start()
+        data = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        volume = {"volumes": [{"name": "data", "emptyDir": {}}]}
+        made.create(pod("calm", container("c", ["sleep", "1000"], **data), **volume))
+        made.running("calm")
+        made.create(pod("filler", container("c", ["sh", "-c", FILLS[what]], **data), **volume))
+        made.until(lambda: made.is_evicted("filler"), 60)
+        resource = "ephemeral-storage" if what == "bytes" else "inodes"
+        assert made.status("filler")["message"].startswith(
+            f"The node was low on resource: {resource}. Threshold quantity: "
+        )
+        assert made.until(lambda: "node.kubernetes.io/disk-pressure:NoSchedule" in made.taints(), 15)
+        checks.untouched(made, "calm")
+        made.until(lambda: made.condition("DiskPressure") == "False", 30)
+        made.create(pod("later", container("c", ["sleep", "1000"])))
+        made.running("later")
+    finally:
+        made.close()
+
+
+def test_process_pressure(otherwise: Callable[..., PressureWorld]) -> None:
+    """The machine's process numbers: as many threads as bring what is left below a threshold just under it."""
+    most = min(int(Path(f"/proc/sys/kernel/{name}").read_text()) for name in ("pid_max", "threads-max"))
+    used = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    world = otherwise(
+        {"evictionHard": {"pid.available": str(most - used - 700)}, "evictionPressureTransitionPeriod": "2s"}
+    )
+    threads = (
+        "import threading, time\nthreading.stack_size(65536)\n"
+        "for _ in range(1400): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\ntime.sleep(1000)"
+    )
+    world.create(pod("calm", container("c", ["sleep", "1000"])))
+    world.running("calm")
+    world.create(pod("many", container("c", ["/usr/bin/python3", "-S", "-I", "-c", threads])))
+    world.until(lambda: world.is_evicted("many"), 60)
+    assert world.status("many")["message"].startswith("The node was low on resource: pids. Threshold quantity: ")
+    checks.untouched(world, "calm")
+    world.until(lambda: world.condition("PIDPressure") == "False", 30)
+
+
+def test_a_volume_above_its_own_limit(otherwise: Callable[..., PressureWorld]) -> None:
+    world = otherwise(checks.SETTINGS)
+    data = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    script = "dd if=/dev/zero of=/data/file bs=1M count=20 2>/dev/null; sleep 1000"
+    volume = {"volumes": [{"name": "data", "emptyDir": {"sizeLimit": "10Mi"}}]}
+    world.create(pod("greedy", container("c", ["sh", "-c", script], **data), **volume))
+    world.until(lambda: world.is_evicted("greedy"), 60)
+    said = world.status("greedy")
+    assert said["message"] == 'Usage of EmptyDir volume "data" exceeds the limit "10Mi". '
+    assert not [each for each in said["conditions"] if each["type"] == "DisruptionTarget"]
