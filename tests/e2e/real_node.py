@@ -101,9 +101,16 @@ class RealNode:
         ]
         return found
 
+    @property
+    def memory_root(self) -> Path:
+        """Our root in the memory hierarchy."""
+        found = this_host()
+        top = found.mount_of("memory") if found.version == 1 else found.unified
+        return Path(f"{top}{self.cgroup_root}{'.slice' if 'systemd' in self.node_options else ''}")
+
     def memory_cgroups(self) -> list[str]:
         """Below the root, in the memory hierarchy."""
-        top = Path(f"/sys/fs/cgroup/memory{self.cgroup_root}")
+        top = self.memory_root
         return sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_dir())
 
     def _started(

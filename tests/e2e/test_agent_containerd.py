@@ -130,7 +130,8 @@ def test_a_failed_liveness_probe_restarts_the_container(kube: Kubectl) -> None:
     script = "touch /tmp/healthy; sleep 2.5; rm /tmp/healthy; sleep 1000"
     probe = {"exec": {"command": ["test", "-f", "/tmp/healthy"]}, "periodSeconds": 1, "failureThreshold": 1}
     create(
-        kube, pod("sick", shell("c", script, livenessProbe=probe, readinessProbe=probe), terminationGracePeriodSeconds=1)
+        kube,
+        pod("sick", shell("c", script, livenessProbe=probe, readinessProbe=probe), terminationGracePeriodSeconds=1),
     )
     running(kube, "sick")
     restarted = until(lambda: (found := status_of(kube, "sick", "c")).get("restartCount") and found, 30.0)
@@ -232,7 +233,11 @@ def test_pods_outlive_the_runtime(daemon: OwnContainerd, kube: Kubectl, how: sig
     assert (ended["exitCode"], ended["reason"]) == (4, "Error")
     found = status_of(kube, "stay", "c")
     assert (found["containerID"], found["restartCount"], found["ready"]) == (before["containerID"], 0, True)
-    until(lambda: "True" in kube("get", "node", NODE, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}").out)
+    until(
+        lambda: (
+            "True" in kube("get", "node", NODE, "-o", "jsonpath={.status.conditions[?(@.type=='Ready')].status}").out
+        )
+    )
 
 
 def test_no_pod_of_a_killed_agent_is_lost_doubled_or_restarted(node: RealNode, kube: Kubectl) -> None:

@@ -17,7 +17,14 @@ collect_ignore = [] if GUEST_VARIABLE in os.environ else ["in_guest"]
 
 class InGuest(Protocol):
     def __call__(
-        self, kind: str, argv: list[str], timeout_s: float = 120.0, *, cpus: int | None = None, claims: bool = True
+        self,
+        kind: str,
+        argv: list[str],
+        timeout_s: float = 120.0,
+        *,
+        cpus: int | None = None,
+        memory_mib: int | None = None,
+        claims: bool = True,
     ) -> Result: ...
 
 
@@ -29,10 +36,16 @@ def in_guest(exercised: Callable[[str, str], None]) -> InGuest:
     """
 
     def run(
-        kind: str, argv: list[str], timeout_s: float = 120.0, *, cpus: int | None = None, claims: bool = True
+        kind: str,
+        argv: list[str],
+        timeout_s: float = 120.0,
+        *,
+        cpus: int | None = None,
+        memory_mib: int | None = None,
+        claims: bool = True,
     ) -> Result:
         try:
-            done = run_in(kind, argv, timeout_s, cpus=cpus)
+            done = run_in(kind, argv, timeout_s, cpus=cpus, memory_mib=memory_mib)
         except GuestMissing as problem:
             pytest.skip(f"{kind}: {problem}")
         if done.facts and claims:

@@ -179,8 +179,7 @@ PYTHON_EATER = '/usr/bin/python3 -S -I -c "$EATER"'
 
 
 def a_container_over_its_limit_is_restarted_alone(world: PressureWorld) -> None:
-    limit = {"resources": {"limits": {"memory": "64Mi", "cpu": "500m"}}}
-    world.create(pod("web", container("hog", eater(300, PACE), **limit), container("calm", eater(5), **limit)))
+    world.create(pod("web", container("hog", eater(300, PACE), **LIMIT), container("calm", eater(5), **LIMIT)))
     world.until(lambda: world.container("web", "hog").get("restartCount", 0) >= 1, 40)
     hit = world.container("web", "hog")
     assert hit["lastState"]["terminated"]["reason"] == "OOMKilled"
@@ -191,6 +190,14 @@ def a_container_over_its_limit_is_restarted_alone(world: PressureWorld) -> None:
 
 
 # --- the story of a kill ---
+
+LIMIT: Document = {"resources": {"limits": {"memory": "64Mi", "cpu": "500m"}}}
+
+
+def fellow(seconds: str = "1000") -> Document:
+    """A second container, so that the pod's own limit is above that of the first."""
+    return container("fellow", ["sleep", seconds], resources={"limits": {"memory": "16Mi", "cpu": "100m"}})
+
 
 CHILD = (
     "import os, time\n"
@@ -207,8 +214,7 @@ CHILD = (
 
 def a_killed_child_is_told_and_the_container_goes_on(world: PressureWorld) -> None:
     """memory.oom.group is off in this profile, so only one process dies: Kubernetes itself would not say a word."""
-    limit = {"resources": {"limits": {"memory": "64Mi", "cpu": "500m"}}}
-    world.create(pod("parent", container("c", ["/usr/bin/python3", "-S", "-I", "-c", CHILD], **limit)))
+    world.create(pod("parent", container("c", ["/usr/bin/python3", "-S", "-I", "-c", CHILD], **LIMIT), fellow()))
     died_s = world.said("parent", "died")
     (event,) = world.until(lambda: world.events("OOMKilling", "parent"))
     assert time.monotonic() - died_s < 1.0 * SLOW
@@ -226,9 +232,8 @@ def a_killed_child_is_told_and_the_container_goes_on(world: PressureWorld) -> No
 
 
 def a_killed_first_process_is_told_with_its_container(world: PressureWorld) -> None:
-    limit = {"resources": {"limits": {"memory": "64Mi", "cpu": "500m"}}}
-    world.create(pod("single", container("c", eater(300), **limit), restartPolicy="Never"))
-    world.until(lambda: world.status("single").get("phase") == "Failed", 30)
+    world.create(pod("single", container("c", eater(300), **LIMIT), fellow("2"), restartPolicy="Never"))
+    world.until(lambda: world.container("single").get("state", {}).get("terminated"), 30)
     ended_s = time.monotonic()
     (event,) = world.until(lambda: world.events("OOMKilling", "single"))
     assert time.monotonic() - ended_s < 1.0 * SLOW
@@ -262,9 +267,8 @@ def a_kill_at_the_limit_of_all_pods_is_told_as_such(world: PressureWorld) -> Non
 
 
 def kills_are_found_again_after_a_restart_and_told_if_nobody_looked(world: PressureWorld) -> None:
-    limit = {"resources": {"limits": {"memory": "64Mi", "cpu": "500m"}}}
     late = CHILD.replace("time.sleep(0.5)", "time.sleep(4)")
-    world.create(pod("unseen", container("c", ["/usr/bin/python3", "-S", "-I", "-c", late], **limit)))
+    world.create(pod("unseen", container("c", ["/usr/bin/python3", "-S", "-I", "-c", late], **LIMIT), fellow()))
     world.running("unseen")
     before = world.kills()
     world.kill_node()

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-
 from plimsoll.cgroups.detect import this_host
 from plimsoll.kube.kubeconfig import load
 from tests.e2e.real_node import NODE, RealNode

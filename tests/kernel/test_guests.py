@@ -21,6 +21,8 @@ SUITES = [
     ),
     pytest.param("uml-v2", ["test_effects.py"], 300.0, id="v2-effects"),
     pytest.param("uml-v2", ["test_runtime.py"], 300.0, id="v2-runtime"),
+    pytest.param("uml-v2", ["test_agent.py"], 300.0, id="v2-agent"),
+    pytest.param("uml-v2-systemd", ["test_agent.py"], 300.0, id="v2-systemd-agent"),
     pytest.param("uml-v2-systemd", ["test_systemd.py"], 300.0, id="v2-systemd"),
     pytest.param("uml-v1-systemd", ["test_systemd.py"], 300.0, id="v1-systemd"),
 ]

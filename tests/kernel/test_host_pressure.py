@@ -112,9 +112,9 @@ def test_minimum_reclaim_asks_for_more(otherwise: Callable[..., PressureWorld]) 
     world.create(*(pod(name, container("c", eater(mib), **memory("5Mi"))) for name, mib in (("a", 90), ("b", 120))))
     world.full("a")
     world.full("b")
-    world.create(pod("c", container("c", eater(180, 100), **memory("5Mi"))))
+    world.create(pod("c", container("c", eater(230, 100), **memory("5Mi"))))
     world.until(lambda: world.is_evicted("c"), 20)
-    world.until(lambda: world.is_evicted("b"), 20)  # 512 − 210 is enough for the threshold, not for 300
+    world.until(lambda: world.is_evicted("b"), 20)  # 512 − 230 is enough for the threshold, not for 300
     checks.untouched(world, "a")
 
 

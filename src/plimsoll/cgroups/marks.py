@@ -8,7 +8,6 @@ a whole; a plan counts as made when it has been (`committed`). As in `journal`, 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import msgspec
@@ -16,6 +15,7 @@ import msgspec
 from plimsoll.cgroups.journal import StateUnwritable, is_from_before_this_boot, stamp
 from plimsoll.codec.lean import pod_from_json
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.whole_file import replace_whole
 from plimsoll.rules.objects import Pod
 
 
@@ -66,11 +66,13 @@ class KnownPod(msgspec.Struct, frozen=True):
     """A pod that has cgroups here; `containers`: name → id of those containers that have one.
 
     `lifted`: container id → memory.high that stands in place of the rules', for as long as that container runs.
+    `cpus`: container name → the list of CPUs it runs on, under the static CPU policy.
     """
 
     pod: Pod
     containers: dict[str, str]
     lifted: dict[str, str] = {}
+    cpus: dict[str, str] = {}
 
     @property
     def uid(self) -> str:
@@ -94,6 +96,7 @@ class _StoredPod(msgspec.Struct, omit_defaults=True):
     pod: msgspec.Raw
     containers: dict[str, str]
     lifted: dict[str, str] = {}
+    cpus: dict[str, str] = {}
 
 
 class _Stored(msgspec.Struct):
@@ -121,7 +124,10 @@ class StateFile:
             return NodeState(self._boot_id)
         try:
             stored = msgspec.json.decode(data, type=_Stored)
-            pods = [KnownPod(pod_from_json(bytes(each.pod)), each.containers, each.lifted) for each in stored.pods]
+            pods = [
+                KnownPod(pod_from_json(bytes(each.pod)), each.containers, each.lifted, each.cpus)
+                for each in stored.pods
+            ]
         except (msgspec.DecodeError, PlimsollError) as error:
             if is_from_before_this_boot(self._path):  # a power cut has damaged it: nothing of it is there any more
                 return NodeState(self._boot_id)
@@ -139,10 +145,8 @@ class StateFile:
             [self._stored(each) for each in state.pods.values()],
         )
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = self._path.with_suffix(".new")
         try:
-            _write_whole(fresh, msgspec.json.encode(stored))
-            os.replace(fresh, self._path)
+            replace_whole(self._path, msgspec.json.encode(stored))
         except OSError as error:
             raise StateUnwritable(self._path, error) from error
         written = stamp(self._path)
@@ -155,17 +159,7 @@ class StateFile:
         if kept is None or kept[0] is not known.pod:
             encoded = msgspec.Raw(msgspec.json.encode(known.pod, enc_hook=str))
             kept = self._encoded[known.uid] = (known.pod, encoded)
-        return _StoredPod(kept[1], known.containers, known.lifted)
-
-
-def _write_whole(path: Path, encoded: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        data = memoryview(encoded)
-        while data:
-            data = data[os.write(descriptor, data) :]
-    finally:
-        os.close(descriptor)
+        return _StoredPod(kept[1], known.containers, known.lifted, known.cpus)
 
 
 def is_ours(state: NodeState, path: str, inode: int) -> bool:

@@ -24,7 +24,7 @@ from plimsoll.cgroups.executor import Holders
 from plimsoll.cgroups.journal import Begin
 from plimsoll.cgroups.marks import ForeignTree, KnownPod, NodeState
 from plimsoll.cgroups.node_turn import Applied, Drawn, NodeTurns
-from plimsoll.cgroups.node_wants import Containers
+from plimsoll.cgroups.node_wants import Containers, CpusOf
 from plimsoll.cgroups.observe import every_file, files_to_look_at, observe
 from plimsoll.cgroups.shrink import Shrinker, check_as_kubernetes
 from plimsoll.cgroups.simulated import SimulatedHolders, SimulatedKernel
@@ -101,6 +101,10 @@ class NodeTree:
             proc=proc,
         )
 
+    @property
+    def shrinks_safely(self) -> bool:
+        return self._shrink == "safe"
+
     async def setup(self) -> Applied:
         """kubepods, the classes, node allocatable, the reserved cgroups; and whatever pods are known."""
         async with self._turns.mine():
@@ -123,22 +127,38 @@ class NodeTree:
             return await self._exactly(_titles(known.values()), known)
 
     async def add(
-        self, pods: Iterable[Pod], *, containers: Containers | None = None, pids: Mapping[str, int] | None = None
+        self,
+        pods: Iterable[Pod],
+        *,
+        containers: Containers | None = None,
+        pids: Mapping[str, int] | None = None,
+        cpus: CpusOf | None = None,
     ) -> Applied:
         """These pods beside those that are known, or in place of the same.
 
         `containers`: uid → name → id of the containers that have a cgroup; a pod that is not there has one for each,
         with an id of our own. `pids`: cgroup path → process for its systemd scope, where it is not a holder's.
+        `cpus`: which CPUs containers run on, of these pods and of all others: whoever must leave one does so first.
         """
         async with self._turns.mine():
             known = self._turns.wants.known(pods, containers, self._turns.state.pods)
-            every = {**self._turns.state.pods, **known}
+            every = _on_cpus({**self._turns.state.pods, **known}, cpus)
+            only = {uid for uid, each in every.items() if uid in known or each is not self._turns.state.pods.get(uid)}
             gone = self._outgrown(known, every)
-            return await self._turns.bring(_titles(known.values()), every, only=set(known), gone=gone, pids=pids)
+            return await self._turns.bring(_titles(known.values()), every, only=only, gone=gone, pids=pids)
+
+    async def pin(self, cpus: CpusOf, *, every: bool = False) -> Applied:
+        """Containers onto their CPUs: those for which they are others than before, or all, compared with the kernel."""
+        async with self._turns.mine():
+            before = self._turns.state.pods
+            pods = _on_cpus(before, cpus)
+            only = {uid for uid, each in pods.items() if every or each is not before[uid]}
+            return await self._turns.bring("CPUs of containers", pods, only=only) if only else Applied("")
 
     async def resize(self, pod: Pod) -> Applied:
         """New sizes for a known pod, container by container: those that are done stay when one is refused.
 
+        Only the pod's own cgroups are looked at, and above them those whose values follow from its size.
         The new size counts from the start, so that after a refusal or a crash the next turn goes on with the rest.
         """
         async with self._turns.mine():
@@ -146,13 +166,13 @@ class NodeTree:
             known = state.pods.get(pod.metadata.uid)
             if known is None:
                 raise InvalidName(f"no cgroups are known for a pod with uid {pod.metadata.uid!r}: add it first")
-            every = {**state.pods, known.uid: KnownPod(pod, known.containers)}
-            drawn = self._turns.draw(every, {known.uid})
+            every = {**state.pods, known.uid: msgspec.structs.replace(known, pod=pod)}
+            drawn = self._turns.draw_resize(every, known)
             self._turns.refuse(drawn)
             if self._shrink == "kubernetes":
                 check_as_kubernetes(self._turns.driver, drawn.plan.steps, drawn.wanted)
             self._turns.save(msgspec.structs.replace(state, pods=every))
-            return await self._turns.bring(_titles([known]), every, only={known.uid}, by_container=True)
+            return await self._turns.bring(_titles([known]), every, only={known.uid}, by_container=True, drawn=drawn)
 
     async def lift(self, uid: str, container_id: str, high: str) -> Applied:
         """Another memory.high for one container, until it ends: wanted from now on, so that nobody repairs it."""
@@ -173,7 +193,9 @@ class NodeTree:
                 return Applied(f"pod with uid {', '.join(uids)}")
             every = {uid: each for uid, each in pods.items() if uid not in uids}
             gone = self._left_behind(known, every)
-            return await self._turns.bring(_titles(known), every, only=(), gone=gone)
+            applied = await self._turns.bring(_titles(known), every, only=(), gone=gone)
+            self._turns.wants.forget(uids)
+            return applied
 
     async def teardown(self, *, kill: bool = False) -> Applied:
         """Remove all that we made and restore all that we changed, or refuse and change nothing."""
@@ -185,7 +207,7 @@ class NodeTree:
             if running and not kill:
                 raise StillRunning(running)
             kept = {path: WantedCgroup("reserved", path, files) for path, files in state.kept.items()}
-            wanted_files = files_to_look_at({**kept, **turns.wants.wanted(state.pods)})
+            wanted_files = files_to_look_at({**kept, **turns.wants.wanted(state.pods)}, turns.driver.version)
             files = sorted({*wanted_files, *every_file(turns.driver.version)})
             snapshot = observe(turns.driver, (*gone, *kept), files)
             there = {path: each for path, each in kept.items() if path in snapshot}
@@ -281,6 +303,18 @@ class NodeTree:
         """Who is in a cgroup, without processes that only hold its scope."""
         pids, holders = self._turns.driver.members(path, deep=deep), self._holders
         return [pid for pid in pids if holders is None or holders.held_by(pid) != path]
+
+
+def _on_cpus(pods: Mapping[str, KnownPod], cpus: CpusOf | None) -> dict[str, KnownPod]:
+    """A pod for which nothing changes stays the very same."""
+    found = dict(pods)
+    if cpus is None:
+        return found
+    for uid, each in pods.items():
+        lists = {name: cpus(uid, name) for name in each.containers}
+        if lists != each.cpus:
+            found[uid] = msgspec.structs.replace(each, cpus=lists)
+    return found
 
 
 def titles(pods: Collection[Pod]) -> str:

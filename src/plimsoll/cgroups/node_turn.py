@@ -126,7 +126,9 @@ class NodeTurns:
     ) -> Drawn:
         """`only`: uids of the pods that are looked at below the classes; None is all. `gone`: cgroups to remove."""
         plain = self.wants.wanted(pods, only)
-        files = sorted({*files_to_look_at(plain), *(every_file(self.driver.version) if gone else ())})
+        files = sorted(
+            {*files_to_look_at(plain, self.driver.version), *(every_file(self.driver.version) if gone else ())}
+        )
         snapshot = observe(self.driver, (*plain, *gone), files)
         own_roots = {
             path
@@ -140,6 +142,17 @@ class NodeTurns:
         plan = reconcile(fits.plan, snapshot, ours=gone, lacking=lacking, page_size=self.page_size)
         unmet = (*plan.unmet, *fits.unmet, *capped_protection(full, snapshot, own_roots))
         return Drawn(Plan(plan.steps, unmet), fits.plan, snapshot)
+
+    def draw_resize(self, pods: Mapping[str, KnownPod], before: KnownPod) -> Drawn:
+        """The same for one pod that has another size now. What does not depend on its size is not looked at."""
+        above = self.wants.changed_above(before, pods)
+        if above is None:
+            return self.draw(pods, {before.uid})
+        plan = {**above, **self.wants.own(pods[before.uid])}
+        files = files_to_look_at(plan, self.driver.version)
+        snapshot = observe(self.driver, plan, files)
+        lacking = {file: reason for file in files if (reason := self._lacking.get(file) or self._why_not(file))}
+        return Drawn(reconcile(plan, snapshot, lacking=lacking, page_size=self.page_size), plan, snapshot)
 
     def _why_not(self, file: str) -> str | None:
         """A kernel that has a file keeps it; should one turn out to be missing after all, a refused step tells."""
@@ -215,11 +228,14 @@ class NodeTurns:
         gone: Collection[str] = (),
         pids: Mapping[str, int] | None = None,
         by_container: bool = False,
+        drawn: Drawn | None = None,
     ) -> Applied:
+        """`drawn`: what is to be done, where that is known and was not refused."""
         fits_again = True
         while True:
-            drawn = self.draw(pods, only, gone)
-            self.refuse(drawn)
+            if drawn is None:
+                drawn = self.draw(pods, only, gone)
+                self.refuse(drawn)
             containers = [path for path, each in drawn.wanted.items() if each.level == "container"]
             try:
                 return await self.execute(
@@ -235,6 +251,7 @@ class NodeTurns:
                     fits_again = False  # usage has grown since we looked: once more with what it is now (02 §8.5)
                 else:
                     raise
+                drawn = None
 
     def _after(self, pods: Mapping[str, KnownPod], drawn: Drawn) -> NodeState:
         """The state when the plan is made: the pods, and what stood in cgroups that are not ours."""

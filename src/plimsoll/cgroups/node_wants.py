@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
 from plimsoll.cgroups.marks import KnownPod
 from plimsoll.errors import FieldError, InvalidObject
+from plimsoll.rules.allocatable import ClassSums, added_sums, class_sums, class_values
 from plimsoll.rules.desired import Shown, Workload, desired_tree, workload
 from plimsoll.rules.hierarchy import uid_errors
 from plimsoll.rules.objects import Pod
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.wanted import WantedCgroup, derived_id, wanted
 
-HIGH = "memory.high"
+HIGH, CPUS = "memory.high", "cpuset.cpus"
 Containers = Mapping[str, Mapping[str, str]]  # pod uid → container name → id
+CpusOf = Callable[[str, str], str]  # pod uid, container name → the list of CPUs it runs on
 
 
 class NodeWants:
@@ -23,6 +25,7 @@ class NodeWants:
         self._setting = setting
         self._works: dict[str, Workload] = {}
         self._pods: dict[str, Pod] = {}
+        self._shares: dict[str, ClassSums] = {}
 
     def known(
         self,
@@ -47,8 +50,9 @@ class NodeWants:
             every = pod.spec.init_containers + pod.spec.containers
             ids = (containers or {}).get(uid)
             kept = dict(ids) if ids is not None else {c.name: derived_id(uid, c.name) for c in every}
-            lifted = before[uid].lifted if before is not None and uid in before else {}
-            found[uid] = KnownPod(pod, kept, {key: high for key, high in lifted.items() if key in kept.values()})
+            known = before.get(uid) if before is not None else None
+            lifted, cpus = (known.lifted, known.cpus) if known is not None else ({}, {})
+            found[uid] = KnownPod(pod, kept, {key: high for key, high in lifted.items() if key in kept.values()}, cpus)
         return found
 
     def wanted(self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None) -> dict[str, WantedCgroup]:
@@ -61,7 +65,55 @@ class NodeWants:
         for known in pods.values():
             if known.lifted and (only is None or known.uid in only):
                 found |= self._lifted(known, found)
+            if known.cpus and (only is None or known.uid in only):
+                found |= self._pinned(known, found)
         return found
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """Nothing more will be asked about these pods."""
+        for uid in uids:
+            self._works.pop(uid, None)
+            self._pods.pop(uid, None)
+            self._shares.pop(uid, None)
+
+    def own(self, known: KnownPod) -> dict[str, WantedCgroup]:
+        """The cgroups of one pod: they do not depend on the others."""
+        found = self.wanted({known.uid: known})
+        return {path: each for path, each in found.items() if each.level in ("pod", "container")}
+
+    def changed_above(self, before: KnownPod, pods: Mapping[str, KnownPod]) -> dict[str, WantedCgroup] | None:
+        """Which cgroups above the pods hold something else than when this one was as `before`.
+
+        None where that depends on more than sums: limits and protections that follow what is there.
+        """
+        setting = self._setting
+        if setting.policy.memory_qos or setting.config.gate("QOSReserved"):
+            return None
+        uid = before.uid
+        if self._sums(before) == self._sums(pods[uid]):
+            return {}
+        others = [self._sums(each) for each in pods.values() if each.uid != uid]
+        old, new = (added_sums([*others, self._sums(each)]) for each in (before, pods[uid]))
+        if class_values(old, setting.policy) == class_values(new, setting.policy):
+            return {}
+        return {path: each for path, each in self.wanted(pods, ()).items() if each.level in ("pods", "class")}
+
+    def _sums(self, known: KnownPod) -> ClassSums:
+        """What one pod adds to those of its class."""
+        work = self._work(known)
+        if known.uid not in self._shares:
+            self._shares[known.uid] = class_sums([work.desired], pod_level=self._setting.policy.pod_level)
+        return self._shares[known.uid]
+
+    def _pinned(self, known: KnownPod, plan: Mapping[str, WantedCgroup]) -> dict[str, WantedCgroup]:
+        """Containers that run on certain CPUs only. The cgroups above them are never bound to any (02 §10)."""
+        lists = {known.containers[name]: cpus for name, cpus in known.cpus.items() if known.containers.get(name)}
+        changed = {}
+        for path, each in plan.items():
+            cpus = next((cpus for key, cpus in lists.items() if key in path.rpartition("/")[2]), None)
+            if each.level == "container" and cpus is not None:
+                changed[path] = msgspec.structs.replace(each, files={**each.files, CPUS: cpus})
+        return changed
 
     def _lifted(self, known: KnownPod, plan: Mapping[str, WantedCgroup]) -> dict[str, WantedCgroup]:
         """Containers whose memory.high was moved: theirs, where the rules give them one at all."""
@@ -84,7 +136,9 @@ class NodeWants:
 
     def _work(self, known: KnownPod) -> Workload:
         uid = known.uid
-        if self._pods.get(uid) != known.pod:
+        cached = self._pods.get(uid)
+        if cached is not known.pod and cached != known.pod:
             self._works[uid] = workload(known.pod, self._setting)
             self._pods[uid] = known.pod
+            self._shares.pop(uid, None)
         return self._works[uid]

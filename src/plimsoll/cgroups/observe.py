@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 
 import msgspec
 
@@ -28,15 +29,16 @@ def walk(driver: CgroupDriver, path: str) -> Iterator[str]:
         yield from walk(driver, below)
 
 
-def files_to_look_at(plan: Wanted) -> list[str]:
+def files_to_look_at(plan: Wanted, version: CgroupVersion) -> list[str]:
     """What is wanted anywhere, and what would have to be reset where it is not."""
     wanted = {file for cgroup in plan.values() for file in cgroup.files}
-    return sorted(wanted | set(RESETS))
+    return sorted(wanted | set(RESETS).intersection(every_file(version)))
 
 
-def every_file(version: CgroupVersion) -> list[str]:
+@cache
+def every_file(version: CgroupVersion) -> tuple[str, ...]:
     """All that is ever written, whatever a plan is about: for cgroups that go and may have to come back."""
-    return [field.encode_name for field in msgspec.structs.fields(FilesV2 if version == 2 else FilesV1)]
+    return tuple(field.encode_name for field in msgspec.structs.fields(FilesV2 if version == 2 else FilesV1))
 
 
 def observe_touched(driver: CgroupDriver, steps: Iterable[Step]) -> Snapshot:

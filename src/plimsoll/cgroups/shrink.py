@@ -16,11 +16,14 @@ from plimsoll.cgroups.driver import CgroupDriver, CgroupError
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.reconcile import MEMORY_LIMITS, MEMSW_V1, amount
 from plimsoll.rules.resize_steps import MemoryCheck
+from plimsoll.rules.rounding import same_value
 from plimsoll.rules.shrink_ladder import GiveUp, Ladder, Pause, Progress, Reclaim, Throttle, TryLimit, next_move
 from plimsoll.rules.steps import Step, Write
 from plimsoll.rules.wanted import Wanted, parent_path
 
 _NOT_YET = frozenset({errno.EBUSY, errno.EAGAIN})
+
+SetLimit = Callable[[], Awaitable[bool]]  # writes the limit in our stead; False where it does not fit (yet)
 
 
 class ShrinkRefused(PlimsollError):
@@ -49,8 +52,10 @@ class Shrinker:
         self._sleep = sleep
         self._ladder = ladder or Ladder()
 
-    async def __call__(self, path: str, file: str, value: str) -> None:
-        """Returns when the limit stands; else ShrinkRefused, with memory.high as before and nothing frozen."""
+    async def __call__(self, path: str, file: str, value: str, set_limit: SetLimit | None = None) -> None:
+        """Returns when the limit stands; else ShrinkRefused, with memory.high as before and nothing frozen.
+
+        `set_limit`: somebody else writes the limit, when we say so; he may write memory.high as well."""
         before = self._driver.look(path, ("memory.high",))
         high = before.files.get("memory.high") if before is not None else None
         progress, started = Progress(self._usage(path, file)), self._clock()
@@ -59,7 +64,7 @@ class Shrinker:
                 move = next_move(int(value), progress, self._driver.version, self._ladder)
                 match move:
                     case TryLimit():
-                        if await self._try_limit(path, file, value):
+                        if await self._try_limit(path, file, value, set_limit):
                             return
                         progress = msgspec.structs.replace(progress, refused=True)
                     case Reclaim(count):
@@ -78,8 +83,13 @@ class Shrinker:
                     progress, usage_bytes=self._usage(path, file), elapsed_s=self._clock() - started
                 )
         finally:
-            if progress.throttled and high is not None:
+            if progress.throttled and high is not None and self._is_throttled(path, value):
                 await self._driver.write(path, "memory.high", high)
+
+    def _is_throttled(self, path: str, value: str) -> bool:
+        """Whether memory.high still stands as we wrote it."""
+        now = self._driver.look(path, ("memory.high",))
+        return now is not None and same_value("memory.high", value, now.files.get("memory.high", ""))
 
     def _usage(self, path: str, file: str) -> int:
         return usage_bytes(self._driver, path, swap_too=file == MEMSW_V1)
@@ -94,7 +104,9 @@ class Shrinker:
             if error.errno not in _NOT_YET:  # not all of it could be freed
                 raise
 
-    async def _try_limit(self, path: str, file: str, value: str) -> bool:
+    async def _try_limit(self, path: str, file: str, value: str, set_limit: SetLimit | None) -> bool:
+        if self._driver.version == 1 and set_limit is not None:
+            return await set_limit()
         if self._driver.version == 1:
             try:
                 await self._driver.write(path, file, value)
@@ -105,20 +117,22 @@ class Shrinker:
             return True
         seen = self._driver.look(path, ("cgroup.freeze",))
         if seen is not None and seen.files.get("cgroup.freeze") == "1":  # somebody else has stopped it: so it stays
-            return await self._write_if_it_fits(path, file, value)
+            return await self._write_if_it_fits(path, file, value, set_limit)
         try:
             async with asyncio.timeout(self._ladder.frozen_s):
                 await self._driver.freeze(path, frozen=True)
             # Not to be cut off: a write that nobody waits for may come after the thaw, and kill.
-            return await self._write_if_it_fits(path, file, value)
+            return await self._write_if_it_fits(path, file, value, set_limit)
         except TimeoutError:
             return False
         finally:
             await self._driver.freeze(path, frozen=False)
 
-    async def _write_if_it_fits(self, path: str, file: str, value: str) -> bool:
+    async def _write_if_it_fits(self, path: str, file: str, value: str, set_limit: SetLimit | None) -> bool:
         if self._usage(path, file) >= int(value):
             return False
+        if set_limit is not None:
+            return await set_limit()
         await self._driver.write(path, file, value)
         return True
 

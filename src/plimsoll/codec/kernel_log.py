@@ -24,6 +24,7 @@ _USAGE = re.compile(r"memory: usage (?P<used>\d+)kB, limit (?P<limit>\d+)kB")
 _CANDIDATE = re.compile(r"\[ *(?P<pid>\d+)\] +(?P<uid>\d+) +\d+ +\d+ +(?P<rss>\d+) .* (?P<score>-?\d+) (?P<name>\S.*)")
 _STAT = re.compile(r"(?P<key>[a-z_]+) (?P<number>\d+)")
 _GROUP = re.compile(r"Tasks in (?P<path>.+) are going to be killed due to memory\.oom\.group set")
+_LINE_END = r"\x0a"
 MOST_CANDIDATES = 64
 GROUP_US = 1_000_000  # within this the processes of one cgroup are named
 
@@ -108,8 +109,11 @@ class OomReports:
                 self._candidates.append(
                     KillCandidate(int(found["pid"]), found["name"], int(found["rss"]), int(found["score"]))
                 )
-        elif self._in_stat and (found := _STAT.fullmatch(text)) is not None:
-            self._stat[found["key"]] = int(found["number"])
+        elif self._in_stat:
+            # One record per line, or on v2 all of them in one, whose line ends the device has written as \\x0a.
+            for line in text.split(_LINE_END):
+                if (found := _STAT.fullmatch(line.strip())) is not None:
+                    self._stat[found["key"]] = int(found["number"])
         return None
 
     def _killed(self, record: KernelRecord, found: re.Match[str]) -> KernelOomKill | None:

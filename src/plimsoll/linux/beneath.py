@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import re
 from types import TracebackType
@@ -97,15 +98,19 @@ def open_beneath(directory_fd: int, path: str, flags: int) -> int:
             raise OSError(number, os.strerror(number))
 
 
-def components(path: str) -> list[str]:
-    """`/a/b` → [a, b]; refuses whatever could leave the mount, or is no name that a cgroup can have."""
+@functools.lru_cache(maxsize=2048)
+def components(path: str) -> tuple[str, ...]:
+    """`/a/b` → (a, b); refuses whatever could leave the mount, or is no name that a cgroup can have.
+
+    Kept, because the same path is opened in every hierarchy, many times in a turn.
+    """
     if path == "/":
-        return []
+        return ()
     if not path.startswith("/"):
         raise _refused(path, "a cgroup's path starts with /")
     if len(os.fsencode(path)) > _PATH_BYTES:
         raise _refused(path, f"more than {_PATH_BYTES} bytes", errno.ENAMETOOLONG)
-    names = path[1:].split("/")
+    names = tuple(path[1:].split("/"))
     for name in names:
         if name in ("", ".", ".."):
             raise _refused(path, f"{name!r} is no name of a cgroup")

@@ -22,6 +22,7 @@ import msgspec
 
 from plimsoll.codec.lean import quantity_hook
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.whole_file import replace_whole
 from plimsoll.rules.allocation import Allocation
 from plimsoll.rules.objects import Resources
 from plimsoll.rules.pod_seen import Backoff
@@ -108,10 +109,8 @@ class Checkpoint:
     def save(self) -> None:
         data = msgspec.json.encode(self._pods, enc_hook=str)
         whole = msgspec.json.encode(_File(zlib.crc32(data), msgspec.Raw(data)))
-        fresh = self._path.with_suffix(".new")
         try:
-            _write(fresh, whole)
-            os.replace(fresh, self._path)
+            replace_whole(self._path, whole)  # after a power cut the checksum tells whether it is whole
         except OSError as error:
             raise CheckpointUnwritable(self._path, error) from error
         self._changed.clear()
@@ -130,14 +129,3 @@ class Checkpoint:
     def close(self) -> None:
         if self._changed.is_set():
             self.save()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Not synced: a killed agent finds it, and after a power cut the checksum tells whether it is whole."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
-    finally:
-        os.close(descriptor)

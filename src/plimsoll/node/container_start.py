@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
 from plimsoll.errors import ContainerConfigError, PlimsollError
 from plimsoll.kube.request import ApiError, Unreachable
+from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.container_spec import Place, container_spec
 from plimsoll.node.probe_actions import Place as ProbePlace
 from plimsoll.node.probe_actions import carried_out
@@ -32,6 +34,7 @@ from plimsoll.runtime.runtime import Image, ImageTrouble, Resources, RuntimeTrou
 HOOK_MOST_S = 3600.0
 ERR_NEVER_PULL = "ErrImageNeverPull"
 IMAGE_IGNORED = "ImageIgnored"
+SCORE_NOT_SET = "OOMScoreNotSet"
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -52,6 +55,7 @@ class Starter:
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._ignored_told: set[str] = set()
+        self._scores_told: set[str] = set()
         self._ahead: dict[str, asyncio.Task[Image]] = {}
 
     async def prepared(self, pod: RunPod, pod_ips: tuple[str, ...], *, fresh: bool = False) -> Prepared:
@@ -69,7 +73,11 @@ class Starter:
         """Container → its numbers, for runtimes that write them, and its oom_score_adj for all."""
         work = workload(cgroup_pod, self._tools.setting)
         each = zip(work.containers, work.container_values, work.scores, strict=True)
-        return {container.name: cri_resources(values, score) for container, values, score in each}
+        cpus = partial(self._tools.cpus.cpus_of, cgroup_pod.metadata.uid)
+        return {
+            container.name: cri_resources(values, score, cpuset_cpus=cpus(container.name))
+            for container, values, score in each
+        }
 
     async def start(
         self,
@@ -107,6 +115,8 @@ class Starter:
         except RuntimeTrouble as error:
             return self._failed(pod, about, "RunContainerError", error.reason)
         self._tools.tell_lifecycle(pod, about.started())
+        if not self._tools.runtime.makes_cgroups:
+            await self._compare_score(pod, container, about, container_id, resources.oom_score_adj)
         hook = container.lifecycle.post_start if container.lifecycle is not None else None
         if (
             hook is not None
@@ -118,6 +128,20 @@ class Starter:
             await self._tools.runtime.stop_container(container_id, 2.0)
             return StartTrouble("PostStartHookError", message)
         return None
+
+    async def _compare_score(
+        self, pod: RunPod, container: RunContainer, about: About, container_id: str, want: int
+    ) -> None:
+        """Said once where this machine does not let us have it: a negative one takes a capability."""
+        parts = await self._tools.view.pod(pod.metadata.uid)
+        pid = next((each.pid for each in parts.containers if each.id == container_id and each.phase == "running"), 0)
+        have = oom_score_adj(pid) if pid else None
+        if have is None or have == want or container.name in self._scores_told:
+            return
+        self._scores_told.add(container.name)
+        why = "lowering it needs CAP_SYS_RESOURCE" if have > want else "the process has changed it"
+        message = f"oom_score_adj of container {container.name}: want {want}, have {have} ({why})"
+        self._tools.tell(pod, "Warning", SCORE_NOT_SET, message, about.created().field_path)
 
     async def _made(
         self,

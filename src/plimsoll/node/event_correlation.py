@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-KNOWN_MOST = 4096
+KNOWN_MOST = 1024  # client-go keeps 4096; a node has at most some hundred pods
 ALIKE_MOST, ALIKE_S = 10, 600.0
 BURST, REFILL_S = 25, 300.0
 COMBINED = "(combined from similar events): "

@@ -146,7 +146,7 @@ class OomWatch:
             now[container_id] = self._with_group(now[container_id])
             self._note_evidence(now[container_id])
         for container_id in now.keys() & self._watched.keys():
-            now[container_id] = self._watched[container_id]
+            now[container_id] = msgspec.structs.replace(now[container_id], group=self._watched[container_id].group)
         self._watched = now
         self._ledger.watch(now.values())
         if self._watcher is not None:

@@ -12,6 +12,7 @@ counts for all below it, tells by how much it has risen.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -20,7 +21,8 @@ import msgspec
 from plimsoll.cgroups.driver import CgroupDriver, CgroupError
 from plimsoll.cgroups.node_tree import NodeTree
 from plimsoll.cgroups.node_turn import Applied
-from plimsoll.cgroups.shrink import usage_bytes
+from plimsoll.cgroups.node_wants import CpusOf
+from plimsoll.cgroups.shrink import SetLimit, Shrinker, usage_bytes
 from plimsoll.codec.kernel_files import flat_keyed
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj
@@ -66,6 +68,8 @@ class PodCgroups:
         self._works: dict[str, tuple[Pod, Workload]] = {}
         self._wake = asyncio.Event()
         self.unmet: dict[str, tuple[Unmet, ...]] = {}  # uid → what this kernel could not give
+        self._shrinker = Shrinker(driver, clock=time.monotonic, sleep=asyncio.sleep)
+        self.cpus: CpusOf | None = None  # under the static CPU policy: which CPUs containers run on
         self.stands: RuntimeCgroups | None = None  # where the runtime makes containers' cgroups: those
 
     @property
@@ -103,6 +107,15 @@ class PodCgroups:
         paths = self.paths(uid)
         self.unmet[uid] = tuple(each for each in applied.unmet if each.path in paths.values())
 
+    async def pin(self, *, every: bool = False) -> None:
+        """Containers onto their CPUs, where they have others than before; `every`: compared with the kernel."""
+        if self.cpus is not None:
+            await self._tree.pin(self.cpus, every=every)
+
+    def lacks(self, file: str) -> str | None:
+        """Why cgroups of this kernel do not have a file; None where they do."""
+        return self._driver.has(file)
+
     async def lift(self, uid: str, container_id: str, high: str) -> None:
         """Another memory.high for a container than the rules give it, until it ends."""
         await self._tree.lift(uid, container_id, high)
@@ -123,9 +136,9 @@ class PodCgroups:
 
     def paths(self, uid: str) -> Mapping[str, str]:
         """Container name → path, as far as they were made; "" → the pod's own."""
-        if uid not in self._paths:
-            self._paths[uid] = self._tree.paths(uid)
-        own = self._paths[uid]
+        own = self._paths.get(uid) or self._tree.paths(uid)
+        if own:
+            self._paths[uid] = own
         return own if self.stands is None else {**own, **self.stands.paths(uid)}
 
     def planned_path(self, pod: Pod) -> str:
@@ -169,6 +182,10 @@ class PodCgroups:
             known = self._works[pod.metadata.uid] = (pod, workload(pod, self._setting))
         return known[1]
 
+    def workload_of(self, pod: Pod) -> Workload:
+        """The same for a pod that is only imagined."""
+        return workload(pod, self._setting)
+
     def kernel_values(self, pod: Pod, container: str, container_id: str) -> Values | None:
         """What the cgroup of a container holds now, which was made for this pod; None where it has none of ours."""
         uid = pod.metadata.uid
@@ -195,6 +212,17 @@ class PodCgroups:
         """By one container, or by the whole pod."""
         path = self.paths(uid).get(container, "")
         return usage_bytes(self._driver, path) if path else None
+
+    async def lower_memory(
+        self, uid: str, container: str, limit_bytes: int, by_runtime: SetLimit | None = None
+    ) -> None:
+        """The limit of one container, or of the pod; ShrinkRefused where it does not fit. `by_runtime` writes it."""
+        file = "memory.max" if self._driver.version == 2 else "memory.limit_in_bytes"
+        await self._shrinker(self.paths(uid)[container], file, str(limit_bytes), by_runtime)
+
+    @property
+    def shrinks_safely(self) -> bool:
+        return self._tree.shrinks_safely
 
     async def write_pod(self, uid: str, values: Values) -> None:
         """Only these values into the pod's own cgroup, for runtimes that write the containers' themselves."""
@@ -291,7 +319,8 @@ class PodCgroups:
                 if self.stands is not None:
                     self.stands.forget(uid)
             return
-        applied = await self._tree.add(pods, containers={uid: wish.containers for uid, wish in wishes.items()})
+        containers = {uid: wish.containers for uid, wish in wishes.items()}
+        applied = await self._tree.add(pods, containers=containers, cpus=self.cpus)
         for uid, wish in wishes.items():
             self._have[uid] = wish
             paths = self._paths[uid] = self._tree.paths(uid)

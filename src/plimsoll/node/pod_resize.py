@@ -18,22 +18,15 @@ from plimsoll.cgroups.executor import StepRefused
 from plimsoll.cgroups.shrink import ShrinkRefused
 from plimsoll.errors import PlimsollError
 from plimsoll.node.checkpoint import PodRecord
+from plimsoll.node import runtime_resize
 from plimsoll.node.pod_cgroups import lean_pod_of
 from plimsoll.node.resizing import Resizes
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import Allocation, allocated_pod
-from plimsoll.rules.cri_resources import cleared, cri_resources
 from plimsoll.rules.objects import MEMORY, Pod, Resources
 from plimsoll.rules.pod_seen import PodSeen
 from plimsoll.rules.quantity import ZERO
-from plimsoll.rules.resize_steps import (
-    Left,
-    UpdateContainer,
-    WritePod,
-    is_resize_in_progress,
-    left_to_hand_out,
-    resize_plan,
-)
+from plimsoll.rules.resize_steps import Left, is_resize_in_progress, left_to_hand_out
 from plimsoll.rules.run_objects import RunPod
 
 RETRY_S, RETRY_JITTER = 10.0, 0.5
@@ -112,7 +105,7 @@ class PodResize:
         tools = self._tools
         try:
             if tools.runtime.makes_cgroups:
-                await self._by_runtime(pod, after)
+                await runtime_resize.hand_out(tools, after, self._actuated(), self._taken)
             else:
                 await tools.cgroups.resize(after)
         except PlimsollError as error:
@@ -144,6 +137,9 @@ class PodResize:
             self._lowered = {each: limit for each, limit in limits.items() if limit and each == (name or each)}
         self._resizes.failed(pod, text)
 
+    def _taken(self, name: str, resources: Resources) -> None:
+        self._tools.checkpoint.put(self._uid, actuated={**self._record().actuated, name: resources})
+
     def _given(self, pod: RunPod, names: Iterable[str], *, pod_level: bool = False) -> None:
         record = self._record()
         resources = {each.name: each.resources for each in (*pod.spec.init_containers, *pod.spec.containers)}
@@ -151,53 +147,6 @@ class PodResize:
         if pod_level:
             changes["actuated_pod"] = pod.spec.resources
         self._tools.checkpoint.put(self._uid, **changes)
-
-    # --- by a runtime that writes containers' cgroups itself ---
-
-    async def _by_runtime(self, pod: RunPod, after: Pod) -> None:
-        tools, setting = self._tools, self._tools.setting
-        current = tools.cgroups.pod_kernel_values(after)
-        if current is None:
-            return
-        parts = await tools.view.pod(self._uid)
-        ids = {each.name: each.id for each in parts.containers if each.phase == "running"}
-        plan = resize_plan(
-            after,
-            self._actuated(),
-            ids,
-            current,
-            tools.cgroups.work(after).values,
-            profile=setting.profile,
-            gates=tools.gates,
-            after_failure=True,
-        )
-        pod_used = tools.cgroups.memory_used(self._uid) or 0
-        for check in plan.checks:
-            refusal = check.refusal(pod_used, pod_used)
-            if refusal is not None and check.container is None:
-                raise ShrinkRefused(tools.cgroups.paths(self._uid).get("", ""), refusal)
-        for step in plan.steps:
-            match step:
-                case WritePod(values=values):
-                    await tools.cgroups.write_pod(self._uid, values)
-                case UpdateContainer(container=name, resources=resources):
-                    await self._told_runtime(after, name, ids[name], resources)
-                    actuated = {**self._record().actuated, name: resources}
-                    tools.checkpoint.put(self._uid, actuated=actuated)
-        await tools.cgroups.resize(after)
-
-    async def _told_runtime(self, pod: Pod, name: str, container_id: str, resources: Resources) -> None:
-        tools, actuated = self._tools, self._record().actuated
-        before = allocated_pod(pod, Allocation({name: actuated[name]})) if name in actuated else pod
-        after = allocated_pod(pod, Allocation({name: resources}))
-        said, wanted = (
-            {
-                container.name: cri_resources(values, score)
-                for container, values, score in zip(work.containers, work.container_values, work.scores, strict=True)
-            }[name]
-            for work in (tools.cgroups.work(before), tools.cgroups.work(after))
-        )
-        await tools.runtime.update_container(container_id, cleared(said, wanted))
 
     # ---
 

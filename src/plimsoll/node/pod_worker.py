@@ -297,6 +297,8 @@ class PodWorker:
             paths, sandbox_id = await self._placed(pod, work, sandbox, lean, {} if tools.runtime.makes_cgroups else ids)
             if tools.runtime.makes_cgroups and work.sandbox_attempt is not None and not pod.spec.host_network:
                 prepared = prepared.with_ips(await self._new_ips())  # its network gave it one just now
+            if tools.runtime.makes_cgroups:
+                await tools.pinning.now()  # whoever runs where this one will, leaves first
             self._actuated(pod, work.starts, ids)
             await self._start_all(pod, work.starts, sandbox, sandbox_id, prepared, paths, lean)
         finally:
@@ -414,6 +416,7 @@ class PodWorker:
             self._report(pod, seen, is_final=True)
         self._look_again(None)
         await self._end.release(pod, seen)
+        tools.pinning.wake()
         self.released.set()
         self.released.set()
         if self._is_removed:

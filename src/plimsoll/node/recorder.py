@@ -18,7 +18,7 @@ from plimsoll.codec.go_times import from_unix
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, Unreachable
-from plimsoll.node.event_correlation import About, Correlation, EventType, Happening, Told
+from plimsoll.node.event_correlation import KNOWN_MOST, About, Correlation, EventType, Happening, Told
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ class Recorder:
         }
         await self._client.ask(request.create(request.EVENTS, document, namespace))
         self._names[told.key] = name
-        while len(self._names) > WAITING_MOST * 4:
+        while len(self._names) > KNOWN_MOST:
             del self._names[next(iter(self._names))]
 
     def _forget(self, key: Happening) -> None:

@@ -104,7 +104,9 @@ class RuntimeCgroups:
                 path = f"{pod_path}/{below}"
             else:
                 path = actual
-                findings.append(Finding(DRIVER_MISMATCH, seen.name, _misplaced(seen.name, actual, pod_path, self._driver)))
+                findings.append(
+                    Finding(DRIVER_MISMATCH, seen.name, _misplaced(seen.name, actual, pod_path, self._driver))
+                )
         elif not self._is_there(expected):
             return Stand(seen.name, "")
         findings.extend(self._unheeded(path, seen.name, unified))

@@ -11,6 +11,8 @@ from plimsoll.kube.client import Client
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.config_maps import ConfigMapCache
 from plimsoll.node.container_spec import Place
+from plimsoll.node.cpu_manager import CpuManager
+from plimsoll.node.cpu_pinning import CpuPinning
 from plimsoll.node.event_correlation import About, EventType
 from plimsoll.node.pod_cgroups import PodCgroups
 from plimsoll.node.recorder import Recorder
@@ -39,6 +41,7 @@ class Tools:
         view: RuntimeView,
         cgroups: PodCgroups,
         checkpoint: Checkpoint,
+        cpus: CpuManager,
         recorder: Recorder,
         reporter: Reporter,
         client: Client,
@@ -54,6 +57,8 @@ class Tools:
         self.checkpoint, self.recorder, self.reporter, self.client = checkpoint, recorder, reporter, client
         self.state_dir, self.node_name, self.node_ip, self.clock = state_dir, node_name, node_ip, clock
         self.unenforced, self.keeps_images = unenforced, keeps_images
+        self.cpus = cpus
+        self.pinning = CpuPinning(cpus, cgroups, runtime, view, setting.config.cpu_manager_reconcile_period_s)
         self.logs = state_dir / "logs"
         self.volumes = Volumes(state_dir)
         self.config_maps = ConfigMapCache(client, clock)

@@ -149,6 +149,15 @@ def class_sums(pods: Iterable[Pod], *, pod_level: bool = True) -> ClassSums:
     return ClassSums(cpu, guaranteed, burstable)
 
 
+def added_sums(parts: Iterable[ClassSums]) -> ClassSums:
+    cpu = guaranteed = burstable = 0
+    for each in parts:
+        cpu += each.burstable_cpu_milli
+        guaranteed += each.guaranteed_memory_bytes
+        burstable += each.burstable_memory_bytes
+    return ClassSums(cpu, guaranteed, burstable)
+
+
 class ClassValues(msgspec.Struct, frozen=True):
     """The periodic update of the three upper cgroups."""
 

@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 from plimsoll.rules.cpu import DEFAULT_PERIOD_US, MIN_QUOTA_US
+from plimsoll.rules.cpu_list import cpu_numbers
 from plimsoll.rules.files import MAX, controller_of
 from plimsoll.rules.rounding import kept, same_value
 from plimsoll.rules.steps import Make, Remove, Seen, Snapshot, Step, Write
@@ -240,6 +241,8 @@ def amount(name: str, text: str, page_size: int = 4096) -> float:
     if name == "cpu.max":
         quota, period = (*text.split(), str(DEFAULT_PERIOD_US))[:2]
         return math.inf if quota == MAX else int(quota) / int(period)
+    if name == "cpuset.cpus":  # a CPU is left by one container before it is another's; an empty list is the parent's
+        return len(cpu_numbers(text) or ()) or math.inf
     form = kept(name, text, page_size)
     if form == MAX:
         return math.inf

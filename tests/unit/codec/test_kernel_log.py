@@ -85,6 +85,13 @@ def test_reports_do_not_mix() -> None:
     assert not second.candidates
 
 
+def test_the_statistics_of_v2_stand_in_one_record() -> None:
+    text = GROUP.replace(
+        "oom-kill:", "Memory cgroup stats for /kubepods/burstable/podx/c1:\nanon 61440000\\x0afile 4096\\x0akern\noom-kill:"
+    )
+    assert reports(text)[0].stat == {"anon": 61440000, "file": 4096}
+
+
 def test_a_victim_without_a_report_is_not_put_to_an_earlier_one() -> None:
     """The kernel leaves reports out when there are many; what it names then may have been anywhere."""
     alone = V1.splitlines()[-1].replace("3816", "3900")

@@ -51,7 +51,7 @@ def cgroup(tmp_path: Path) -> Iterator[Directory]:
     ],
 )
 def test_components(path: str, names: list[str]) -> None:
-    assert components(path) == names
+    assert components(path) == tuple(names)
 
 
 HOSTILE = [

@@ -25,7 +25,7 @@ from tests.unit.node.test_pod_cgroups import SETTING
 Document = dict[str, Any]
 POD = next(kind for kind in KINDS if kind.name == "Pod")
 NODE = "n1"
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def pod(*containers: Document, **spec: Any) -> Document:
@@ -69,23 +69,29 @@ class World:
         task = asyncio.create_task(agent.run())
         try:
             yield agent
-            await (agent.end() if ends else agent.stop())
-            await asyncio.wait_for(task, WAIT_S)
         finally:
-            task.cancel()
-            await asyncio.wait([task])
-            if ends:
-                await agent.runtime.open()
-                await agent.runtime.shutdown()  # type: ignore[attr-defined]
+            try:
+                await (agent.end() if ends else agent.stop())
+                await asyncio.wait_for(task, WAIT_S)
+            finally:
+                task.cancel()
+                await asyncio.wait([task])
+                if ends:
+                    await agent.runtime.open()
+                    await agent.runtime.shutdown()  # type: ignore[attr-defined]
 
     async def until(self, seen: Callable[[Document], Any]) -> Any:
-        async with asyncio.timeout(WAIT_S):
-            while True:
-                self.changed.clear()
-                status = self.api.pod["status"] if self.api.pod is not None else {}
-                if found := seen(status):
-                    return found
-                await self.changed.wait()
+        status: Document = {}
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while True:
+                    self.changed.clear()
+                    status = self.api.pod["status"] if self.api.pod is not None else {}
+                    if found := seen(status):
+                        return found
+                    await self.changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"not within {WAIT_S:g} s; last status: {status}; events: {self.events}") from None
 
     def reasons(self) -> list[str]:
         return [each["reason"] for each in self.events]

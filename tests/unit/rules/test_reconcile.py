@@ -68,7 +68,7 @@ async def carry_out(kernel: SimulatedKernel, steps: Iterable[Step], after_each: 
 
 
 def planned(kernel: SimulatedKernel, plan: Wanted, setting: Setting, ours: Iterable[str] = ()) -> Plan:
-    files = files_to_look_at(plan)
+    files = files_to_look_at(plan, kernel.version)
     snapshot = observe(kernel, {*plan, *ours}, files)
     lacking = {file: reason for file in files if (reason := kernel.has(file))}
     return reconcile(plan, snapshot, ours=list(ours), lacking=lacking, page_size=setting.machine.page_size)
@@ -206,7 +206,7 @@ def test_the_way_back_leads_back_from_anywhere(
         old, new = (wanted_of(documents, setting) for documents in plans)
         await prepared(kernel, old)
         await carry_out(kernel, planned(kernel, old, setting).steps)
-        files, paths = files_to_look_at({**old, **new}), {*old, *new}
+        files, paths = files_to_look_at({**old, **new}, kernel.version), {*old, *new}
         going = [path for path in old if path not in new]
         before = observe(kernel, paths, files)
         steps = planned(kernel, new, setting, ours=going).steps

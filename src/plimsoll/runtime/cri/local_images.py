@@ -24,7 +24,9 @@ WEB_ROOT = "usr/share/nginx/html"
 _LIBRARY = "docker.io/library"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _DIRECTORIES = ("bin", "dev", "etc", "proc", "root", "sys", "tmp", "usr", "usr/share", "usr/share/nginx", WEB_ROOT)
-_PAGE = b"<!DOCTYPE html>\n<title>Welcome to nginx!</title>\n<h1>Welcome to nginx!</h1>\n<p>busybox httpd answers.</p>\n"
+_PAGE = (
+    b"<!DOCTYPE html>\n<title>Welcome to nginx!</title>\n<h1>Welcome to nginx!</h1>\n<p>busybox httpd answers.</p>\n"
+)
 # Nobody of busybox answers to `bash`, and manifests call it.
 _BASH = b'#!/bin/sh\nexec /bin/sh "$@"\n'
 

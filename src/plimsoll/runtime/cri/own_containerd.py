@@ -25,7 +25,12 @@ from plimsoll.linux.processes import CAP_SYS_RESOURCE, has_capability
 from plimsoll.runtime.cri.local_images import BUSYBOX, PAUSE, write_images
 
 # What must be there → the Debian package that has it.
-PROGRAMS: Mapping[str, str] = {"containerd": "containerd", "ctr": "containerd", "runc": "runc", BUSYBOX: "busybox-static"}
+PROGRAMS: Mapping[str, str] = {
+    "containerd": "containerd",
+    "ctr": "containerd",
+    "runc": "runc",
+    BUSYBOX: "busybox-static",
+}
 START_S, END_S = 30.0, 10.0
 LOOK_S = 0.02
 LONGEST_SOCKET = 107

@@ -109,7 +109,10 @@ class CriRuntime:
         conditions = {each.type: each for each in (answer.status.conditions if answer.status else ())}
         runtime, network = (conditions.get(each, m.RuntimeCondition()) for each in ("RuntimeReady", "NetworkReady"))
         said = [f"{each.type}: {each.reason} {each.message}".strip() for each in conditions.values() if not each.status]
-        subjects = {"RuntimeReady": "container runtime not ready", "NetworkReady": "container runtime network not ready"}
+        subjects = {
+            "RuntimeReady": "container runtime not ready",
+            "NetworkReady": "container runtime network not ready",
+        }
         sentences = tuple(
             f"{subjects[each.type]}: {each.type}=false reason:{each.reason} message:{each.message}"
             for each in conditions.values()

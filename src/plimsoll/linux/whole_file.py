@@ -1,0 +1,45 @@
+"""A small file that is replaced as a whole: readers, and whoever comes after a kill −9, see the old one or the new one.
+
+Nothing is synced: these files tell a killed process's successor what it did, and a power cut ends all that anyway. A
+plain rename over a file would be synced all the same: ext4 flushes the new one to the disk first, which takes
+milliseconds. So the two files change places instead, and the old one is written over the next time, not truncated first
+(which would be flushed as well).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from pathlib import Path
+
+_AT_FDCWD, _EXCHANGE = -100, 2
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def replace_whole(path: Path, data: bytes) -> None:
+    """OSError where it cannot be written; then the file is as it was."""
+    fresh = path.with_suffix(".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.ftruncate(descriptor, len(data))
+    finally:
+        os.close(descriptor)
+    if not _exchanged(fresh, path):
+        os.replace(fresh, path)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """False where there is nothing yet to change places with, or this system cannot do it."""
+    renameat2 = getattr(_libc, "renameat2", None)
+    if renameat2 is None:
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.ENOENT, errno.ENOSYS, errno.EINVAL):
+        return False
+    raise OSError(number, os.strerror(number), str(other))

@@ -1,0 +1,168 @@
+"""Who owns which CPUs of this node, under the static policy; under `none` nobody owns any.
+
+Decisions are `rules.cpu_assignment`'s. What was given is kept in `cpu_manager_state`, a file of the kubelet's own form,
+before anybody runs on it: an agent that comes back finds every container on the CPUs it had. A pod keeps its CPUs until
+nothing of it runs any more, whatever restarts meanwhile.
+
+A file that does not fit (another policy, other CPUs, damaged) is refused while pods are known here, as a kubelet
+refuses it: nobody could say who runs where. On a drained node it is begun anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from pathlib import Path
+
+from plimsoll.codec.cpu_state import CpuState, CpuStateDamaged, cpu_state_from_json, cpu_state_json
+from plimsoll.errors import InvalidConfig, PlimsollError
+from plimsoll.linux.whole_file import replace_whole
+from plimsoll.rules.config import host_errors
+from plimsoll.rules.cpu_assignment import (
+    FULL_CORES,
+    HONOURED_OPTIONS,
+    NO_CPUS,
+    STRICT_RESERVATION,
+    CpuPlan,
+    NotEnoughCpus,
+    NotWholeCores,
+    assigned,
+    reserved_set,
+    state_trouble,
+)
+from plimsoll.rules.cpu_list import cpu_text
+from plimsoll.rules.cpu_topology import Cpus, CpuTopology
+from plimsoll.rules.defaulting import defaulted
+from plimsoll.rules.node_admission import Refused
+from plimsoll.rules.objects import Pod
+from plimsoll.rules.setting import Setting, reserved_cpus
+
+log = logging.getLogger(__name__)
+
+STATE = "cpu_manager_state"
+CPUSET = "cpuset.cpus"
+NONE, STATIC = "none", "static"
+
+
+class CpuStateRefused(PlimsollError):
+    def __init__(self, path: Path, trouble: str) -> None:
+        super().__init__(path, trouble)
+        self.path, self.trouble = path, trouble
+
+    def __str__(self) -> str:
+        return (
+            f"could not restore state from checkpoint: {self.trouble}, please drain this node and delete the CPU "
+            f'manager checkpoint file "{self.path}" before restarting'
+        )
+
+
+class CpuManager:
+    def __init__(self, directory: Path, setting: Setting, topology: CpuTopology) -> None:
+        """Raises InvalidConfig where the configuration cannot be had on these CPUs."""
+        self._path, self._policy = directory / STATE, setting.policy
+        self._owned: dict[str, dict[str, Cpus]] = {}
+        self.is_static = setting.policy.static_cpus
+        self.plan = cpu_plan(setting, topology) if self.is_static else None
+        self.shared_text = ""
+
+    def load(self, *, drained: bool) -> None:
+        """`drained`: no pod of an earlier run is known here."""
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            self._save()
+            return
+        try:
+            state = cpu_state_from_json(data)
+            trouble = self._trouble(state)
+        except CpuStateDamaged as error:
+            state, trouble = CpuState("", NO_CPUS, {}), str(error)
+        if trouble and not drained:
+            raise CpuStateRefused(self._path, trouble)
+        if trouble:
+            log.warning("%s: %s; there are no pods here, so it is begun anew", self._path, trouble)
+        else:
+            self._owned = {uid: dict(containers) for uid, containers in state.owned.items()}
+        self._save()
+
+    def _trouble(self, state: CpuState) -> str:
+        configured = STATIC if self.is_static else NONE
+        if state.policy != configured:
+            return f'configured policy "{configured}" differs from state checkpoint policy "{state.policy}"'
+        return state_trouble(state.owned, state.shared, self.plan) if self.plan is not None else ""
+
+    # --- deciding ---
+
+    def wanted(self, pod: Pod) -> dict[str, Cpus] | Refused:
+        """The CPUs that its containers would own; `pod` with its allocated resources. Nothing is given away yet."""
+        if self.plan is None:
+            return {}
+        whole = defaulted(pod, pod_level=self._policy.pod_level)
+        try:
+            return assigned(whole, self._owned, self.plan, self._policy)
+        except (NotEnoughCpus, NotWholeCores) as error:
+            return Refused(error.reason, str(error))
+
+    def give(self, uid: str, cpus: dict[str, Cpus]) -> bool:
+        """Kept on disk when this returns, if the disk takes it. True where it is news."""
+        if self._owned.get(uid, {}) == cpus:
+            return False
+        if cpus:
+            self._owned[uid] = cpus
+        else:
+            self._owned.pop(uid, None)
+        self._save()
+        return True
+
+    def keep(self, uids: Collection[str]) -> bool:
+        """Whoever is not among them gives back what it owned. True where somebody did."""
+        gone = [uid for uid in self._owned if uid not in uids]
+        for uid in gone:
+            del self._owned[uid]
+        if gone:
+            self._save()
+        return bool(gone)
+
+    # --- asking ---
+
+    def cpus_of(self, uid: str, container: str) -> str:
+        """As a cpuset file wants them: its own, or the shared pool. Empty under the policy `none`."""
+        own = self._owned.get(uid, {}).get(container)
+        return self.shared_text if own is None else cpu_text(own)
+
+    def owned_by(self, uid: str) -> dict[str, Cpus]:
+        return dict(self._owned.get(uid, {}))
+
+    @property
+    def shared(self) -> Cpus:
+        return self.plan.shared(self._owned) if self.plan is not None else NO_CPUS
+
+    def _save(self) -> None:
+        self.shared_text = cpu_text(self.shared)
+        state = CpuState(STATIC if self.is_static else NONE, self.shared, self._owned)
+        try:
+            replace_whole(self._path, cpu_state_json(state))
+        except OSError as error:  # as a kubelet, go on: a full disk is no reason to refuse pods
+            log.error("%s cannot be written: %s; free some space", self._path, error.strerror or error)
+
+
+def cpu_plan(setting: Setting, topology: CpuTopology) -> CpuPlan:
+    config = setting.config
+    options = {name for name, value in config.cpu_manager_policy_options.items() if value == "true"}
+    if others := sorted(options - HONOURED_OPTIONS):
+        honoured = " and ".join(sorted(HONOURED_OPTIONS))
+        raise InvalidConfig(f"cpuManagerPolicyOptions[{others[0]}]", f"is not offered here; {honoured} are")
+    for error in host_errors(config, setting.policy.cgroup_version, topology.cpus):
+        if error.path == "reservedSystemCPUs":
+            raise error
+    count = reserved_cpus(config)
+    if count >= len(topology.cpus):
+        raise InvalidConfig(
+            "cpuManagerPolicy", f"{count} of {len(topology.cpus)} CPUs are reserved: nothing is left to give away"
+        )
+    return CpuPlan(
+        topology,
+        reserved_set(topology, config.reserved_system_cpus, count),
+        full_cores=FULL_CORES in options,
+        strict=STRICT_RESERVATION in options,
+    )

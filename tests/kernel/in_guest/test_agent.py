@@ -1,0 +1,111 @@
+"""The agent with the embedded runtime inside a guest: cgroup v2 written by ourselves, or made by systemd.
+
+The API is that of one pod, in memory; kernel, driver, supervisor and processes are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.driver import CgroupDriver
+from plimsoll.cgroups.entering import entry_directories
+from plimsoll.cgroups.node_tree import NodeTree
+from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.kube.client import Client
+from plimsoll.linux.machine import this_machine
+from plimsoll.node.agent import Agent
+from plimsoll.rules.config_reading import reading
+from plimsoll.rules.profile import DEFAULT_PROFILE
+from plimsoll.rules.setting import resolved
+from plimsoll.runtime.process import ProcessRuntime
+from tests.unit.node.test_agent import NODE, Document, World, container, eventually, phase, pod, shell
+
+IS_SYSTEMD = Path("/proc/1/comm").read_text() == "systemd\n"
+MIB = 1 << 20
+HANDLES_TERM = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
+
+
+class RealWorld(World):
+    """As `World`, on the guest's own kernel."""
+
+    def __init__(self, directory: Path, document: Document) -> None:
+        super().__init__(directory, document)
+        found = this_host()
+        self.files = open_cgroupfs(found)
+        config = reading(None, DEFAULT_PROFILE, {"cgroupRoot": ["/plimsolltest"]}).config
+        driver = "systemd" if IS_SYSTEMD else "cgroupfs"
+        self.setting = resolved(
+            this_machine(), config, DEFAULT_PROFILE, cgroup_version=found.version, driver=driver, runtime="process"
+        )
+
+    def agent(self, clock: Callable[[], float] = time.time) -> Agent:
+        driver: CgroupDriver = self.files
+        if IS_SYSTEMD:
+            from plimsoll.cgroups.systemd import SystemdCgroups
+
+            driver = SystemdCgroups(self.files)
+        runtime = ProcessRuntime(self.directory / "runtime", partial(entry_directories, self.files))
+        tree = NodeTree(driver, self.setting, self.directory / "cgroups")
+        return Agent(self.setting, runtime, driver, tree, Client(self.api), self.directory, NODE, clock=clock)
+
+
+def limits(memory: str) -> dict[str, Any]:
+    return {"resources": {"limits": {"memory": memory, "cpu": "500m"}}}
+
+
+async def test_a_pod_runs_under_its_limits_and_goes(tmp_path: Path) -> None:
+    world = RealWorld(tmp_path, pod(shell("c", HANDLES_TERM, **limits("64Mi")), terminationGracePeriodSeconds=5))
+    async with world.running() as agent:
+        await world.until(phase("Running"))
+        paths = agent.cgroups.paths("u-1")
+        assert paths["c"].endswith(".scope") == IS_SYSTEMD
+        seen = world.files.look(paths["c"], ("memory.max",))
+        assert seen is not None and seen.files["memory.max"] == str(64 * MIB)
+        pid = (await agent.view.pod("u-1")).containers[0].pid
+        assert pid in world.files.members(paths["c"])
+        world.api.delete(5, time.time())
+        await asyncio.wait_for(world.api.gone.wait(), 60.0)
+        assert world.files.look(paths[""], ()) is None
+        assert world.files.look(paths["c"], ()) is None
+
+
+async def test_out_of_memory_is_told_and_only_that_container_restarts(tmp_path: Path) -> None:
+    hog = "sleep 0.5; exec python3 -c 'bytearray(100 << 20)'"
+    world = RealWorld(tmp_path, pod(shell("hog", hog, **limits("24Mi")), shell("calm", HANDLES_TERM)))
+
+    def hit(status: Document) -> Any:
+        last = container(status, "hog").get("lastState", {}).get("terminated", {})
+        return last if last.get("reason") == "OOMKilled" else None
+
+    async with world.running():
+        last = await world.until(hit)
+        assert last["exitCode"] == 137
+        assert container(world.statuses[-1], "calm")["restartCount"] == 0
+
+
+async def test_a_new_agent_goes_on_with_what_runs(tmp_path: Path) -> None:
+    world = RealWorld(tmp_path, pod(shell("c", HANDLES_TERM, **limits("32Mi"))))
+    async with world.running(ends=False) as agent:
+        await world.until(phase("Running"))
+        path, before = agent.cgroups.paths("u-1")["c"], (await agent.view.pod("u-1")).containers[0]
+    async with world.running() as agent:
+        await agent.ready.wait()
+        await eventually(lambda: agent.pods.workers["u-1"].status is not None)
+        now = (await agent.view.pod("u-1")).containers[0]
+        assert (now.id, now.pid, now.attempt) == (before.id, before.pid, 0)
+        assert now.pid in world.files.members(path)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Any:
+    yield
+    top = "/plimsolltest.slice" if IS_SYSTEMD else "/plimsolltest"
+    assert open_cgroupfs(this_host()).children(top) == []
