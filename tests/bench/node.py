@@ -130,7 +130,7 @@ class Bench:
     async def up(self, name: str) -> None:
         """Its shell has come to its trap: before that it would not end at TERM."""
         async with asyncio.timeout(WAIT_S):
-            while not any(file.stat().st_size for file in self.node.state.glob(f"**/default_{name}_*/c/0.log")):  # noqa: ASYNC110, ASYNC240
+            while not any(file.stat().st_size for file in self.node.state.glob(f"**/default_{name}_*/c/0.log")):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
     async def at_once(self, count: int) -> float:

@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from plimsoll.kube import kubeconfig  # noqa: E402
 from tests.e2e.real_node import RealNode, real_node  # noqa: E402
 
-PODS = (1, 50, 110)
+PODS = tuple(int(each) for each in os.environ.get("PODS", "1 50 110").split())
 RESIZES = int(os.environ.get("RESIZES", "1000"))
 PAUSE_S = 0.00005
 WAIT_S = 60.0

@@ -1,6 +1,6 @@
 """Starts the node whose words it is given, and at SIGUSR2 wakes every worker once: what that took goes into a file.
 
-    python woken_node.py FILE plimsoll node …
+python woken_node.py FILE plimsoll node …
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class Story:
 
     async def add(self, kind: str, code: int = 0) -> None:
         self._number += 1
-        wanted = Wanted(f"{kind.split()[0]}-{self._number}", kind, code)
+        wanted = Wanted(f"{kind.split(maxsplit=1)[0]}-{self._number}", kind, code)
         answer = await self.ask("POST", PODS, manifest(wanted, self.book))
         assert answer.status == 201, answer
         wanted.uid = msgspec.json.decode(answer.body)["metadata"]["uid"]
@@ -143,10 +143,7 @@ class Story:
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
                 continue
-            try:
-                words = Path(f"/proc/{entry}/cmdline").read_bytes()
-            except OSError:
-                continue
+            words = _words(int(entry))
             mark = _MARK.search(words)
             if mark is not None and str(self.book.parent).encode() not in words:
                 found.setdefault(mark[1].decode(), []).append(int(entry))
@@ -159,7 +156,8 @@ class Story:
                 self.fault(f"{name} runs {len(leaders)} times: {there}")
             wanted = self.pods.get(name.split("/")[0])
             for pid, uid in there.items():
-                if not uid or (wanted is not None and uid != wanted.uid):
+                # One that has ended since is in no cgroup any more, and has no words either.
+                if (not uid or (wanted is not None and uid != wanted.uid)) and _words(pid):
                     self.fault(f"process {pid} of {name} is in cgroup {cgroup_of(pid)!r}")
             self.counts["processes seen"] += len(there)
 
@@ -265,6 +263,14 @@ def _starts(book: Path, name: str, which: str) -> int:
         return len((book / f"{name}.{which}").read_text().split())
     except FileNotFoundError:
         return 0
+
+
+def _words(pid: int) -> bytes:
+    """Of its command line; none once it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _place(pid: int, root: str) -> str | None:

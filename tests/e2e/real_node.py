@@ -105,8 +105,9 @@ class RealNode:
     def memory_root(self) -> Path:
         """Our root in the memory hierarchy."""
         found = this_host()
-        top = found.mount_of("memory") if found.version == 1 else found.unified
-        return Path(f"{top}{self.cgroup_root}{'.slice' if 'systemd' in self.node_options else ''}")
+        mounted = found.v1["memory"] if found.version == 1 else found.unified
+        assert mounted is not None
+        return Path(f"{mounted.mount_point}{self.cgroup_root}{'.slice' if 'systemd' in self.node_options else ''}")
 
     def memory_cgroups(self) -> list[str]:
         """Below the root, in the memory hierarchy."""
@@ -137,13 +138,21 @@ class RealNode:
 
 @contextmanager
 def real_node(
-    directory: Path, profile: str = "1.27", *, options: tuple[str, ...] = (), before: tuple[str, ...] = ()
+    directory: Path,
+    profile: str = "1.27",
+    *,
+    options: tuple[str, ...] = (),
+    before: tuple[str, ...] = (),
+    cgroup_root: str = "",
 ) -> Iterator[RealNode]:
-    """Both running; afterwards nothing of them is left on the machine. `options`, `before`: of and for the node."""
-    if os.geteuid() != 0 or this_host().version != 1:
+    """Both running; afterwards nothing of them is left on the machine. `options`, `before`: of and for the node.
+
+    `cgroup_root`: for a guest; elsewhere a name of its own, on cgroup v1.
+    """
+    if os.geteuid() != 0 or (this_host().version != 1 and not cgroup_root):
         pytest.skip("needs root on a cgroup v1 host")
     directory.mkdir(parents=True)
-    made = RealNode(directory, f"/plimsoll-test-{secrets.token_hex(4)}", profile)
+    made = RealNode(directory, cgroup_root or f"/plimsoll-test-{secrets.token_hex(4)}", profile)
     made.node_options, made.before_node = options, before
     try:
         made.start_api()

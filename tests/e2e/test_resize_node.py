@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,10 +14,11 @@ import pytest
 
 from tests.e2e.held_api import Asked, HeldApi, held_api
 from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
-from tests.e2e.real_node import RealNode, pod_of, real_node, reasons, running, status_of
+from tests.e2e.real_node import NODE, RealNode, pod_of, real_node, reasons, running, status_of
 from tests.e2e.waiting import until
 
 MIB = 1 << 20
+KILLS = 4
 DOCUMENTS = Path(__file__).resolve().parents[2] / "examples" / "documents"
 HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 Document = dict[str, Any]
@@ -63,9 +66,7 @@ def shell(name: str, size: Document, script: str = HANDLES_TERM, **more: object)
 
 def patch_of(**sizes: Document) -> str:
     """Container → its new resources."""
-    return json.dumps(
-        {"spec": {"containers": [{"name": name, "resources": size} for name, size in sizes.items()]}}
-    )
+    return json.dumps({"spec": {"containers": [{"name": name, "resources": size} for name, size in sizes.items()]}})
 
 
 def ask(node: RealNode, kube: Kubectl, name: str, patch: str) -> None:
@@ -262,3 +263,253 @@ def conditions(kube: Kubectl, name: str) -> list[tuple[str, str, int]]:
         for each in status_of(kube, name).get("conditions", ())
         if each["type"].startswith("PodResize")
     ]
+
+
+# --- several containers ---
+
+THREE = {"a": ("100m", "32Mi"), "b": ("200m", "32Mi"), "c": ("300m", "64Mi")}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pytest.param({"a": ("200m", "64Mi"), "b": ("300m", "64Mi"), "c": ("400m", "96Mi")}, id="all up"),
+        pytest.param({"a": ("50m", "16Mi"), "b": ("100m", "24Mi"), "c": ("200m", "32Mi")}, id="all down"),
+        pytest.param({"a": ("400m", "16Mi"), "b": ("100m", "96Mi"), "c": ("300m", "64Mi")}, id="mixed"),
+    ],
+)
+def test_three_containers_at_once(node: RealNode, kube: Kubectl, wanted: dict[str, tuple[str, str]]) -> None:
+    kube("create", "-f", "-", stdin=pod("three", *(shell(name, resources(*size)) for name, size in THREE.items())))
+    before = {each["name"]: each["containerID"] for each in running(kube, "three")["containerStatuses"]}
+    ask(node, kube, "three", patch_of(**{name: resources(*size) for name, size in wanted.items()}))
+    for name, size in wanted.items():
+        after = settled(kube, "three", name, resources(*size))
+        assert (after["containerID"], after["restartCount"]) == (before[name], 0)
+        found = files(node, kube, "three", name)
+        assert found["cpu.cfs_quota_us"] == milli(size[0]) * 100
+        assert found["memory.limit_in_bytes"] == mebi(size[1]) * MIB
+    whole = files(node, kube, "three")
+    assert whole["cpu.cfs_quota_us"] == sum(milli(cpu) for cpu, _ in wanted.values()) * 100
+    assert whole["memory.limit_in_bytes"] == sum(mebi(memory) for _, memory in wanted.values()) * MIB
+
+
+def milli(cpu: str) -> int:
+    return int(cpu.removesuffix("m"))
+
+
+def mebi(memory: str) -> int:
+    return int(memory.removesuffix("Mi"))
+
+
+# --- containers that are in trouble ---
+
+
+def test_a_crash_loop_begins_anew_with_other_resources(node: RealNode, kube: Kubectl) -> None:
+    script = '[ "$(cat /sys/fs/cgroup/cpu/none 2>/dev/null)" ] || exit 3'
+    kube("create", "-f", "-", stdin=pod("crash", shell("c", resources("100m", "32Mi"), script)))
+    until(lambda: status_of(kube, "crash", "c").get("restartCount", 0) >= 2, 30.0)
+    ask(node, kube, "crash", patch_of(c=resources("200m", "48Mi")))
+
+    def accepted() -> bool:
+        found, whole = status_of(kube, "crash", "c"), status_of(kube, "crash")
+        told = {each["type"] for each in whole["conditions"]} & {"PodResizePending", "PodResizeInProgress"}
+        is_new = found.get("resources") == resources("200m", "48Mi")
+        return is_new and not told and not whole.get("resize")
+
+    until(accepted)
+    assert {"ResizeStarted", "ResizeCompleted"} <= set(until(lambda: reasons(kube, "crash")))
+
+
+def test_an_out_of_memory_loop_ends_with_enough_memory(node: RealNode, kube: Kubectl) -> None:
+    hog = "exec python3 -c 'import time; held = bytearray(80 << 20); time.sleep(1000)'"
+    kube("create", "-f", "-", stdin=pod("hungry", shell("c", resources("500m", "40Mi"), hog)))
+    until(
+        lambda: (status_of(kube, "hungry", "c").get("lastState", {}).get("terminated", {})).get("reason") == "OOMKilled"
+    )
+    ask(node, kube, "hungry", patch_of(c=resources("500m", "160Mi")))
+    after = settled(kube, "hungry", "c", resources("500m", "160Mi"), 30.0)
+    time.sleep(1.0)  # long enough for it to be killed once more, if it were to be
+    assert status_of(kube, "hungry", "c")["containerID"] == after["containerID"]
+
+
+# --- memory that is in use ---
+
+# Holds 80 MiB until somebody makes a file, then 10.
+LETS_GO = (
+    "exec python3 -uc 'import os, time\n"
+    "held = bytearray(80 << 20)\n"
+    'print("holding")\n'
+    'while not os.path.exists("/tmp/let-go"): time.sleep(0.05)\n'
+    "del held\n"
+    "time.sleep(1000)'"
+)
+
+
+def test_a_limit_below_what_is_in_use_waits_and_kills_nobody(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("full", shell("c", resources("500m", "160Mi"), LETS_GO)))
+    before = running(kube, "full")["containerStatuses"][0]
+    until(lambda: "holding" in kube("logs", "full").out)
+    ask(node, kube, "full", patch_of(c=resources("500m", "48Mi")))
+
+    def refused() -> Document:
+        told = [each for each in status_of(kube, "full")["conditions"] if each["type"] == "PodResizeInProgress"]
+        return told[0] if told and told[0].get("reason") == "Error" else {}
+
+    condition = until(refused)
+    assert "cannot decrease memory limits" in condition["message"]
+    found = status_of(kube, "full", "c")
+    assert (found["containerID"], found["restartCount"]) == (before["containerID"], 0)
+    assert found["allocatedResources"]["memory"] == "48Mi"
+    assert found["resources"]["limits"]["memory"] == "160Mi"
+    for where in ("", "c"):
+        assert files(node, kube, "full", where)["memory.limit_in_bytes"] == 160 * MIB
+    kube("exec", "full", "--", "touch", "/tmp/let-go")
+    after = settled(kube, "full", "c", resources("500m", "48Mi"), 40.0)
+    assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
+    for where in ("", "c"):
+        assert files(node, kube, "full", where)["memory.limit_in_bytes"] == 48 * MIB
+
+
+def test_what_was_not_reached_can_be_taken_back(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("back", shell("c", resources("500m", "160Mi"), LETS_GO)))
+    before = running(kube, "back")["containerStatuses"][0]
+    until(lambda: "holding" in kube("logs", "back").out)
+    ask(node, kube, "back", patch_of(c=resources("500m", "48Mi")))
+    until(lambda: any(each.get("reason") == "Error" for each in status_of(kube, "back")["conditions"]))
+    ask(node, kube, "back", patch_of(c=resources("500m", "160Mi")))
+    after = settled(kube, "back", "c", resources("500m", "160Mi"))
+    assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
+    for where in ("", "c"):
+        assert files(node, kube, "back", where)["memory.limit_in_bytes"] == 160 * MIB
+
+
+def test_a_refused_write_is_told_and_tried_again(node: RealNode, kube: Kubectl) -> None:
+    """Somebody has given kubepods a quota: on v1 the kernel gives nobody below it more."""
+    kube("create", "-f", "-", stdin=pod("bound", shell("c", resources("500m", "32Mi"))))
+    running(kube, "bound")
+    quota = Path(f"/sys/fs/cgroup/cpu{node.cgroup_root}/kubepods/cpu.cfs_quota_us")
+    quota.write_text("100000")
+    try:
+        ask(node, kube, "bound", patch_of(c=resources("2", "32Mi")))
+        until(lambda: any(each.get("reason") == "Error" for each in status_of(kube, "bound")["conditions"]))
+        assert files(node, kube, "bound", "c")["cpu.cfs_quota_us"] == 50_000
+        assert status_of(kube, "bound", "c")["resources"]["limits"]["cpu"] == "500m"
+        assert "ResizeError" in until(lambda: [each for each in reasons(kube, "bound") if each == "ResizeError"])
+    finally:
+        quota.write_text("-1")
+    settled(kube, "bound", "c", resources("2", "32Mi"), 30.0)
+    assert files(node, kube, "bound", "c")["cpu.cfs_quota_us"] == 200_000
+
+
+# --- room ---
+
+
+def test_room_goes_to_who_waits_longest(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("filler", shell("c", {"requests": {"cpu": "4"}})))
+    for name in ("first", "second", "third"):
+        kube("create", "-f", "-", stdin=pod(name, shell("c", {"requests": {"cpu": "1"}})))
+    for name in ("filler", "first", "second", "third"):
+        running(kube, name)
+    for name in ("first", "second", "third"):
+        ask(node, kube, name, patch_of(c={"requests": {"cpu": "3"}}))
+        until(lambda name=name: pending(kube, name).get("reason") == "Deferred")
+        time.sleep(1.1)  # conditions count in whole seconds
+    kube("delete", "pod", "filler")
+    for name in ("first", "second"):
+        settled(kube, name, "c", {"requests": {"cpu": "3"}})
+    assert pending(kube, "third")["reason"] == "Deferred"
+    ask(node, kube, "third", patch_of(c={"requests": {"cpu": "1"}}))
+    settled(kube, "third", "c", {"requests": {"cpu": "1"}})
+
+
+def test_a_new_pod_counts_what_a_resize_was_promised(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("grown", shell("c", {"requests": {"cpu": "1"}})))
+    running(kube, "grown")
+    ask(node, kube, "grown", patch_of(c={"requests": {"cpu": "6"}}))
+    settled(kube, "grown", "c", {"requests": {"cpu": "6"}})
+    kube("create", "-f", "-", stdin=pod("late", shell("c", {"requests": {"cpu": "3"}}), nodeName=NODE))
+    until(lambda: status_of(kube, "late").get("phase") == "Failed")
+    assert (status_of(kube, "late")["reason"], status_of(kube, "late")["message"]) == (
+        "OutOfcpu",
+        "Pod was rejected: Node didn't have enough resource: cpu, requested: 3000, used: 6000, capacity: 8000",
+    )
+
+
+def test_larger_than_the_node_is_done_when_the_node_grows(node: RealNode, kube: Kubectl) -> None:
+    if node.profile != "1.27":
+        pytest.skip("1.36 refuses it at the API")
+    kube("create", "-f", "-", stdin=pod("huge", shell("c", resources("1", "32Mi"))))
+    before = running(kube, "huge")["containerStatuses"][0]
+    ask(node, kube, "huge", patch_of(c=resources("100", "32Mi")))
+    until(lambda: status_of(kube, "huge").get("resize") == "Infeasible")
+    assert pending(kube, "huge")["message"] == (
+        "Node didn't have enough capacity: cpu, requested: 100000, capacity: 8000"
+    )
+    assert row(kube, "huge") == ("100", "1", "1", "Infeasible")
+    assert files(node, kube, "huge", "c")["cpu.cfs_quota_us"] == 100_000
+    node.kill_node()
+    node.start_node("--capacity", "cpu=128,memory=2Gi,pods=110")
+    after = settled(kube, "huge", "c", resources("100", "32Mi"))
+    assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
+    assert files(node, kube, "huge", "c")["cpu.cfs_quota_us"] == 10_000_000
+    kube("delete", "pod", "huge")
+    node.kill_node()
+    node.start_node()
+
+
+# --- what else follows ---
+
+
+def test_the_oom_score_follows_the_memory_request(node: RealNode, kube: Kubectl) -> None:
+    size = resources("100m", "200Mi", memory_limit="800Mi", cpu_limit="-")
+    kube("create", "-f", "-", stdin=pod("scored", shell("c", size)))
+    running(kube, "scored")
+    assert scores(node, kube, "scored") == {1000 - 1000 * 200 // 2048}
+    ask(node, kube, "scored", patch_of(c=resources("100m", "600Mi", memory_limit="800Mi", cpu_limit="-")))
+    settled(kube, "scored", "c", resources("100m", "600Mi", memory_limit="800Mi", cpu_limit="-"))
+    until(lambda: scores(node, kube, "scored") == {1000 - 1000 * 600 // 2048})
+
+
+def scores(node: RealNode, kube: Kubectl, name: str) -> set[int]:
+    """oom_score_adj of every process of its container."""
+    uid = pod_of(kube, name)["metadata"]["uid"]
+    container = status_of(kube, name, "c")["containerID"].removeprefix("plimsoll://")
+    top = Path(f"/sys/fs/cgroup/memory{node.cgroup_root}/kubepods/burstable/pod{uid}/{container}")
+    found = set()
+    for pid in (top / "cgroup.procs").read_text().split():
+        try:
+            found.add(int(Path(f"/proc/{pid}/oom_score_adj").read_text()))
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+    return found
+
+
+def test_a_sidecar_is_resized_in_place(node: RealNode, kube: Kubectl) -> None:
+    side = shell("side", resources("100m", "32Mi"), restartPolicy="Always")
+    kube("create", "-f", "-", stdin=pod("served", shell("c", resources("100m", "32Mi")), initContainers=[side]))
+    running(kube, "served")
+    patch = json.dumps({"spec": {"initContainers": [{"name": "side", "resources": resources("300m", "64Mi")}]}})
+    kube("patch", "pod", "served", "--subresource", "resize", "-p", patch)
+    until(lambda: status_of(kube, "served", "side").get("resources") == resources("300m", "64Mi"))
+    assert files(node, kube, "served", "side")["cpu.cfs_quota_us"] == 30_000
+    assert files(node, kube, "served")["cpu.cfs_quota_us"] == 40_000
+    assert status_of(kube, "served", "side")["restartCount"] == 0
+
+
+def test_no_resize_is_lost_when_the_agent_is_killed(node: RealNode, kube: Kubectl) -> None:
+    """Killed at random moments of a resize. Afterwards allocated, given and the kernel's are one."""
+    kube("create", "-f", "-", stdin=pod("kept", shell("c", resources("100m", "32Mi"))))
+    before = running(kube, "kept")["containerStatuses"][0]
+    dice = random.Random(6)
+    for number in range(KILLS):
+        size = resources(f"{200 + 100 * number}m", f"{48 + 16 * (number % 3)}Mi")
+        ask(node, kube, "kept", patch_of(c=size))
+        time.sleep(dice.uniform(0.0, 0.03))  # the moment of the kill, not a wait for anything
+        node.kill_node()
+        node.start_node()
+        after = settled(kube, "kept", "c", size)
+        assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
+        for where in ("", "c"):
+            found = files(node, kube, "kept", where)
+            assert found["cpu.cfs_quota_us"] == milli(size["limits"]["cpu"]) * 100
+            assert found["memory.limit_in_bytes"] == mebi(size["limits"]["memory"]) * MIB

@@ -150,7 +150,7 @@ async def test_containers_outlive_the_runtime(bench: Bench, daemon: Containerd, 
         return woken == [""]
 
     await until(first_look)
-    daemon.end(number)
+    daemon.stop(number)
     touch(f"/proc/{ends.pid}/root/tmp/go")  # one container ends while nobody can say so
     asked = asyncio.create_task(runtime.seen())  # asked of nobody: answered by the one that comes
     await asyncio.to_thread(daemon.start)
@@ -207,3 +207,32 @@ async def test_a_pod_network_is_reached_from_where_the_runtime_is(daemon: Contai
         assert await until(answered) == b"web\n"
         await runtime.remove_sandbox(sandbox_id)
         await runtime.close()
+
+
+@pytest.mark.parametrize("after_s", [0.005, 0.02, 0.04, 0.06, 0.08], ids="{:g}s".format)
+async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: Containerd, after_s: float) -> None:
+    """Wherever the runtime was with it: the container of that attempt runs in the end, and nothing else was seen."""
+    runtime, spec = bench.runtime, bench.sandbox()
+    sandbox_id = await runtime.make_sandbox(spec)
+    container = await bench.container("main", ("sleep", "1000"))
+    made = await runtime.make_container(spec, sandbox_id, container)
+    killed = CriRuntime(daemon.socket)  # of an agent that is killed in the middle
+    starting = asyncio.create_task(killed.start_container(made))
+    await asyncio.sleep(after_s)  # the moment of the end, not a wait for anything
+    await killed.close()
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+
+    async def decided() -> bool:
+        """The runtime may still be taking it back."""
+        made = await runtime.make_container(spec, sandbox_id, container)
+        try:
+            await runtime.start_container(made)
+        except RuntimeTrouble as trouble:
+            print(trouble)
+            return False
+        return (await bench.seen(made)).phase == "running"
+
+    await until(decided)
+    seen = [each for each in (await runtime.seen()).containers if each.pod_uid == spec.pod_uid]
+    assert [(each.phase, each.attempt) for each in seen] == [("running", 0)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,11 +94,18 @@ def test_page_mentions_no_test_in_another_form() -> None:
 
 
 def test_page_names_other_tests_that_exist() -> None:
-    text = _TEST.sub("", PAGE.read_text(encoding="utf-8"))
-    named = set(re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text))
-    assert named
-    for file, name in sorted(named):
-        assert re.search(rf"(?m)^(async )?def {name}\(", (ROOT / file).read_text(encoding="utf-8")), f"{file}::{name}"
+    text = _TEST.sub("", " ".join(columns[2] for columns in page_rows().values()))
+    named = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)(?:\[(\w+)\])?`", text)
+    assert named and len(named) == text.count("::"), "a test is named in another form"
+    for file, name, check in sorted(set(named)):
+        assert defines(ROOT / file, name), f"{file}::{name}"
+        # A check that several kernels run is a function of a module beside the tests.
+        beside = (ROOT / file).parent.glob("*_checks.py")
+        assert not check or any(defines(each, check) for each in beside), f"{file}::{name}[{check}]"
+
+
+def defines(file: Path, name: str) -> bool:
+    return bool(re.search(rf"(?m)^(async )?def {name}\(", file.read_text(encoding="utf-8")))
 
 
 def test_page_refers_to_rows_and_areas_that_exist() -> None:

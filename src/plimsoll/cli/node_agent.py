@@ -1,7 +1,8 @@
 """A whole node put together: the agent with a runtime, its presence in the API, its endpoint.
 
 All of it runs in one task group of one process. A part that fails beyond repair ends the process, loudly; containers
-run on in the supervisor, or wherever their runtime has them, and the next start goes on with them. Only `--end-pods` (for `up`) takes everything away.
+run on in the supervisor, or wherever their runtime has them, and the next start goes on with them. Only `--end-pods`
+(for `up`) takes everything away.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.kube import kubeconfig
 from plimsoll.kube.client import Client
 from plimsoll.kube.http import HttpTransport
+from plimsoll.linux.cpu_topology import node_topology
 from plimsoll.linux.identity import internal_ip, machine_identity
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.agent import Agent
@@ -137,6 +139,7 @@ class Node:
             unenforced=UNENFORCED if live.driver.simulated else "",
             counts=self.meters,
             keeps_images=options["keep_images"],
+            topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
         )
         self._runtime_health = None
         if self._cri is not None:

@@ -127,6 +127,7 @@ class _Foreground:
         from plimsoll.cli.node_agent import embedded_runtime
         from plimsoll.cli.run_report import exit_code, report
         from plimsoll.kube.client import Client
+        from plimsoll.linux.cpu_topology import node_topology
         from plimsoll.node.agent import Agent
         from plimsoll.node.one_pod import OnePodApi
 
@@ -142,6 +143,7 @@ class _Foreground:
             self._home,
             NODE,
             unenforced="limits are kept in memory" if live.driver.simulated else "",
+            topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
         )
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

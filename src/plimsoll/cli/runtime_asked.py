@@ -39,7 +39,7 @@ class RuntimeTold(msgspec.Struct, frozen=True):
             return self.driver, other if said not in (None, self.driver) else ""
         if said is not None and self.configured_driver not in (None, said):
             return said, (
-                f"the runtime's own configuration says cgroup driver {self.configured_driver}, this node's says {said}: "
+                f"the runtime's own configuration has cgroup driver {self.configured_driver}, this node's {said}: "
                 "containers will stand outside their pods' cgroups"
             )
         return said or self.configured_driver, ""

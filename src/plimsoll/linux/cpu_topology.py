@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from plimsoll.rules.cpu_list import cpu_numbers
-from plimsoll.rules.cpu_topology import CpuTexts, CpuTopology, details
+from plimsoll.rules.cpu_topology import CpuTexts, CpuTopology, details, flat
 
 SYSTEM = Path("/sys/devices/system")
 
@@ -21,6 +21,14 @@ def this_topology(system: Path = SYSTEM) -> CpuTopology:
         for path in sorted((system / "node").glob("node[0-9]*"))
     }
     return details(online, texts, nodes)
+
+
+def node_topology(cores: int, *, simulated: bool) -> CpuTopology:
+    """Of a node with so many CPUs: all of the machine's, or the first ones where fewer were declared."""
+    if simulated:
+        return flat(cores)
+    topology = this_topology()
+    return topology.only(sorted(topology.cpus)[:cores])
 
 
 def _text(path: Path) -> str:

@@ -31,6 +31,7 @@ from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import Reflector
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.cleanup import Cleanup
+from plimsoll.node.cpu_manager import CpuManager
 from plimsoll.node.pod_cgroups import PodCgroups
 from plimsoll.node.pods import Pods
 from plimsoll.node.recorder import Recorder
@@ -39,6 +40,7 @@ from plimsoll.node.resizing import Counts
 from plimsoll.node.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.runtime_view import RuntimeView
 from plimsoll.node.tools import Tools
+from plimsoll.rules.cpu_topology import CpuTopology, flat
 from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.objects import Metadata, Node, NodeStatus
 from plimsoll.rules.setting import Setting
@@ -69,10 +71,11 @@ class Agent:
         unenforced: str = "",
         counts: Counts | None = None,
         keeps_images: bool = False,
+        topology: CpuTopology | None = None,
     ) -> None:
         """`node`: the Node as the API has it, for labels and taints. `unenforced`: why limits are not real here.
 
-        `counts`: who counts resizes. `keeps_images`: as `Tools` has it."""
+        `counts`: who counts resizes. `keeps_images`: as `Tools` has it. `topology`: of the node's CPUs."""
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client, self._clock = client, clock
         self.view = RuntimeView(runtime)
@@ -80,6 +83,7 @@ class Agent:
         if runtime.makes_cgroups:
             self.cgroups.stands = RuntimeCgroups(driver, setting.runtime, setting.machine.page_size)
         self.checkpoint = Checkpoint(state_dir / "agent.json")
+        self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
         self.recorder = Recorder(client, node_name, clock=clock)
         self.reporter = Reporter(client, versioned=setting.profile.resize_status_field)
         self.tools = Tools(
@@ -88,6 +92,7 @@ class Agent:
             view=self.view,
             cgroups=self.cgroups,
             checkpoint=self.checkpoint,
+            cpus=self.cpus,
             recorder=self.recorder,
             reporter=self.reporter,
             client=client,
@@ -107,6 +112,8 @@ class Agent:
     async def run(self) -> None:
         """Until `stop` or `end`. Raises where this machine, its cgroups or the runtime cannot be used at all."""
         self.checkpoint.load()
+        self.tools.pinning.check()
+        self.cpus.load(drained=not self.checkpoint.all())
         await self.runtime.open()
         try:
             await self.cgroups.setup()
@@ -122,6 +129,7 @@ class Agent:
                         ("runtime changes", self._follow_runtime()),
                         ("pods", self._follow_pods()),
                         ("resizes", self.pods.resizes.run()),
+                        ("CPUs", self.tools.pinning.run(self._with_processes)),
                         ("housekeeping", self._housekeeping()),
                     )
                 ]
@@ -153,12 +161,16 @@ class Agent:
     async def _follow_pods(self) -> None:
         reflector = Reflector(request.PODS, fields=f"spec.nodeName={self.node_name}")
         async for changes in self._client.follow(reflector, lambda error: log.warning("pods: %s", error)):
+            self.pods.all_known = True
             self.pods.take(changes)
             if not self.ready.is_set():
                 self.pods.resizes.begin()
                 self.ready.set()
                 gc.collect()
                 gc.freeze()
+
+    def _with_processes(self) -> set[str] | None:
+        return self.pods.with_processes() if self.pods.all_known else None
 
     async def _follow_runtime(self) -> None:
         async for uid in self.runtime.changes():
@@ -174,6 +186,7 @@ class Agent:
                     await worker.refresh_volumes()
             except (PlimsollError, OSError) as error:
                 log.warning("housekeeping: %s", error)
+            gc.collect()  # the daemon's high thresholds leave it to us; what was frozen is not looked at
             await asyncio.sleep(HOUSEKEEPING_S)
 
 

@@ -67,6 +67,7 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._pods: dict[str, PodRecord] = {}
+        self._encoded: dict[str, tuple[PodRecord, msgspec.Raw]] = {}
         self._changed = asyncio.Event()
         self.note = ""  # what was wrong with the file at the start
 
@@ -103,17 +104,25 @@ class Checkpoint:
         return after
 
     def forget(self, uid: str) -> None:
+        self._encoded.pop(uid, None)
         if self._pods.pop(uid, None) is not None:
             self._changed.set()
 
     def save(self) -> None:
-        data = msgspec.json.encode(self._pods, enc_hook=str)
+        data = msgspec.json.encode({uid: self._written(uid, record) for uid, record in self._pods.items()})
         whole = msgspec.json.encode(_File(zlib.crc32(data), msgspec.Raw(data)))
         try:
             replace_whole(self._path, whole)  # after a power cut the checksum tells whether it is whole
         except OSError as error:
             raise CheckpointUnwritable(self._path, error) from error
         self._changed.clear()
+
+    def _written(self, uid: str, record: PodRecord) -> msgspec.Raw:
+        """A record is turned into JSON once, not each time that another one changes."""
+        kept = self._encoded.get(uid)
+        if kept is None or kept[0] is not record:
+            kept = self._encoded[uid] = (record, msgspec.Raw(msgspec.json.encode(record, enc_hook=str)))
+        return kept[1]
 
     async def run(self) -> None:
         while True:

@@ -148,6 +148,12 @@ class CpuManager:
 
 def cpu_plan(setting: Setting, topology: CpuTopology) -> CpuPlan:
     config = setting.config
+    if len(topology.cpus) < setting.machine.cores:
+        raise InvalidConfig(
+            "cpuManagerPolicy",
+            f"static: the capacity says {setting.machine.cores} CPUs and the machine has {len(topology.cpus)}; "
+            "nobody can own one that is not there",
+        )
     options = {name for name, value in config.cpu_manager_policy_options.items() if value == "true"}
     if others := sorted(options - HONOURED_OPTIONS):
         honoured = " and ".join(sorted(HONOURED_OPTIONS))

@@ -121,7 +121,7 @@ class OomLedger:
         last = self.kills[-1]
         if not last.whole_container or last.container_id != victim.container_id:
             return False
-        if not 0 <= wall_s - last.time_s < TOGETHER_S:
+        if abs(wall_s - last.time_s) >= TOGETHER_S:
             return False
         self.kills[-1] = msgspec.structs.replace(last, killed=last.killed + 1)
         return True

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable
 from plimsoll.cgroups.executor import StepRefused
 from plimsoll.cgroups.shrink import ShrinkRefused
 from plimsoll.errors import PlimsollError
-from plimsoll.node.checkpoint import PodRecord
 from plimsoll.node import runtime_resize
+from plimsoll.node.checkpoint import PodRecord
 from plimsoll.node.pod_cgroups import lean_pod_of
 from plimsoll.node.resizing import Resizes
 from plimsoll.node.tools import Tools
@@ -104,6 +104,7 @@ class PodResize:
         after = self.cgroup_pod(pod, self.restarts(left))
         tools = self._tools
         try:
+            await tools.pinning.now()
             if tools.runtime.makes_cgroups:
                 await runtime_resize.hand_out(tools, after, self._actuated(), self._taken)
             else:

@@ -30,13 +30,13 @@ from plimsoll.node.reporter import Version
 from plimsoll.node.resizing import Resizes
 from plimsoll.node.runtime_view import PodParts
 from plimsoll.node.tools import Tools
-from plimsoll.rules.allocation import allocated_pod
+from plimsoll.rules.allocation import Allocation, allocated_pod
 from plimsoll.rules.crash_backoff import ERR_IMAGE_PULL, backoff_key
 from plimsoll.rules.effective import pod_requests
 from plimsoll.rules.environment import wanted_config_maps
 from plimsoll.rules.lifecycle_events import deadline_exceeded, sandbox_failed, sync_failed
 from plimsoll.rules.objects import Pod
-from plimsoll.rules.pod_conditions import OWN_CONDITIONS
+from plimsoll.rules.pod_conditions import OWN_CONDITIONS, PASSING_CONDITIONS
 from plimsoll.rules.pod_memory import kept, pull_failed, remember, start_failed, started
 from plimsoll.rules.pod_seen import PodMemory, PodSeen, PodWork, Start, StartTrouble
 from plimsoll.rules.pod_status import NodeView, pod_status, rejected_status
@@ -69,6 +69,7 @@ class PodWorker:
         self._end = PodEnd(tools, self._starter)
         self._sizes = PodResize(tools, resizes, self.uid)
         self._parts: PodParts | None = None  # as looked at last
+        self._made: tuple[RunPod, Allocation, Pod] | None = None
         self._probes: PodProbes | None = None
         self.released = asyncio.Event()  # it has ended, and what it held here is free
         self._wake = asyncio.Event()
@@ -85,6 +86,13 @@ class PodWorker:
     def is_over(self) -> bool:
         """It runs nothing and never will again: its resources are free."""
         return has_ended(self.pod, self.status)
+
+    def allocated_pod(self, allocation: Allocation) -> Pod:
+        """The newest document with what was allocated; made once for each."""
+        made = self._made
+        if made is None or made[0] is not self.pod or made[1] is not allocation:
+            made = self._made = (self.pod, allocation, allocated_pod(self.pod, allocation))
+        return made[2]
 
     # --- what wakes it ---
 
@@ -122,6 +130,7 @@ class PodWorker:
                     await self._guarded_turn()
             finally:
                 self._probes.close()
+                self._probes = None
                 self._look_again(None)
 
     async def _guarded_turn(self) -> None:
@@ -158,11 +167,10 @@ class PodWorker:
         return self._is_removed or is_ending(self.pod, self.status, verdict)
 
     async def _turn(self) -> None:
-        if self._parts is not None and not self._is_ending():
-            # What was accepted is handed out first, with what was seen last: the runtime need not be asked for that.
-            pod, seen = self._seen_in(self._parts)
-            if await self._hand_out(pod, seen):
-                self._report(*self._seen_in(self._parts))
+        # What was accepted is handed out first, with what was seen last: the runtime need not be asked for that.
+        parts = self._parts if not self._is_ending() else None
+        if parts is not None and await self._hand_out(self._allocated(), self.seen):
+            self._report(*self._seen_in(parts))
         while True:
             pod, seen = await self._look()
             if self._is_ending():
@@ -215,7 +223,7 @@ class PodWorker:
     def _allocated(self) -> RunPod:
         """The newest document with what was allocated."""
         allocation = self._tools.checkpoint.get(self.uid).allocation
-        pod = allocated_pod(self.pod, allocation) if allocation is not None else self.pod
+        pod = self.allocated_pod(allocation) if allocation is not None else self.pod
         assert isinstance(pod, RunPod)
         return pod
 
@@ -516,4 +524,4 @@ def _is_only_our_report(before: RunPod, now: RunPod) -> bool:
 
 
 def _of_others(pod: RunPod) -> list[RunCondition]:
-    return [each for each in pod.status.conditions if each.type not in OWN_CONDITIONS]
+    return [each for each in pod.status.conditions if each.type not in OWN_CONDITIONS | PASSING_CONDITIONS]

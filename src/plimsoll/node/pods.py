@@ -11,6 +11,7 @@ after a pause that doubles: the other pods never notice.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -27,7 +28,7 @@ from plimsoll.node.resizing import Counts, ResizePolicyOfNode, Resizes
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import all_containers, allocated_pod, allocation_of, same_pod_level, same_resources
 from plimsoll.rules.eviction import NodeCondition
-from plimsoll.rules.node_admission import Admitted, admit
+from plimsoll.rules.node_admission import Admitted, Refused, admit
 from plimsoll.rules.objects import Container, Node, Pod
 from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.preemption_node import EVENT_MESSAGE, PREEMPTING
@@ -41,6 +42,7 @@ from plimsoll.rules.values import uses_limited_swap
 log = logging.getLogger(__name__)
 
 RESTART_FIRST_S, RESTART_MOST_S = 1.0, 60.0
+COLLECTED_EVERY = 100  # pods that have gone: their tasks and errors refer to each other
 
 
 class _StatusOnly(msgspec.Struct):
@@ -64,6 +66,8 @@ class Pods:
         self.workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
+        self._ended = 0
+        self.all_known = False  # whether every source of pods has told all that it has
         self._making_room: dict[str, list[PodWorker]] = {}  # uid of a critical pod → who ends for it
 
     def __iter__(self) -> Iterator[PodWorker]:
@@ -89,6 +93,8 @@ class Pods:
                 self._changed(pod, change.body)
             else:
                 new.append((pod, change.body))
+        if self.all_known:
+            self._tools.cpus.keep({*self.with_processes(), *(pod.metadata.uid for pod, _ in new)})
         for pod, body in sorted(new, key=lambda each: each[0].metadata.creation_timestamp or ""):
             self._added(pod, body)
 
@@ -136,6 +142,7 @@ class Pods:
             self._conditions(),
             profile=self._tools.setting.profile,
             pod_level=self._tools.setting.policy.pod_level,
+            managers=lambda: cpu_refusal(self._tools, asked),
         )
         if not isinstance(verdict, Admitted):
             self._tools.tell(pod, "Warning", verdict.reason, verdict.event_text)
@@ -144,6 +151,7 @@ class Pods:
             ending = self.end(victim.metadata.uid, Verdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True))
             if ending is not None:
                 self._making_room.setdefault(uid, []).append(ending)
+        give_cpus(self._tools, asked)
         start_s = record.start_s or self._tools.clock()
         return checkpoint.put(uid, allocation=known or allocation_of(pod, self._tools.gates), start_s=start_s)
 
@@ -152,7 +160,11 @@ class Pods:
         for uid, worker in self.workers.items():
             record = self._tools.checkpoint.get(uid)
             if uid != besides and record.verdict is None and not worker.is_over and record.allocation is not None:
-                yield allocated_pod(worker.pod, record.allocation)
+                yield worker.allocated_pod(record.allocation)
+
+    def with_processes(self) -> set[str]:
+        """Pods of which something may run: they keep what they hold alone, such as CPUs."""
+        return {uid for uid, worker in self.workers.items() if not worker.released.is_set()}
 
     def end(self, uid: str, verdict: Verdict, annotations: Mapping[str, str] | None = None) -> PodWorker | None:
         """The node itself ends a pod: an eviction, a preemption. None for one that ends already."""
@@ -217,8 +229,12 @@ class Pods:
         if self._by_name.get(key) == uid:
             del self._by_name[key]
         self._tools.checkpoint.forget(uid)
+        self._ended += 1
+        if self._ended % COLLECTED_EVERY == 0:
+            gc.collect()
         self.resizes.forget(uid)
         self.resizes.room("pods_removed")
+        self._tools.pinning.wake()
 
     async def close(self) -> None:
         """Stop looking after them; what runs goes on."""
@@ -260,4 +276,18 @@ def resize_policy(tools: Tools) -> ResizePolicyOfNode:
         static_memory=config.memory_manager_policy == "Static",
         may_swap=may_swap,
         enabled=config.gate("InPlacePodVerticalScaling"),
+        cpu_refusal=lambda pod: cpu_refusal(tools, pod),
+        give_cpus=lambda pod: give_cpus(tools, pod),
     )
+
+
+def cpu_refusal(tools: Tools, pod: Pod) -> Refused | None:
+    wanted = tools.cpus.wanted(pod)
+    return wanted if isinstance(wanted, Refused) else None
+
+
+def give_cpus(tools: Tools, pod: Pod) -> None:
+    """To a pod that was not refused any."""
+    wanted = tools.cpus.wanted(pod)
+    if not isinstance(wanted, Refused) and tools.cpus.give(pod.metadata.uid, wanted):
+        tools.pinning.wake()

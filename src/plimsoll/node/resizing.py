@@ -17,8 +17,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.rules.allocation import Allocation, NodeResizeGates, is_allocated
+from plimsoll.rules.allocation import Allocation, NodeResizeGates, allocated_pod, is_allocated
 from plimsoll.rules.eviction import NodeCondition
+from plimsoll.rules.node_admission import Refused
 from plimsoll.rules.objects import Container, Node, Pod, ResourceList
 from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.profile import Profile
@@ -48,6 +49,8 @@ class ResizePolicyOfNode(msgspec.Struct, frozen=True):
     static_memory: bool = False
     may_swap: Callable[[Pod, Container], bool] = lambda _pod, _container: False
     enabled: bool = True  # InPlacePodVerticalScaling
+    cpu_refusal: Callable[[Pod], Refused | None] = lambda _pod: None  # of the CPU manager, for a pod of that size
+    give_cpus: Callable[[Pod], None] = lambda _pod: None
 
 
 class Neighbours(Protocol):
@@ -175,6 +178,7 @@ class Resizes:
         if verdict.decision == "Accepted":
             self._checkpoint.put(uid, allocation=verdict.allocation)
             self._checkpoint.save()
+            self._policy.give_cpus(allocated_pod(pod, verdict.allocation))
             self._pods.preempt(verdict.victims)
         self._count(before, verdict, event, trigger)
         self._put(uid, marks)
@@ -203,6 +207,7 @@ class Resizes:
                 tuple(self._conditions()),
                 absolute_allocatable=policy.absolute_allocatable,
                 may_swap=policy.may_swap,
+                cpu_refusal=policy.cpu_refusal,
             ),
         )
 

@@ -53,7 +53,7 @@ class RuntimeCgroups:
         containers: Iterable[ContainerSeen],
         unified: Mapping[str, Mapping[str, str]],
     ) -> list[Finding]:
-        """What is new and wrong. `containers`: all of the pod's; `unified`: container → what its v2 files shall hold."""
+        """What is new and wrong. `containers`: all of the pod's; `unified`: container → what v2 files shall hold."""
         before = self._stands.get(uid, {})
         now: dict[str, Stand] = {}
         found: list[Finding] = []
@@ -167,5 +167,5 @@ def _misplaced(name: str, actual: str, pod_path: str, driver: CgroupDriver) -> s
     other = "cgroupfs" if driver.name == "systemd" else "systemd"
     return (
         f"container {name} stands in {actual}, not below its pod's cgroup {pod_path}: no limit of pod, class or node "
-        f"applies to it. The node's cgroup driver is {driver.name}, the runtime's seems to be {other}: set the same in both"
+        f"applies to it. The node's cgroup driver is {driver.name}, the runtime's seems to be {other}: use one for both"
     )

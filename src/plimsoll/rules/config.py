@@ -111,6 +111,12 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     node_status_report_s: float
     node_status_max_images: int
     node_lease_s: int
+    # Static pods
+    static_pod_path: str
+    static_pod_url: str
+    static_pod_url_header: dict[str, tuple[str, ...]]
+    file_check_s: float
+    http_check_s: float
     # Loops and gates
     sync_frequency_s: float
     feature_gates: dict[str, bool]

@@ -26,7 +26,7 @@ RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
 # How each kind of value is called in the documentation and in errors.
 Kind = Literal[
     "text", "boolean", "integer", "long", "number", "duration", "period", "texts", "map", "amounts", "thresholds",
-    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity",
+    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers",
 ]  # fmt: skip
 KIND_WORDS: dict[Kind, str] = {
     "text": "a text",
@@ -47,6 +47,7 @@ KIND_WORDS: dict[Kind, str] = {
     "gates": "a map from gate to true or false",
     "object": "an object",
     "list": "a list",
+    "headers": "a map from header to a list of texts",
 }
 
 
@@ -197,6 +198,14 @@ def _object(value: Any, path: str, problems: Problems) -> Any:
     return value if isinstance(value, Mapping) else _mistyped("object", value, path, problems)
 
 
+def _headers(value: Any, path: str, problems: Problems) -> Any:
+    found = {}
+    for name, item, at in _entries("headers", value, path, problems):
+        texts = item if isinstance(item, (list, tuple)) else [_mistyped("texts", item, at, problems)]
+        found[name] = tuple(_text(each, f"{at}[{index}]", problems) for index, each in enumerate(texts))
+    return found
+
+
 def _list(value: Any, path: str, problems: Problems) -> Any:
     return value if isinstance(value, (list, tuple)) else _mistyped("list", value, path, problems)
 
@@ -246,6 +255,7 @@ READERS: dict[Kind, Callable[[Any, str, Problems], Any]] = {
     "gates": _gates,
     "object": _object,
     "list": _list,
+    "headers": _headers,
 }
 
 
@@ -266,6 +276,15 @@ def _pairs(text: str) -> object:
     return flag_map(text, "=")
 
 
+def _header_texts(text: str) -> object:
+    """`a:one,a:two,b:three`, as the kubelet's --manifest-url-header takes them."""
+    found: dict[str, list[str]] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition(":")
+        found.setdefault(name.strip(), []).append(value.strip())
+    return found
+
+
 FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
     "boolean": _boolean_text,
     "integer": _integer_text,
@@ -277,6 +296,7 @@ FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
     "percentages": _pairs,
     "thresholds": lambda text: flag_map(text, "<"),
     "gates": lambda text: {name: _boolean_text(on) for name, on in flag_map(text, "=").items()},
+    "headers": _header_texts,
     "object": lambda text: {},  # such a setting has no effect, so its text is not taken apart
     "list": lambda text: [],
 }

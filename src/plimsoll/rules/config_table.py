@@ -98,7 +98,8 @@ ROWS: tuple[Row, ...] = (
         "Whether Guaranteed containers with whole CPUs get them for themselves.", "cpu_manager_policy",
         choices=("none", "static"), zero_is_unset=True),
     Row("cpuManagerPolicyOptions", "map", {}, "--cpu-manager-policy-options",
-        "Options of the static policy, such as full-pcpus-only.", "cpu_manager_policy_options"),
+        "Options of the static policy; full-pcpus-only and strict-cpu-reservation are honoured, a node with another does "
+        "not start.", "cpu_manager_policy_options"),
     Row("cpuManagerReconcilePeriod", "duration", "10s", "--cpu-manager-reconcile-period",
         "How often cpusets are compared with what they should be.", "cpu_manager_reconcile_period_s",
         zero_is_unset=True),
@@ -111,7 +112,7 @@ ROWS: tuple[Row, ...] = (
         "Which protection requests give; unset in 1.27: memory.min in every class.", "memory_reservation_policy",
         default_1_36="None", choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True),
     Row("memoryManagerPolicy", "text", "None", "--memory-manager-policy",
-        "Static binds Guaranteed pods to NUMA nodes; refused for now.", "memory_manager_policy",
+        "Static binds Guaranteed pods to NUMA nodes; it is refused here.", "memory_manager_policy",
         choices=("None", "Static"), zero_is_unset=True),
     Row("singleProcessOOMKill", "boolean", None, "",
         "Kill one process on a container's out-of-memory, not all; unset: true on v1, false on v2.",
@@ -175,6 +176,19 @@ ROWS: tuple[Row, ...] = (
         "How long the node's lease lasts; it is renewed four times as often.", "node_lease_s", above=0,
         zero_is_unset=True),
 
+    # Static pods
+    Row("staticPodPath", "text", "", "--pod-manifest-path",
+        "Directory or file with static pods, watched.", "static_pod_path"),
+    Row("staticPodURL", "text", "", "--manifest-url",
+        "Address to fetch static pods from, http or https.", "static_pod_url"),
+    Row("staticPodURLHeader", "headers", {}, "--manifest-url-header",
+        "HTTP headers sent to staticPodURL.", "static_pod_url_header"),
+    Row("fileCheckFrequency", "duration", "20s", "--file-check-frequency",
+        "How often staticPodPath is read although nothing seems to have changed.", "file_check_s", above="0s",
+        zero_is_unset=True),
+    Row("httpCheckFrequency", "duration", "20s", "--http-check-frequency",
+        "How often staticPodURL is read.", "http_check_s", above="0s", zero_is_unset=True),
+
     # Without effect: NUMA
     Row("topologyManagerPolicy", "text", "none", "--topology-manager-policy", "How strictly NUMA hints are followed."),
     Row("topologyManagerScope", "text", "container", "--topology-manager-scope", "Align per container or per pod."),
@@ -216,12 +230,7 @@ ROWS: tuple[Row, ...] = (
     Row("enableSystemLogHandler", "boolean", True, "", "Serve the machine's log directory."),
     Row("enableSystemLogQuery", "boolean", False, "", "Let the machine's logs be searched."),
 
-    # Without effect: static pods, images, logs
-    Row("staticPodPath", "text", "", "--pod-manifest-path", "Directory or file with static pods."),
-    Row("staticPodURL", "text", "", "--manifest-url", "Address to fetch static pods from."),
-    Row("staticPodURLHeader", "object", None, "--manifest-url-header", "HTTP headers sent to staticPodURL."),
-    Row("fileCheckFrequency", "duration", "20s", "--file-check-frequency", "How often staticPodPath is read."),
-    Row("httpCheckFrequency", "duration", "20s", "--http-check-frequency", "How often staticPodURL is read."),
+    # Without effect: images, logs
     Row("podLogsDir", "text", "/var/log/pods", "", "Directory of the pods' log files."),
     Row("containerLogMaxWorkers", "integer", 1, "", "Log rotations at one time."),
     Row("containerLogMonitorInterval", "duration", "10s", "", "How often log sizes are looked at."),

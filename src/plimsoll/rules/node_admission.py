@@ -11,7 +11,7 @@ admitted without a second look. `Admitted.victims` are to be ended before its co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -65,15 +65,22 @@ def admit(
     *,
     profile: Profile = DEFAULT_PROFILE,
     pod_level: bool = True,
+    managers: Callable[[], Refused | None] = lambda: None,
     also: Sequence[Refused] = (),
 ) -> Admitted | Refused:
-    """`others` are the other active pods with their allocated resources; `also` what else speaks against this one."""
+    """`others` are the other active pods with their allocated resources; `also` what else speaks against this one.
+
+    `managers`: whether exclusive CPUs can be had, which a kubelet asks before it counts (03 §6 step 7).
+    """
     pressure = pressure_refusal(pod, conditions, pod_level=pod_level)
     if pressure is not None:
         return Refused(EVICTED, pressure)
     foreign = _other_system(pod)
     if foreign is not None:
         return foreign
+    refusal = managers()
+    if refusal is not None:
+        return refusal
     missing = shortfalls(pod, node, others, profile)
     refusals = (*_unfit(pod, node, others, profile), *also)
     if missing and not is_critical(pod):

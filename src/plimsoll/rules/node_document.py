@@ -40,7 +40,7 @@ _PRESSURES: dict[NodeCondition, tuple[tuple[str, str, str], tuple[str, str, str]
     ),
 }
 READY = "Ready"
-# Not Kubernetes': True while something is wrong that no condition of the kubelet's tells. One that never held is not there.
+# Not Kubernetes': True while something is wrong that no condition of the kubelet's tells. What never held is not there.
 OWN_CONDITIONS = ("CgroupDriverMismatch", "MemoryQoSUnsupported")
 CONDITION_ORDER: tuple[str, ...] = (*_PRESSURES, READY)
 

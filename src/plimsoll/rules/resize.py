@@ -58,6 +58,7 @@ class ResizeSetting(msgspec.Struct, frozen=True):
     refusals: tuple[str, ...] = ()  # of admission checks beyond `node_admission`
     absolute_allocatable: ResourceList | None = None  # N-9; without it the Node's allocatable is taken
     may_swap: Callable[[Pod, Container], bool] = _never_swaps
+    cpu_refusal: Callable[[Pod], Refused | None] = lambda _pod: None  # whether exclusive CPUs can be had (02 §10)
 
 
 class ResizeVerdict(msgspec.Struct, frozen=True):
@@ -99,6 +100,7 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
         setting.conditions,
         profile=setting.profile,
         pod_level=setting.gates.pod_level,
+        managers=lambda: setting.cpu_refusal(desired),
         also=also,
     )
     if isinstance(admission, Refused):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from plimsoll.rules.advice import pod_warnings, setting_warnings
 from plimsoll.rules.config_reading import default_config
+from plimsoll.rules.cri_resources import Resources, cri_resources
 from plimsoll.rules.fit import node_load, verdict, waiting_load
 from plimsoll.rules.objects import Node
 from plimsoll.rules.profile import PROFILES
@@ -53,6 +56,34 @@ def requests_may_add_up_to_allocatable_exactly() -> None:
     assert fits({"cpu": "1"}) and not fits({"cpu": "1001m"})
     assert fits({"memory": "257437680Ki"}) and not fits({"memory": "257437681Ki"})  # 258486256 − 1048576
     assert fits({"cpu": "0", "memory": "0"})
+
+
+def told_to_the_runtime(file: str, **asked: Any) -> Resources:
+    """LinuxContainerResources of the one container, on document 004's node."""
+    found = work(file, node(**asked))
+    (values,), (score,) = found.container_values, found.scores
+    return cri_resources(values, score)
+
+
+@row("000-06")
+def the_message_to_the_runtime() -> None:
+    assert told_to_the_runtime("000-example.yaml", version=1) == Resources(
+        cpu_shares=256,
+        cpu_quota_us=50000,
+        cpu_period_us=100000,
+        memory_limit_bytes=67108864,
+        memory_swap_limit_bytes=67108864,
+        oom_score_adj=999,
+    )
+
+
+@row("000-25")
+def protection_travels_in_unified() -> None:
+    without = told_to_the_runtime("000-example.yaml")
+    assert "memory.min" not in without.unified
+    told = told_to_the_runtime("000-example.yaml", gates={"MemoryQoS": True})
+    assert told.unified == {**without.unified, "memory.min": "67108864"}
+    assert told_to_the_runtime("000-example.yaml", version=1, gates={"MemoryQoS": True}).unified == {}
 
 
 @row("000-08")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+from plimsoll.rules.eviction import Observation
+from plimsoll.rules.eviction_decision import decision
 from plimsoll.rules.explanation import explanation
 from plimsoll.rules.objects import QoSClass
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.ranking import ranked
-from plimsoll.rules.thresholds import MEMORY_AVAILABLE
+from plimsoll.rules.thresholds import MEMORY_AVAILABLE, parsed_thresholds
 from plimsoll.rules.usage import PodUsage
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
@@ -156,3 +158,18 @@ def init_containers_sidecars_and_overhead_count_too() -> None:
     assert work(document).requests == amount_list({"cpu": "500m", "memory": "160Mi"})
     document["spec"]["overhead"] = {"cpu": "10m"}
     assert work(document).requests["cpu"] == amount("510m")
+
+
+@row("001-05")
+def guaranteed_pods_are_last_and_not_exempt() -> None:
+    """Daemons outside kubepods use everything: the pods below it are within what they asked for."""
+    guaranteed, other = manifest("003-demo.yaml"), manifest("004-busybox.yaml")
+    guaranteed["metadata"]["uid"], other["metadata"]["uid"] = "demo", "busybox"
+    usage = {"demo": PodUsage(199 << 20, 1, ()), "busybox": PodUsage(301 << 20, 1, ())}
+    observed = {MEMORY_AVAILABLE: Observation(amount("50Mi"), amount("8Gi"), 1.0)}
+    hard = parsed_thresholds({MEMORY_AVAILABLE: "100Mi"})
+    pods = [lean(guaranteed), lean(other)]
+    for left, gone in ((pods, "busybox"), (pods[:1], "demo")):
+        found = decision(hard, observed, left, usage)
+        assert found is not None and found.victim is not None
+        assert found.victim.name == gone

@@ -9,6 +9,7 @@ from plimsoll.codec.yaml import YamlError, read
 from plimsoll.rules.config_reading import default_config
 from plimsoll.rules.hierarchy import container_component, misplaced_container_path, pod_name
 from plimsoll.rules.oom import SANDBOX_SCORE, oom_scores
+from plimsoll.rules.oom_order import OomCandidate, oom_order
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.qos import computed_qos_class
 from tests.unit.documents.checks import Checks
@@ -189,3 +190,12 @@ def uid_in_both_forms() -> None:
 def scope_of_a_container() -> None:
     name = container_component(ID, "systemd", "containerd")
     assert re.fullmatch("cri-containerd-[0-9a-f]{64}[.]scope", name) and ID in name
+
+
+@row("002-39")
+def what_is_used_is_added_to_the_adjustment() -> None:
+    """One tenth of the memory requested makes 900; the kernel adds what is used, and not more than requested is 1000."""
+    (score,) = oom_scores(lean(one_container({"memory": "1Gi"})), "Burstable", 10 << 30)
+    assert score == 900
+    (rank,) = oom_order([OomCandidate("c", 1 << 30, score)], 10 << 30)
+    assert (rank.share, rank.points) == (100, 1000)

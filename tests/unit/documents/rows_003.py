@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.rules import cpu as cpu_rules
+from plimsoll.rules.config_reading import default_config
 from plimsoll.rules.fit import resident_load
 from plimsoll.rules.objects import Node
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, PROFILES
@@ -22,6 +23,11 @@ row = CHECKS.row
 def resize_policies(document: Any, profile: str) -> list[tuple[str, str]]:
     (found,) = work(document, node(profile=profile)).pod.spec.containers
     return [(each.resource_name, each.restart_policy) for each in found.resize_policy]
+
+
+@row("003-01")
+def gate_is_on() -> None:
+    assert all(default_config(profile).gate("InPlacePodVerticalScaling") for profile in PROFILES.values())
 
 
 @row("003-17")

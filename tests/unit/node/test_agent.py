@@ -271,3 +271,28 @@ async def test_a_pod_that_does_not_fit_is_refused_for_good(tmp_path: Path, spec:
         await world.until(phase("Failed"))
         assert world.statuses[-1]["reason"] == reason
         assert await agent.view.all() == {}
+
+
+async def test_a_worker_that_fails_in_an_unforeseen_way_is_started_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The agent and everybody else's pods go on; the log has the traceback."""
+    world = World(tmp_path, pod(shell("c", "sleep 1000")))
+    async with world.running() as agent:
+        await world.until(phase("Running"))
+        worker = agent.pods.workers["u-1"]
+        whole, looks = worker._observer.seen, 0
+
+        def broken_once(*args: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            if looks == 1:
+                raise ZeroDivisionError("nobody thought of this")
+            return whole(*args)
+
+        worker._observer.seen = broken_once  # type: ignore[method-assign]
+        worker.wake()
+        await eventually(lambda: looks > 1)
+        assert agent.pods.workers["u-1"] is worker
+    assert "its worker failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text

@@ -381,6 +381,7 @@ SAMPLES: dict[str, tuple[str, object]] = {
     "texts": ("a,b", ["a", "b"]),
     "map": ("a=b", {"a": "b"}),
     "object": ("a:b", {}),
+    "headers": ("a:one,a:two,b: three", {"a": ["one", "two"], "b": ["three"]}),
     "list": ("0:memory=1Gi", []),
 }
 

@@ -12,6 +12,7 @@ from plimsoll.runtime.runtime import ContainerPhase, ContainerSeen, Image, Resou
 
 PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
 _SECOND = 1e9
+_CUT_OFF = ("context canceled", "context deadline exceeded", "signal: killed")  # what Go says of a call given up
 _UNSAID = ("Completed", "Error")  # no more than the exit code says
 
 
@@ -111,6 +112,13 @@ def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> Co
         log_file=status.log_path,
         annotations=listed.annotations,
     )
+
+
+def never_began(status: m.ContainerStatus) -> bool:
+    """A start that was cut off, with the connection of an agent that was killed or with a turn that was given up: the
+    runtime ends what it had begun and calls that an exit. It has never run, and may be made again as the same one."""
+    cut_off = any(words in status.message for words in _CUT_OFF)
+    return status.state == m.EXITED and not status.started_at and cut_off
 
 
 def image_found(image: im.CriImage, info: dict[str, str]) -> Image:

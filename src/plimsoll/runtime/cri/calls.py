@@ -33,10 +33,14 @@ class CallRefused(RuntimeTrouble):
 
 
 class Call(Generic[A]):
-    def __init__(self, rpc: str, answer: type[A], deadline_s: float, *, repeats: bool = False) -> None:
+    def __init__(
+        self, rpc: str, answer: type[A], deadline_s: float, *, repeats: bool = False, finishes: bool = False
+    ) -> None:
+        """`finishes`: once asked it goes on, also when nobody waits any more. A runtime that is told to give up in the
+        middle of making something takes seconds to take it back, and calls it an exit."""
         service, _, self.name = rpc.rpartition("/")
         self.path = f"/runtime.v1.{service}/{self.name}"
-        self.answer, self.deadline_s, self.repeats = answer, deadline_s, repeats
+        self.answer, self.deadline_s, self.repeats, self.finishes = answer, deadline_s, repeats, finishes
 
 
 VERSION = Call("RuntimeService/Version", m.VersionResponse, 5, repeats=True)
@@ -45,13 +49,13 @@ RUNTIME_CONFIG = Call("RuntimeService/RuntimeConfig", m.RuntimeConfigResponse, 5
 GET_CONTAINER_EVENTS = Call("RuntimeService/GetContainerEvents", m.ContainerEventResponse, 0)
 LIST_SANDBOXES = Call("RuntimeService/ListPodSandbox", m.ListPodSandboxResponse, 30, repeats=True)
 SANDBOX_STATUS = Call("RuntimeService/PodSandboxStatus", m.PodSandboxStatusResponse, 30, repeats=True)
-RUN_SANDBOX = Call("RuntimeService/RunPodSandbox", m.RunPodSandboxResponse, 240)  # as the kubelet: twice its timeout
+RUN_SANDBOX = Call("RuntimeService/RunPodSandbox", m.RunPodSandboxResponse, 240, finishes=True)  # twice the kubelet's
 STOP_SANDBOX = Call("RuntimeService/StopPodSandbox", m.Empty, 120, repeats=True)
 REMOVE_SANDBOX = Call("RuntimeService/RemovePodSandbox", m.Empty, 120, repeats=True)
 LIST_CONTAINERS = Call("RuntimeService/ListContainers", m.ListContainersResponse, 30, repeats=True)
 CONTAINER_STATUS = Call("RuntimeService/ContainerStatus", m.ContainerStatusResponse, 30, repeats=True)
-CREATE_CONTAINER = Call("RuntimeService/CreateContainer", m.CreateContainerResponse, 120)
-START_CONTAINER = Call("RuntimeService/StartContainer", m.Empty, 120)
+CREATE_CONTAINER = Call("RuntimeService/CreateContainer", m.CreateContainerResponse, 120, finishes=True)
+START_CONTAINER = Call("RuntimeService/StartContainer", m.Empty, 120, finishes=True)
 STOP_CONTAINER = Call("RuntimeService/StopContainer", m.Empty, 120, repeats=True)  # on top of the grace
 REMOVE_CONTAINER = Call("RuntimeService/RemoveContainer", m.Empty, 120, repeats=True)
 UPDATE_RESOURCES = Call("RuntimeService/UpdateContainerResources", m.Empty, 60, repeats=True)
@@ -69,6 +73,7 @@ class CriClient:
     def __init__(self, socket_path: str, patience_s: float = PATIENCE_S) -> None:
         self._grpc = GrpcClient(socket_path)
         self._patience_s = patience_s
+        self._asking: set[asyncio.Task[bytes]] = set()
 
     async def ask(self, call: Call[A], request: msgspec.Struct, *, extra_s: float = 0.0) -> A:
         """The answer, within the call's deadline and `extra_s`; CallRefused otherwise."""
@@ -77,7 +82,7 @@ class CriClient:
         give_up, pause_s = clock() + min(self._patience_s, deadline_s), FIRST_PAUSE_S
         while True:
             try:
-                return decode(call.answer, await self._grpc.unary(call.path, data, deadline_s))
+                return decode(call.answer, await self._answer(call, data, deadline_s))
             except ProtobufError as error:
                 raise CallRefused(call.name, GrpcError(INTERNAL, f"an answer that is none: {error}")) from error
             except GrpcError as error:
@@ -86,6 +91,19 @@ class CriClient:
                     raise CallRefused(call.name, error) from error
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _answer(self, call: Call[A], data: bytes, deadline_s: float) -> bytes:
+        if not call.finishes:
+            return await self._grpc.unary(call.path, data, deadline_s)
+        asking = asyncio.create_task(self._grpc.unary(call.path, data, deadline_s), name=call.name)
+        self._asking.add(asking)
+        asking.add_done_callback(self._asked)
+        return await asyncio.shield(asking)
+
+    def _asked(self, asking: asyncio.Task[bytes]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # perhaps nobody waits for it any more
 
     async def follow(self, call: Call[A], request: msgspec.Struct) -> AsyncIterator[A]:
         """The answers of a stream as they come; CallRefused where it breaks."""

@@ -46,6 +46,7 @@ IMAGES = (
             *(f"{_LIBRARY}/busybox:{tag}" for tag in ("latest", "1.36")),
             *(f"{_LIBRARY}/ubuntu:{tag}" for tag in ("latest", "18.04")),
             f"{_LIBRARY}/debian:latest",
+            "localhost/busybox:1",
         ),
         command=("/bin/sh",),
     ),
@@ -65,7 +66,7 @@ def write_images(archive: Path, images: Sequence[LocalImage] = IMAGES, busybox: 
     with tarfile.open(archive, "w") as written:
         _add(written, f"{digest}/layer.tar", layer)
         # An image per name: a runtime tells of one with several names only the first.
-        for image, tag in ((image, tag) for image in images for tag in image.names):
+        for image, tag in [(each, name) for each in images for name in each.names]:
             data = json.dumps(_config(image, tag, digest)).encode()
             name = hashlib.sha256(data).hexdigest() + ".json"
             _add(written, name, data)

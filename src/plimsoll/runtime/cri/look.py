@@ -16,7 +16,7 @@ import msgspec
 
 from plimsoll.codec.protobuf_structs import decode
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.answers import PHASES, container_seen, inside, sandbox_seen
+from plimsoll.runtime.cri.answers import PHASES, container_seen, inside, never_began, sandbox_seen
 from plimsoll.runtime.cri.calls import (
     CONTAINER_STATUS,
     LIST_CONTAINERS,
@@ -42,6 +42,7 @@ class _Container(msgspec.Struct, frozen=True):
     seen: ContainerSeen
     listed: m.Container
     settled_s: float  # when what is seen is final, by the loop's clock
+    began: bool = True  # else it is as if it were not there
 
 
 class Look:
@@ -102,7 +103,10 @@ class Look:
         return Seen(
             tuple(sorted((each.seen for each in self._sandboxes.values()), key=lambda each: (each.created_s, each.id))),
             tuple(
-                sorted((each.seen for each in self._containers.values()), key=lambda each: (each.created_s, each.id))
+                sorted(
+                    (each.seen for each in self._containers.values() if each.began),
+                    key=lambda each: (each.created_s, each.id),
+                )
             ),
         )
 
@@ -138,13 +142,14 @@ class Look:
             raise
         listed = decode(m.Container, data) if known is None else known.listed
         seen = container_seen(listed, answer)
+        began = answer.status is None or not never_began(answer.status)
         if seen.phase != "exited" or seen.exit_code != KILLED or seen.reason:
             settled_s = now_s
         elif same and known is not None:
             settled_s = known.settled_s
         else:
             settled_s = now_s + SETTLED_S
-        return _Container(seen, listed, settled_s)
+        return _Container(seen, listed, settled_s, began)
 
 
 def _cancelled_ourselves() -> bool:

@@ -76,7 +76,8 @@ case "$CNI_COMMAND" in
 VERSION) echo '{{"cniVersion":"0.4.0","supportedVersions":["0.3.1","0.4.0"]}}' ;;
 ADD)
   {BUSYBOX} nsenter --net="$CNI_NETNS" {BUSYBOX} ip link set lo up || exit 1
-  echo '{{"cniVersion":"0.4.0","interfaces":[{{"name":"'"$CNI_IFNAME"'","sandbox":"'"$CNI_NETNS"'"}}],"ips":[{{"version":"4","interface":0,"address":"127.0.0.1/8"}}]}}' ;;
+  echo '{{"cniVersion":"0.4.0","interfaces":[{{"name":"'"$CNI_IFNAME"'","sandbox":"'"$CNI_NETNS"'"}}],
+    "ips":[{{"version":"4","interface":0,"address":"127.0.0.1/8"}}]}}' ;;
 esac
 """
 _NETWORK = {"cniVersion": "0.4.0", "name": "plimsoll", "plugins": [{"type": "plimsoll-loopback"}]}

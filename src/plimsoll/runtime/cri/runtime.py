@@ -24,7 +24,14 @@ from plimsoll.rules.hierarchy import Driver
 from plimsoll.runtime.cri import calls, requests
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.answers import PHASES, driver_configured, driver_told, image_found, resources_told
+from plimsoll.runtime.cri.answers import (
+    PHASES,
+    driver_configured,
+    driver_told,
+    image_found,
+    never_began,
+    resources_told,
+)
 from plimsoll.runtime.cri.calls import CallRefused, CriClient
 from plimsoll.runtime.cri.changes import Changes
 from plimsoll.runtime.cri.grpc import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED
@@ -218,6 +225,9 @@ class CriRuntime:
             there = await self._container_there(sandbox_id, spec)
             if there is None:
                 raise
+            if there.state == m.EXITED and never_began(await self._status(there.id)):
+                await self.remove_container(there.id)
+                return (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
             made = there.id
         return made
 

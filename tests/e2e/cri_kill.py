@@ -1,0 +1,134 @@
+"""A node over containerd under kill −9: of the agent, of containerd, of both; and every CRI call failing in turn.
+
+The story and its witnesses are those of `node_kill`: what ran is not asked of anybody but noted by the containers. With
+a real runtime one more thing can go wrong: a call that dies with its connection is taken back by the runtime, or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from plimsoll.runtime.cri.own_containerd import OwnContainerd
+from tests.e2e.containerd_node import containerd_node, inside, node_options, own_containerd
+from tests.e2e.node_kill import STAYING, Story
+from tests.e2e.real_node import real_node
+from tests.kernel.test_host_faulty_cri import FAULTS, Fault, faulty, path
+from tests.unit.runtime.cri.grpc_server import Server
+
+Act = Callable[[Story, OwnContainerd], Awaitable[None]]
+
+# Those that the agent makes in a pod's life.
+AGENT_CALLS = [
+    "Version", "Status", "ListPodSandbox", "PodSandboxStatus", "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox",
+    "ListContainers", "ContainerStatus", "CreateContainer", "StartContainer", "StopContainer", "RemoveContainer",
+    "ImageStatus",
+]  # fmt: skip
+
+
+async def _agent_dies(story: Story, _daemon: OwnContainerd) -> None:
+    await story.bustle()
+    await asyncio.sleep(story.dice.uniform(0.0, 1.0))  # the moment of the kill
+    story.node.kill_node()
+    story.look_at_processes()
+    if story.dice.randrange(4) == 0:  # while it starts
+        story.node.start_node(wait=False)
+        await asyncio.sleep(story.dice.uniform(0.1, 1.5))
+        story.node.kill_node()
+        story.counts["kills of the agent"] += 1
+    story.node.start_node()
+    story.counts["kills of the agent"] += 1
+
+
+async def _containerd_ends(story: Story, daemon: OwnContainerd) -> None:
+    await _without(story, daemon, signal.SIGTERM, "restarts of containerd")
+
+
+async def _containerd_dies(story: Story, daemon: OwnContainerd) -> None:
+    await _without(story, daemon, signal.SIGKILL, "kills of containerd")
+
+
+async def _without(story: Story, daemon: OwnContainerd, how: signal.Signals, counted: str) -> None:
+    await story.bustle()
+    await asyncio.sleep(story.dice.uniform(0.0, 1.0))
+    where = f"--mount=/proc/{daemon.shims()[0]}/ns/mnt"
+    await asyncio.to_thread(daemon.stop, how)
+    story.look_at_processes()
+    await asyncio.sleep(story.dice.uniform(0.0, 0.8))  # something ends meanwhile
+    await asyncio.to_thread(daemon.start, "nsenter", where)
+    story.counts[counted] += 1
+
+
+async def _both_die(story: Story, daemon: OwnContainerd) -> None:
+    await story.bustle()
+    await asyncio.sleep(story.dice.uniform(0.0, 1.0))
+    where = f"--mount=/proc/{daemon.shims()[0]}/ns/mnt"
+    story.node.kill_node()
+    await asyncio.to_thread(daemon.stop, signal.SIGKILL)
+    await asyncio.to_thread(daemon.start, "nsenter", where)
+    story.node.before_node = inside(daemon)
+    story.node.start_node()
+    story.counts["kills of both"] += 1
+
+
+ACTS: dict[str, Act] = {
+    "agent": _agent_dies,
+    "containerd ends": _containerd_ends,
+    "containerd dies": _containerd_dies,
+    "both": _both_die,
+}
+CHECK_EVERY = 8
+
+
+def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
+    """What was counted, and every fault."""
+    with containerd_node(directory / "world") as (node, daemon):
+        return asyncio.run(_told(Story(node, directory, seed), daemon, kills))
+
+
+async def _told(story: Story, daemon: OwnContainerd, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
+    for _ in range(STAYING):
+        await story.add("stays")
+    await story.settled()
+    acts = [ACTS[name] for name, count in kills.items() for _ in range(count)]
+    story.dice.shuffle(acts)
+    for turn, act in enumerate(acts, 1):
+        await act(story, daemon)
+        story.node.before_node = inside(daemon)
+        if turn % CHECK_EVERY == 0 or turn == len(acts):
+            await story.checked_and_cleared()
+    await story.settled()
+    await story.close()
+    return {**story.counts, "faults": len(story.faults)}, story.faults
+
+
+def run_faults(directory: Path, seed: int, faults: list[Fault] = FAULTS) -> tuple[dict[str, int], list[str]]:
+    """The agent with a runtime of which one call after the other fails twice, in each way."""
+    return asyncio.run(_run_faults(directory, seed, faults))
+
+
+async def _run_faults(directory: Path, seed: int, faults: list[Fault]) -> tuple[dict[str, int], list[str]]:
+    with own_containerd() as daemon:
+        async with Server(daemon.directory / "proxy.sock", forward_to=daemon.socket) as proxy:
+            words = node_options(daemon, f"unix://{proxy.socket_path}")
+            world = real_node(directory / "world", options=words, before=inside(daemon))
+            node = await asyncio.to_thread(world.__enter__)
+            try:
+                story = Story(node, directory, seed)
+                await story.add("stays")
+                await story.settled()
+                for name in AGENT_CALLS:
+                    for fault in faults:
+                        proxy.handlers = {name: faulty(path(name), fault)}
+                        await story.add("comes")
+                        await story.add("ends", 3)
+                        await story.checked_and_cleared()
+                        story.counts["calls failed in each way"] += 1
+                proxy.handlers = {}
+                await story.settled()
+                await story.close()
+            finally:
+                await asyncio.to_thread(world.__exit__, None, None, None)
+    return {**story.counts, "faults": len(story.faults)}, story.faults
