@@ -27,7 +27,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -206,9 +206,11 @@ def verdict(value: float, goal: float) -> str:
     return f"(goal {goal:g}: {'yes' if value <= goal else 'NO'})"
 
 
+SeenT = TypeVar("SeenT", bound=Seen)
+
+
 @asynccontextmanager
-async def watched(transport: HttpTransport) -> AsyncIterator[Seen]:
-    seen = Seen()
+async def watched(transport: HttpTransport, seen: SeenT) -> AsyncIterator[SeenT]:
     began = asyncio.Event()
 
     async def follow() -> None:
@@ -229,7 +231,7 @@ async def watched(transport: HttpTransport) -> AsyncIterator[Seen]:
 
 async def measured(node: RealNode, sizes: list[int], *, quick: bool) -> None:
     transport = HttpTransport(load(node.kubeconfig))
-    async with watched(transport) as seen:
+    async with watched(transport, Seen()) as seen:
         bench = Bench(node, transport, seen, quick=quick)
         memory: dict[int, float] = {}
         for size in sizes:

@@ -6,6 +6,7 @@ a subPath) must be seen by whoever starts its containers, as on a machine where 
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,36 +17,58 @@ import pytest
 from plimsoll.runtime.cri.own_containerd import OwnContainerd, missing_packages
 from tests.e2e.real_node import RealNode, real_node
 
-NAMESPACES = ("unshare", "--mount", "--propagation", "private")
+
+class Containerd(OwnContainerd):
+    """In a mount namespace of its own, and again in the same one after it has ended."""
+
+    _mounts = -1
+
+    def start(self, *before: str) -> None:
+        if self._mounts < 0:
+            super().start("unshare", "--mount", "--propagation", "private", *before)
+            self._mounts = os.open(f"/proc/{self.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        else:
+            super().start("nsenter", self.mounts, *before)
+
+    @property
+    def mounts(self) -> str:
+        """For nsenter."""
+        return f"--mount=/proc/{os.getpid()}/fd/{self._mounts}"
+
+    def end(self) -> list[str]:
+        left = super().end()
+        if self._mounts >= 0:
+            os.close(self._mounts)
+        return left
 
 
 @contextmanager
-def own_containerd() -> Iterator[OwnContainerd]:
+def own_containerd() -> Iterator[Containerd]:
     if packages := missing_packages():
         pytest.skip(f"containerd: needs the Debian packages {', '.join(packages)}")
     # Not pytest's tmp_path: a unix socket's path must be short.
-    daemon = OwnContainerd(Path(tempfile.mkdtemp(prefix="plimsoll-ctd-")))
+    daemon = Containerd(Path(tempfile.mkdtemp(prefix="plimsoll-ctd-")))
     daemon.prepare()
     try:
-        daemon.start(*NAMESPACES)
+        daemon.start()
         daemon.load_images()
         yield daemon
     finally:
         assert daemon.end() == []
 
 
-def node_options(daemon: OwnContainerd, endpoint: str = "") -> tuple[str, ...]:
+def node_options(daemon: Containerd, endpoint: str = "") -> tuple[str, ...]:
     return ("--container-runtime-endpoint", endpoint or daemon.endpoint, "--keep-images")
 
 
-def inside(daemon: OwnContainerd) -> tuple[str, ...]:
-    return ("nsenter", f"--mount=/proc/{daemon.pid}/ns/mnt", f"--wd={Path.cwd()}")
+def inside(daemon: Containerd) -> tuple[str, ...]:
+    return ("nsenter", daemon.mounts, f"--wd={Path.cwd()}")
 
 
 @contextmanager
 def containerd_node(
     directory: Path, profile: str = "1.27", *, endpoint: str = "", options: tuple[str, ...] = ()
-) -> Iterator[tuple[RealNode, OwnContainerd]]:
+) -> Iterator[tuple[RealNode, Containerd]]:
     """`endpoint`: another way to the same runtime, such as a proxy."""
     with own_containerd() as daemon:
         words = (*node_options(daemon, endpoint), *options)

@@ -11,14 +11,13 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from plimsoll.runtime.cri.own_containerd import OwnContainerd
-from tests.e2e.containerd_node import containerd_node, inside, node_options, own_containerd
+from tests.e2e.containerd_node import Containerd, containerd_node, inside, node_options, own_containerd
 from tests.e2e.node_kill import STAYING, Story
 from tests.e2e.real_node import real_node
 from tests.kernel.test_host_faulty_cri import FAULTS, Fault, faulty, path
 from tests.unit.runtime.cri.grpc_server import Server
 
-Act = Callable[[Story, OwnContainerd], Awaitable[None]]
+Act = Callable[[Story, Containerd], Awaitable[None]]
 
 # Those that the agent makes in a pod's life.
 AGENT_CALLS = [
@@ -28,7 +27,7 @@ AGENT_CALLS = [
 ]  # fmt: skip
 
 
-async def _agent_dies(story: Story, _daemon: OwnContainerd) -> None:
+async def _agent_dies(story: Story, _daemon: Containerd) -> None:
     await story.bustle()
     await asyncio.sleep(story.dice.uniform(0.0, 1.0))  # the moment of the kill
     story.node.kill_node()
@@ -42,33 +41,30 @@ async def _agent_dies(story: Story, _daemon: OwnContainerd) -> None:
     story.counts["kills of the agent"] += 1
 
 
-async def _containerd_ends(story: Story, daemon: OwnContainerd) -> None:
+async def _containerd_ends(story: Story, daemon: Containerd) -> None:
     await _without(story, daemon, signal.SIGTERM, "restarts of containerd")
 
 
-async def _containerd_dies(story: Story, daemon: OwnContainerd) -> None:
+async def _containerd_dies(story: Story, daemon: Containerd) -> None:
     await _without(story, daemon, signal.SIGKILL, "kills of containerd")
 
 
-async def _without(story: Story, daemon: OwnContainerd, how: signal.Signals, counted: str) -> None:
+async def _without(story: Story, daemon: Containerd, how: signal.Signals, counted: str) -> None:
     await story.bustle()
     await asyncio.sleep(story.dice.uniform(0.0, 1.0))
-    where = f"--mount=/proc/{daemon.shims()[0]}/ns/mnt"
     await asyncio.to_thread(daemon.stop, how)
     story.look_at_processes()
     await asyncio.sleep(story.dice.uniform(0.0, 0.8))  # something ends meanwhile
-    await asyncio.to_thread(daemon.start, "nsenter", where)
+    await asyncio.to_thread(daemon.start)
     story.counts[counted] += 1
 
 
-async def _both_die(story: Story, daemon: OwnContainerd) -> None:
+async def _both_die(story: Story, daemon: Containerd) -> None:
     await story.bustle()
     await asyncio.sleep(story.dice.uniform(0.0, 1.0))
-    where = f"--mount=/proc/{daemon.shims()[0]}/ns/mnt"
     story.node.kill_node()
     await asyncio.to_thread(daemon.stop, signal.SIGKILL)
-    await asyncio.to_thread(daemon.start, "nsenter", where)
-    story.node.before_node = inside(daemon)
+    await asyncio.to_thread(daemon.start)
     story.node.start_node()
     story.counts["kills of both"] += 1
 
@@ -88,7 +84,7 @@ def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, in
         return asyncio.run(_told(Story(node, directory, seed), daemon, kills))
 
 
-async def _told(story: Story, daemon: OwnContainerd, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
+async def _told(story: Story, daemon: Containerd, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
     for _ in range(STAYING):
         await story.add("stays")
     await story.settled()
@@ -96,7 +92,6 @@ async def _told(story: Story, daemon: OwnContainerd, kills: dict[str, int]) -> t
     story.dice.shuffle(acts)
     for turn, act in enumerate(acts, 1):
         await act(story, daemon)
-        story.node.before_node = inside(daemon)
         if turn % CHECK_EVERY == 0 or turn == len(acts):
             await story.checked_and_cleared()
     await story.settled()

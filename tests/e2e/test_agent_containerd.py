@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.runtime.cri.own_containerd import OwnContainerd
-from tests.e2e.containerd_node import containerd_node
+from tests.e2e.containerd_node import Containerd, containerd_node
 from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
 from tests.e2e.real_node import NODE, RealNode, pod_of, reasons, running, status_of
 from tests.e2e.waiting import until
@@ -22,7 +21,7 @@ MIB = 1 << 20
 HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 KILLS = 3
 Document = dict[str, Any]
-World = tuple[RealNode, OwnContainerd]
+World = tuple[RealNode, Containerd]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,7 @@ def node(world: World) -> RealNode:
 
 
 @pytest.fixture
-def daemon(world: World) -> OwnContainerd:
+def daemon(world: World) -> Containerd:
     return world[1]
 
 
@@ -220,13 +219,13 @@ def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nobody(node: Re
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
-def test_pods_outlive_the_runtime(daemon: OwnContainerd, kube: Kubectl, how: signal.Signals) -> None:
+def test_pods_outlive_the_runtime(daemon: Containerd, kube: Kubectl, how: signal.Signals) -> None:
     create(kube, pod("stay", shell("c", HANDLES_TERM), shell("d", "sleep 3; exit 4"), restartPolicy="Never"))
     before = running(kube, "stay")["containerStatuses"][0]
     first = daemon.pid
     daemon.stop(how)
     create(kube, pod("late", shell("c", HANDLES_TERM)))  # while nobody can start it
-    daemon.start("nsenter", f"--mount=/proc/{daemon.shims()[0]}/ns/mnt")
+    daemon.start()
     assert daemon.pid != first
     running(kube, "late", 60.0)
     ended = until(lambda: status_of(kube, "stay", "d").get("state", {}).get("terminated"), 30.0)

@@ -75,13 +75,10 @@ def pods_path(node: RealNode) -> str:
     return f"{node.cgroup_root}/kubepods"
 
 
-def cgroup(node: RealNode, kube: Kubectl, name: str, container: str = "") -> str:
-    """As the documents write it: kubepods, the class (none for Guaranteed), the pod, the container."""
-    found = pod_of(kube, name)
+def cgroups(node: RealNode, found: Document) -> tuple[str, str]:
+    """Of a pod and of its first container: kubepods, the class (none for Guaranteed), the pod, the container."""
     path = f"{pods_path(node)}/{CLASS[found['status']['qosClass']]}pod{found['metadata']['uid']}"
-    if not container:
-        return path
-    return f"{path}/{status_of(kube, name, container)['containerID'].removeprefix('plimsoll://')}"
+    return path, f"{path}/{found['status']['containerStatuses'][0]['containerID'].rpartition('/')[2]}"
 
 
 def cat(path: str, file: str) -> int:
@@ -113,18 +110,18 @@ def test_the_pods_of_the_documents_run_in_their_cgroups(node: RealNode, kube: Ku
     assert (cat(f"{top}/burstable", "cpu.shares"), cat(f"{top}/besteffort", "cpu.shares")) == (2, 2)
     apply(kube, "000-example", "002-qos-demo", "002-besteffort", "004-busybox", "003-demo")
     wanted = {
-        "example": ("nginx", (256, 50_000, 64 * MIB), 1000 - 1000 * 64 // 2048),
-        "qos-demo": ("nginx", (256, 50_000, 2048 * MIB), 500),
-        "busybox": ("busybox", (256, 50_000, 400 * MIB), 1000 - 1000 * 300 // 2048),
-        "besteffort": ("foo", (2, -1, -1), 1000),
-        "demo": ("demo", (1024, 100_000, 200 * MIB), -997),
+        "example": ((256, 50_000, 64 * MIB), 1000 - 1000 * 64 // 2048),
+        "qos-demo": ((256, 50_000, 2048 * MIB), 500),
+        "busybox": ((256, 50_000, 400 * MIB), 1000 - 1000 * 300 // 2048),
+        "besteffort": ((2, -1, -1), 1000),
+        "demo": ((1024, 100_000, 200 * MIB), -997),
     }
+    kube("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
+    pods = {each["metadata"]["name"]: each for each in json.loads(kube("get", "pods", "-o", "json").out)["items"]}
     seen = {}
-    for name, (container, figures, adjustment) in wanted.items():
-        running(kube, name)
-        own = cgroup(node, kube, name, container)
-        assert cpu_and_memory(cgroup(node, kube, name)) == figures, name
-        assert cpu_and_memory(own) == figures, name
+    for name, (figures, adjustment) in wanted.items():
+        whole, own = cgroups(node, pods[name])
+        assert cpu_and_memory(whole) == cpu_and_memory(own) == figures, name
         seen[name] = scores(processes(own)[0])
         if adjustment > 0:  # a lower one than the agent's own needs a capability
             assert seen[name][0] == adjustment, name
@@ -160,32 +157,6 @@ def test_inside_the_container_the_machine_is_seen(kube: Kubectl) -> None:
     assert kube.on_a_terminal("exec", "-it", "demo", "--", "nproc").strip() == str(len(os.sched_getaffinity(0)))
 
 
-def test_a_new_pod_counts_what_is_allocated(kube: Kubectl) -> None:
-    """003-23, 003-30, 003-34, 003-37, 003-55: the race of a resize with a new pod, both ways."""
-    apply(kube, "003-demo")
-    kube("create", "-f", "-", stdin=pod("filler", shell("c", "sleep 1000", {"cpu": "5"})))
-    running(kube, "demo")
-    running(kube, "filler")
-    kube("patch", "pod", "demo", "-p", (DOCUMENTS / "003-patch-cpu-2.json").read_text())
-    until(lambda: status_of(kube, "demo", "demo")["resources"]["requests"]["cpu"] == "2")
-    # Past the scheduler, as when it has decided on older figures: seven of eight CPUs are given away.
-    kube("create", "-f", "-", stdin=pod("late", shell("c", "sleep 1000", {"cpu": "1500m"}), nodeName=NODE))
-    until(lambda: status_of(kube, "late").get("phase") == "Failed")
-    status = status_of(kube, "late")
-    assert status["reason"] == "OutOfcpu"
-    assert status["message"].endswith("cpu, requested: 1500, used: 7000, capacity: 8000")
-    # A pod that was admitted with the old figures keeps its place, and the resize waits for it.
-    kube("create", "-f", "-", stdin=pod("early", shell("c", "sleep 1000", {"cpu": "500m"}), nodeName=NODE))
-    running(kube, "early")
-    kube("patch", "pod", "demo", "-p", (DOCUMENTS / "003-patch-cpu-3.json").read_text())
-    until(lambda: status_of(kube, "demo").get("resize") == "Deferred")
-    assert status_of(kube, "demo", "demo")["allocatedResources"]["cpu"] == "2"
-    kube("delete", "pod", "early", "--grace-period=1")
-    until(lambda: status_of(kube, "demo", "demo")["resources"]["requests"]["cpu"] == "3")
-    assert "resize" not in status_of(kube, "demo")
-    assert status_of(kube, "demo", "demo")["restartCount"] == 0
-
-
 def test_a_new_agent_keeps_what_is_allocated(node: RealNode, kube: Kubectl) -> None:
     """003-33, 003-38, 003-71: what is too large waits, also for the next agent, and the service runs on."""
     apply(kube, "003-timeline")
@@ -200,10 +171,11 @@ def test_a_new_agent_keeps_what_is_allocated(node: RealNode, kube: Kubectl) -> N
     kube("create", "-f", "-", stdin=pod("another", shell("c", "sleep 1000", {"cpu": "1"})))
     running(kube, "another")
     until(lambda: status_of(kube, "timeline").get("resize") == "Infeasible")
-    after = status_of(kube, "timeline", "app")
+    found = pod_of(kube, "timeline")
+    (after,) = found["status"]["containerStatuses"]
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
     assert after["allocatedResources"] == {"cpu": "1"}
-    assert cat(cgroup(node, kube, "timeline", "app"), "cpu.shares") == 1024
+    assert cat(cgroups(node, found)[1], "cpu.shares") == 1024
     assert status_of(kube, "more", "c")["restartCount"] == 0
 
 
@@ -211,16 +183,17 @@ def test_the_gate_of_the_node(node: RealNode, kube: Kubectl) -> None:
     """003-01, 003-61: an agent with the gate off allocates nothing new, and says so."""
     apply(kube, "003-demo")
     running(kube, "demo")
+    _, own = cgroups(node, pod_of(kube, "demo"))
     node.kill_node()
     node.start_node("--feature-gates", "InPlacePodVerticalScaling=false")
     kube("patch", "pod", "demo", "-p", (DOCUMENTS / "003-patch-cpu-2.json").read_text())
     until(lambda: status_of(kube, "demo").get("resize") == "Infeasible")
-    assert cat(cgroup(node, kube, "demo", "demo"), "cpu.cfs_quota_us") == 100_000
+    assert cat(own, "cpu.cfs_quota_us") == 100_000
     assert "ResizeInfeasible" in reasons(kube, "demo")
     node.kill_node()
     node.start_node("--feature-gates", "InPlacePodVerticalScaling=true")
     until(lambda: status_of(kube, "demo", "demo")["resources"]["requests"]["cpu"] == "2")
-    assert cat(cgroup(node, kube, "demo", "demo"), "cpu.cfs_quota_us") == 200_000
+    assert cat(own, "cpu.cfs_quota_us") == 200_000
 
 
 # --- documents 000 and 002: a container runtime ---
@@ -235,12 +208,12 @@ def test_a_runtime_is_told_what_the_documents_say(tmp_path: Path) -> None:
         assert re.fullmatch("containerd://[0-9a-f]{64}", found["containerID"])
         own_id = found["containerID"].removeprefix("containerd://")
         listed = daemon.ctr("--namespace", "k8s.io", "containers", "list", "--quiet").stdout.split()
-        path = cgroup(node, kube, "example")
+        path, own = cgroups(node, pod_of(kube, "example"))
         below = [each.name for each in Path(f"/sys/fs/cgroup/memory{path}").iterdir() if each.is_dir()]
         assert sorted(below) == sorted(listed) and len(below) == 2 and own_id in below
-        assert cpu_and_memory(f"{path}/{own_id}") == cpu_and_memory(path) == (256, 50_000, 64 * MIB)
-        assert cat(f"{path}/{own_id}", "cpu.cfs_period_us") == 100_000
-        assert scores(processes(f"{path}/{own_id}")[0])[0] == 1000 - 1000 * 64 // 2048
+        assert cpu_and_memory(own) == cpu_and_memory(path) == (256, 50_000, 64 * MIB)
+        assert cat(own, "cpu.cfs_period_us") == 100_000
+        assert scores(processes(own)[0])[0] == 1000 - 1000 * 64 // 2048
         kube("delete", "pods", "--all", "--grace-period=1")
 
 

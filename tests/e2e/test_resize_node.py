@@ -412,7 +412,7 @@ def test_room_goes_to_who_waits_longest(node: RealNode, kube: Kubectl) -> None:
         running(kube, name)
     for name in ("first", "second", "third"):
         ask(node, kube, name, patch_of(c={"requests": {"cpu": "3"}}))
-        until(lambda name=name: pending(kube, name).get("reason") == "Deferred")
+        wait_until_deferred(kube, name)
         time.sleep(1.1)  # conditions count in whole seconds
     kube("delete", "pod", "filler")
     for name in ("first", "second"):
@@ -420,6 +420,10 @@ def test_room_goes_to_who_waits_longest(node: RealNode, kube: Kubectl) -> None:
     assert pending(kube, "third")["reason"] == "Deferred"
     ask(node, kube, "third", patch_of(c={"requests": {"cpu": "1"}}))
     settled(kube, "third", "c", {"requests": {"cpu": "1"}})
+
+
+def wait_until_deferred(kube: Kubectl, name: str) -> None:
+    until(lambda: pending(kube, name).get("reason") == "Deferred")
 
 
 def test_a_new_pod_counts_what_a_resize_was_promised(node: RealNode, kube: Kubectl) -> None:

@@ -44,6 +44,7 @@ class Guest:
     systemd: bool = False
     memory_mib: int = 512
     cpus: int = 1
+    threads: int = 1  # of each core (QEMU only)
     disk_mib: int = 0  # an ext4 disk on /scratch: page cache that can be reclaimed
 
     @property

@@ -277,6 +277,11 @@ class PressureWorld(RealNode):
     def pod_cgroups(self) -> list[Path]:
         return [path for path in self.kubepods.rglob("pod*") if path.is_dir()] if self.kubepods.exists() else []
 
+    def cgroup_files(self, uid: str, file: str) -> list[Path]:
+        """Of a pod's cgroup and those below it, as far as they are there."""
+        found = [path for path in self.pod_cgroups() if uid in path.name]
+        return [each for path in found for each in path.rglob(file)]
+
     def cgroup(self, name: str, container: str = "") -> Path:
         uid = self.pod(name)["metadata"]["uid"]
         path = next(each for each in self.pod_cgroups() if uid in each.name)

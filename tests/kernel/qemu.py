@@ -135,13 +135,22 @@ def qemu_argv(guest: Guest, image: Path, initrd: Path, job: Path, options: Seque
     fast = "quiet mitigations=off nokaslr tsc=reliable no_timer_check random.trust_cpu=on rcupdate.rcu_expedited=1"
     return [
         QEMU, "-nographic", "-nodefaults", "-no-reboot",
-        "-accel", "tcg,thread=multi,tb-size=256", "-cpu", "max,la57=off",
-        "-M", "q35,memory-backend=memory", "-smp", str(guest.cpus), "-m", memory,
+        "-accel", "tcg,thread=multi,tb-size=256", "-cpu", f"max,la57=off{_told_threads(guest)}",
+        "-M", "q35,memory-backend=memory", "-smp", processors(guest), "-m", memory,
         "-object", f"memory-backend-memfd,id=memory,size={memory},share=on",
         "-serial", f"file:{job}/console",
         "-kernel", str(image), "-initrd", str(initrd),
         "-append", f"console=ttyS0 panic=-1 psi=1 {fast} {' '.join(options)}",
     ]  # fmt: skip
+
+
+def processors(guest: Guest) -> str:
+    return f"{guest.cpus},sockets=1,cores={guest.cpus // guest.threads},threads={guest.threads}"
+
+
+def _told_threads(guest: Guest) -> str:
+    """Only as an Intel processor does an emulated one tell which of its threads share a core."""
+    return ",vendor=GenuineIntel" if guest.threads > 1 else ""
 
 
 def await_sockets(sockets: Sequence[Path], daemons: Sequence[subprocess.Popen[bytes]]) -> None:

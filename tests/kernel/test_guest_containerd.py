@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from plimsoll.runtime.cri.own_containerd import PROGRAMS
 from tests.kernel import uml
-from tests.kernel.containerd import PROGRAMS
 from tests.kernel.guest import Guest, GuestMissing, required
 from tests.kernel.kinds import inner_tests, pytest_argv
 
@@ -28,7 +28,7 @@ def test_containerd_in_a_guest(
         pytest.skip(f"containerd in {guest.name}: needs the Debian package {handler}")
     try:
         required(PROGRAMS)
-        argv = pytest_argv("tests/kernel/in_guest/test_containerd.py")
+        argv = pytest_argv("tests/kernel/in_guest/test_containerd.py", "tests/kernel/in_guest/test_agent_containerd.py")
         done = uml.run(guest, argv, 400.0, {"PLIMSOLL_CRI_HANDLER": handler})
     except GuestMissing as problem:
         pytest.skip(f"containerd in {guest.name}: {problem}")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cgroups.detect import this_host
+from tests.kernel import eviction_storm
 from tests.kernel import pressure_checks as checks
 from tests.kernel.pressure_world import PressureWorld, container, eater, memory, pod, pressure_world
 
@@ -204,3 +205,12 @@ def test_a_volume_above_its_own_limit(otherwise: Callable[..., PressureWorld]) -
     said = world.status("greedy")
     assert said["message"] == 'Usage of EmptyDir volume "data" exceeds the limit "10Mi". '
     assert not [each for each in said["conditions"] if each["type"] == "DisruptionTarget"]
+
+
+def test_nothing_is_lost_when_the_agent_is_killed_during_evictions(tmp_path: Path) -> None:
+    """A few of them; `./dev prove evictions` makes a hundred."""
+    counts, faults = eviction_storm.run(tmp_path, seed=7, evictions=10)
+    assert not faults, "\n".join(faults)
+    assert counts["evictions"] == 10
+    assert counts["kills"] >= 2
+    assert counts["visitors"] > 5

@@ -99,9 +99,9 @@ def test_page_names_other_tests_that_exist() -> None:
     assert named and len(named) == text.count("::"), "a test is named in another form"
     for file, name, check in sorted(set(named)):
         assert defines(ROOT / file, name), f"{file}::{name}"
-        # A check that several kernels run is a function of a module beside the tests.
-        beside = (ROOT / file).parent.glob("*_checks.py")
-        assert not check or any(defines(each, check) for each in beside), f"{file}::{name}[{check}]"
+        # What runs on several kernels is a function of a module beside the tests.
+        modules = (ROOT / "tests" / "kernel").glob("*_checks.py")
+        assert not check or any(defines(each, check) for each in modules), f"{file}::{name}[{check}]"
 
 
 def defines(file: Path, name: str) -> bool:

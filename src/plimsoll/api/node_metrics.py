@@ -1,7 +1,9 @@
 """metrics.k8s.io, made from what the nodes' endpoints say at /metrics/resource (05 B9, 06 E7).
 
 Every 15 s each node that is ready is asked, and on demand when what is known is older than 2 s. CPU is a counter there;
-usage is its growth between two readings, divided by the time between them, which is the `window`.
+usage is its growth between two readings, divided by the time between them, which is the `window`. The counter of a
+container was 0 when it started, so one reading is enough for it. Whoever asks about a container that has just started,
+or a node that was never asked, waits a moment for what is missing: its endpoint keeps a page for a second.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.ages import rfc3339
+from plimsoll.api.ages import epoch_seconds, rfc3339
 from plimsoll.api.app import App
 from plimsoll.api.call import Answer, Call
 from plimsoll.api.cluster import Cluster
@@ -30,6 +32,7 @@ from plimsoll.rules.selectors import matches_label
 Document = dict[str, Any]
 GROUP = "metrics.k8s.io"
 EVERY_S, FRESH_S = 15.0, 2.0
+MORE_S, TRIES, NEW_S = 0.55, 3, 10.0  # how long to wait for what is missing, how often, and how new it must be
 ANSWER_S = 2.0  # whoever asks for metrics waits no longer for a node that does not answer
 _SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)(?: (\d+))?$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -43,6 +46,7 @@ class Reading(msgspec.Struct, frozen=True):
     at_s: float
     cpu_s: float
     memory_bytes: int
+    started_s: float | None = None
 
 
 Key = tuple[str, str, str]  # namespace, pod, container; all empty for the node itself
@@ -52,6 +56,7 @@ def readings(text: str, now_s: float) -> dict[Key, Reading]:
     """The samples of one /metrics/resource page; what lacks cpu or memory is left out."""
     cpu: dict[Key, tuple[float, float]] = {}
     memory: dict[Key, int] = {}
+    started: dict[Key, float] = {}
     for name, labels, number, stamp in _SAMPLE.findall(text):
         found = dict(_LABEL.findall(labels))
         key = (found.get("namespace", ""), found.get("pod", ""), found.get("container", ""))
@@ -61,7 +66,13 @@ def readings(text: str, now_s: float) -> dict[Key, Reading]:
                 cpu[key] = (at_s, float(number))
             case "node_memory_working_set_bytes" | "container_memory_working_set_bytes":
                 memory[key] = int(float(number))
-    return {key: Reading(at_s, seconds, memory[key]) for key, (at_s, seconds) in cpu.items() if key in memory}
+            case "container_start_time_seconds":
+                started[key] = float(number)
+    return {
+        key: Reading(at_s, seconds, memory[key], started.get(key))
+        for key, (at_s, seconds) in cpu.items()
+        if key in memory
+    }
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -149,34 +160,49 @@ class NodeMetrics:
 
     def _usage(self, node: str, key: Key) -> Usage | None:
         before, after = self._nodes.get(node, {}).get(key, (None, None))
-        if before is None or after is None:
+        if after is None:
             return None
-        return Usage(before, after)
+        if before is None and after.started_s is not None and after.started_s < after.at_s:
+            before = Reading(after.started_s, 0.0, 0)
+        return None if before is None else Usage(before, after)
+
+    async def _refresh_for(self, cluster: Cluster, nodes: list[Document], pods: list[Document]) -> None:
+        """Until everything has its numbers, or has had its chance."""
+        await self.refresh(cluster, FRESH_S)
+        for _ in range(TRIES):
+            lacks_pod = any(_is_new(each, cluster.clock()) and self._pod(each) is None for each in pods)
+            names = (each["metadata"]["name"] for each in nodes)
+            if not lacks_pod and not any(
+                name in self._nodes and self._usage(name, ("", "", "")) is None for name in names
+            ):
+                return
+            await asyncio.sleep(MORE_S)
+            await self.refresh(cluster, MORE_S / 2)
 
     # --- answers ---
 
     async def _list_nodes(self, cluster: Cluster, call: Call) -> Answer:
-        await self.refresh(cluster, FRESH_S)
         nodes = _selected(cluster.documents("nodes"), call)
+        await self._refresh_for(cluster, nodes, [])
         items = [found for each in nodes if (found := self._node(each)) is not None]
         return _list("NodeMetricsList", items)
 
     async def _get_node(self, cluster: Cluster, call: Call) -> Answer:
-        await self.refresh(cluster, FRESH_S)
         node = cluster.document("nodes", "", call.info.name)
+        await self._refresh_for(cluster, [] if node is None else [node], [])
         found = None if node is None else self._node(node)
         if found is None:
             raise not_found(call.info.resource, call.info.name)
         return _one("NodeMetrics", found)
 
     async def _list_pods(self, cluster: Cluster, call: Call) -> Answer:
-        await self.refresh(cluster, FRESH_S)
         pods = _selected(cluster.documents("pods", call.info.namespace), call)
+        await self._refresh_for(cluster, [], pods)
         return _list("PodMetricsList", [found for each in pods if (found := self._pod(each)) is not None])
 
     async def _get_pod(self, cluster: Cluster, call: Call) -> Answer:
-        await self.refresh(cluster, FRESH_S)
         pod = cluster.document("pods", call.info.namespace, call.info.name)
+        await self._refresh_for(cluster, [], [] if pod is None else [pod])
         found = None if pod is None else self._pod(pod)
         if found is None:
             raise not_found(call.info.resource, call.info.name)
@@ -199,6 +225,15 @@ class NodeMetrics:
             return None
         containers = [{"name": name, "usage": usage.amounts()} for name, usage in found]
         return {**_frame(pod, found[0][1]), "containers": containers}
+
+
+def _is_new(pod: Document, now_s: float) -> bool:
+    """Whether a container of it has started a moment ago: one that has no numbers for longer will not get any."""
+    for each in pod.get("status", {}).get("containerStatuses") or ():
+        started = each.get("state", {}).get("running", {}).get("startedAt")
+        if started and now_s - (epoch_seconds(started) or 0.0) < NEW_S:
+            return True
+    return False
 
 
 def _selected(documents: list[Document], call: Call) -> list[Document]:

@@ -25,7 +25,7 @@ from plimsoll.cgroups.observe import observe_touched
 from plimsoll.cgroups.shrink import ShrinkRefused
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.reconcile import MEMORY_LIMITS, amount
-from plimsoll.rules.steps import Make, Remove, Snapshot, Step, Write
+from plimsoll.rules.steps import Make, Remove, Seen, Snapshot, Step, Write
 from plimsoll.rules.undo import completed, undo, undo_halves
 
 SCOPE = ".scope"
@@ -200,7 +200,7 @@ class Executor:
         if entry.containers:
             back = undo_halves(steps, entry.containers, entry.before, now, self._page_size)
         else:
-            back = undo(steps, entry.before, now, self._page_size)
+            back = undo(steps, entry.before, {**_perhaps_begun(steps), **now}, self._page_size)
         left: list[tuple[Step, str]] = []
         for step in back:
             try:
@@ -269,3 +269,10 @@ class Executor:
         """Of the cgroups that the steps make, as far as they are there."""
         seen = {step.path: self._driver.look(step.path, ()) for step in steps if isinstance(step, Make)}
         return {path: each.inode for path, each in seen.items() if each is not None}
+
+
+def _perhaps_begun(steps: Sequence[Step]) -> dict[str, Seen]:
+    """A cgroup that a killed process made in some hierarchies only is not seen as one, and keeps its parent busy.
+
+    So all that were to be made are taken away; one that was never begun is gone, which is as good."""
+    return {step.path: Seen({}, 0) for step in steps if isinstance(step, Make)}

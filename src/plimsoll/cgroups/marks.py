@@ -15,7 +15,7 @@ import msgspec
 from plimsoll.cgroups.journal import StateUnwritable, is_from_before_this_boot, stamp
 from plimsoll.codec.lean import pod_from_json
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.whole_file import replace_whole
+from plimsoll.linux.whole_file import read_whole, replace_whole
 from plimsoll.rules.objects import Pod
 
 
@@ -119,7 +119,7 @@ class StateFile:
         if self._known is not None and self._known[0] == stamp(self._path):
             return self._known[1]
         try:
-            data = self._path.read_bytes()
+            data = read_whole(self._path)
         except FileNotFoundError:
             return NodeState(self._boot_id)
         try:

@@ -91,11 +91,12 @@ class NodeTree:
         if holders is None and driver.name == "systemd":
             holders = SimulatedHolders(driver) if isinstance(driver, SimulatedKernel) else holder
         self._holders = holders
+        self._shrinker = Shrinker(driver, clock=clock, sleep=sleep, ladder=ladder)
         self._turns = NodeTurns(
             driver,
             setting,
             state_dir,
-            lower=Shrinker(driver, clock=clock, sleep=sleep, ladder=ladder),
+            lower=self._shrinker,
             lower_only_back=shrink == "kubernetes",
             holders=holders,
             proc=proc,
@@ -104,6 +105,10 @@ class NodeTree:
     @property
     def shrinks_safely(self) -> bool:
         return self._shrink == "safe"
+
+    def hurry(self, ladder: Ladder) -> None:
+        """From now on a memory limit that cannot come down is given up as this ladder says."""
+        self._shrinker.ladder = ladder
 
     async def setup(self) -> Applied:
         """kubepods, the classes, node allocatable, the reserved cgroups; and whatever pods are known."""

@@ -50,7 +50,7 @@ class Shrinker:
         self._driver = driver
         self._clock = clock
         self._sleep = sleep
-        self._ladder = ladder or Ladder()
+        self.ladder = ladder or Ladder()
 
     async def __call__(self, path: str, file: str, value: str, set_limit: SetLimit | None = None) -> None:
         """Returns when the limit stands; else ShrinkRefused, with memory.high as before and nothing frozen.
@@ -61,7 +61,7 @@ class Shrinker:
         progress, started = Progress(self._usage(path, file)), self._clock()
         try:
             while True:
-                move = next_move(int(value), progress, self._driver.version, self._ladder)
+                move = next_move(int(value), progress, self._driver.version, self.ladder)
                 match move:
                     case TryLimit():
                         if await self._try_limit(path, file, value, set_limit):
@@ -119,7 +119,7 @@ class Shrinker:
         if seen is not None and seen.files.get("cgroup.freeze") == "1":  # somebody else has stopped it: so it stays
             return await self._write_if_it_fits(path, file, value, set_limit)
         try:
-            async with asyncio.timeout(self._ladder.frozen_s):
+            async with asyncio.timeout(self.ladder.frozen_s):
                 await self._driver.freeze(path, frozen=True)
             # Not to be cut off: a write that nobody waits for may come after the thaw, and kill.
             return await self._write_if_it_fits(path, file, value, set_limit)

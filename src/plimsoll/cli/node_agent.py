@@ -158,7 +158,7 @@ class Node:
             boot_id=self._facts.machine.boot_id,
             log_prefix="" if live.files is None else memory_root(this_host()),
             tell=self._tell,
-            changed=self.registration.report_soon,
+            changed=self._pressure_changed,
             counted=self.meters.evicted,
         )
         self.meters.oom_totals = self._pressure.oom_totals
@@ -229,6 +229,11 @@ class Node:
 
     def _conditions(self) -> tuple[NodeCondition, ...]:
         return self._pressure.conditions()
+
+    def _pressure_changed(self) -> None:
+        """Told to the API, and what had to wait for it is looked at again."""
+        self.registration.report_soon()
+        self.agent.pods.resizes.room("periodic_retry")
 
     def _tell(self, kind: str, reason: str, message: str) -> None:
         """As a kubelet: an event about a node bears the node's name for a uid."""

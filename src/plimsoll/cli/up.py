@@ -51,6 +51,11 @@ TOUR = (
 @click.option("--cgroup-root", metavar="PATH", help="Below which cgroup kubepods is made. [default: the root]")
 @click.option("--name", metavar="NAME", help="The node's name. [default: this machine's]")
 @click.option("--simulate", is_flag=True, help="Limits on a kernel in memory; processes are real.")
+@click.option(
+    "--with-containerd",
+    is_flag=True,
+    help="Containers by a private containerd below the state directory; installed where it is missing (Debian, root).",
+)
 @click.option("--demo/--no-demo", default=True, help="Whether to run the three pods of examples/three-classes.yaml.")
 def up(tour: bool, **options: Any) -> int:
     """A Kubernetes cluster on this machine, until Ctrl-C: API, scheduler, a node with real limits, three pods.
@@ -69,6 +74,16 @@ def up(tour: bool, **options: Any) -> int:
 
     from plimsoll.cli.up_cluster import UpOptions, run
 
+    if options["with_containerd"]:
+        if options["simulate"]:
+            raise click.UsageError("--with-containerd makes real cgroups; leave --simulate out")
+        import os
+
+        from plimsoll.cli.up_containerd import own_mounts
+
+        if os.geteuid() != 0:
+            raise PlimsollError("--with-containerd: containerd needs root")
+        own_mounts()
     demo = EXAMPLES / "three-classes.yaml" if options.pop("demo") else None
     return asyncio.run(run(UpOptions(demo=demo, **options), paint))
 

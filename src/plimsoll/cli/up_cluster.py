@@ -29,6 +29,7 @@ from plimsoll.cli.output import Paint, inert
 from plimsoll.errors import PlimsollError
 
 if TYPE_CHECKING:
+    from plimsoll.cli.up_containerd import UpContainerd
     from plimsoll.kube.client import Client
 
 START_S = 20.0  # until the pods run; later than that, what is missing is said
@@ -52,9 +53,10 @@ class UpOptions(msgspec.Struct, frozen=True):
     name: str | None = None
     simulate: bool = False
     demo: Path | None = None
+    with_containerd: bool = False
 
-    def node_words(self, state: Path, *, simulate: bool) -> list[str]:
-        """The node's part of the command line."""
+    def node_words(self, state: Path, *, simulate: bool, endpoint: str = "") -> list[str]:
+        """The node's part of the command line. `endpoint`: of the runtime that is not embedded."""
         given = {
             "--profile": self.profile,
             "--feature-gates": self.feature_gates,
@@ -62,8 +64,11 @@ class UpOptions(msgspec.Struct, frozen=True):
             "--config": self.config_file,
             "--cgroup-root": self.cgroup_root,
             "--state-dir": str(state),
+            "--container-runtime-endpoint": endpoint,
         }
         words = [word for option, value in given.items() if value for word in (option, value)]
+        if endpoint:
+            words.append("--keep-images")
         return [*words, "--simulate"] if simulate else words
 
 
@@ -129,6 +134,7 @@ class Cluster:
         self._state = Path()
         self._api: Child | None = None
         self._node: Child | None = None
+        self._containerd: UpContainerd | None = None
 
     async def serve(self) -> None:
         """Bring everything up, say so, and stay until a child ends."""
@@ -136,12 +142,19 @@ class Cluster:
 
         begun_s = time.monotonic()
         self._state = default_state(self._options.state_dir)
+        if self._options.with_containerd:
+            from plimsoll.cli.up_containerd import UpContainerd
+
+            self._containerd = UpContainerd(self._state, self._paint)
+            await self._containerd.start()
         self._live, simulate = await self._opened()
         url, kubeconfig = await self._start_api()
         await self._start_node(url, simulate)
         running = asyncio.create_task(self._shown(url, kubeconfig, begun_s))
         assert self._api is not None and self._node is not None
         tasks = {running, asyncio.create_task(self._api.ended()), asyncio.create_task(self._node.ended())}
+        if self._containerd is not None:
+            tasks.add(asyncio.create_task(self._containerd.ended()))
         try:
             await _until_one_fails(tasks)
         finally:
@@ -172,19 +185,25 @@ class Cluster:
                 await live.tree.setup()
                 return live, False
             except CgroupsUnusable as error:
+                if self._containerd is not None:
+                    raise
                 reason = str(error)
             except StepRefused as error:
-                if error.left or not isinstance(error.cause, CgroupError) or error.cause.errno not in NOT_ALLOWED:
+                not_ours = isinstance(error.cause, CgroupError) and error.cause.errno in NOT_ALLOWED
+                if error.left or not not_ours or self._containerd is not None:
                     raise
                 reason = str(error.cause)
             sentence = f"no limits are enforced here ({reason}); processes, logs and exec are real"
             click.echo(self._paint(sentence, "yellow"))
         return self._looked(simulate=True), True
 
+    def _endpoint(self) -> str:
+        return self._containerd.endpoint if self._containerd is not None else ""
+
     def _looked(self, *, simulate: bool) -> LiveNode:
         from plimsoll.cli.node import node
 
-        words = self._options.node_words(self._state, simulate=simulate)
+        words = self._options.node_words(self._state, simulate=simulate, endpoint=self._endpoint())
         context = node.make_context("node", words, parent=click.get_current_context())
         return opened(context.params)
 
@@ -207,7 +226,7 @@ class Cluster:
         file = self._state / "node.kubeconfig"
         write_private(file, node_kubeconfig(Authority(self._state), url, self._name))
         words = ["node", "--kubeconfig", str(file), "--name", self._name, "--listen", NODE_LISTEN, "--end-pods"]
-        words += self._options.node_words(self._state, simulate=simulate)
+        words += self._options.node_words(self._state, simulate=simulate, endpoint=self._endpoint())
         self._node = Child("node agent", words, self._state / "node.log")
         await self._node.start()
         ready = await self._node.line()
@@ -290,6 +309,8 @@ class Cluster:
 
     async def sweep(self) -> None:
         """What the node agent has not taken away itself: it was killed, or never came to it."""
+        for trouble in await self._containerd.end() if self._containerd is not None else ():
+            click.echo(self._paint(f"left behind: {inert(trouble)}", "red"), err=True)
         if self._live is None or self._live.driver.simulated:
             return
         from plimsoll.cli.node_agent import swept

@@ -16,6 +16,7 @@ from plimsoll.cli.output import CLASS_COLOURS, Paint, inert, table
 from plimsoll.codec.lean import pod_from_json
 from plimsoll.linux.processes import CAP_SYS_RESOURCE, has_capability, oom_score_adj
 from plimsoll.rules.desired import Cgroup, Workload, desired_tree, workload
+from plimsoll.rules.hierarchy import container_component
 from plimsoll.rules.rounding import same_value
 
 KEY_FILES = (
@@ -64,7 +65,8 @@ def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]]) -> NodeReport
             above.append(_compared(live, cgroup, cgroup.path))
         elif cgroup.level == "pod":
             found[cgroup.path.rpartition("/")[2]] = cgroup
-    reports = [_pod(live, work, found) for work in works]
+    ids = {pod["metadata"]["uid"]: _container_ids(pod) for pod in pods} if live.told is not None else {}
+    reports = [_pod(live, work, found, ids.get(work.pod.metadata.uid, {})) for work in works]
     unmet = () if live.driver.simulated else tuple(dict.fromkeys(map(_lack, live.tree.status().unmet)))
     return NodeReport(tuple(reports), tuple(above), unmet)
 
@@ -79,10 +81,20 @@ def _walked(cgroup: Cgroup) -> Iterator[Cgroup]:
         yield from _walked(child)
 
 
-def _pod(live: LiveNode, work: Workload, found: Mapping[str, Cgroup]) -> PodReport:
+def _container_ids(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Name → id of those that a runtime has made."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return {each["name"]: each["containerID"].rpartition("/")[2] for each in statuses if each.get("containerID")}
+
+
+def _pod(live: LiveNode, work: Workload, found: Mapping[str, Cgroup], ids: Mapping[str, str]) -> PodReport:
+    """`ids`: of containers whose cgroups are the runtime's."""
     uid = work.pod.metadata.uid
     cgroup = next(each for name, each in found.items() if uid in name or uid.replace("-", "_") in name)
     paths = live.tree.paths(uid)
+    for name, container_id in ids.items():
+        component = container_component(container_id, live.setting.driver, live.setting.runtime)
+        paths[name] = f"{paths.get('', cgroup.path)}/{component}"
     parts = [(cgroup, paths.get("", cgroup.path))]
     real = not live.driver.simulated
     parts += [(child, paths.get(child.name, "")) for child in cgroup.children if not real or child.name in paths]

@@ -81,8 +81,7 @@ def _pods(data: bytes, where: str) -> Iterator[FoundPod]:
 
 def _static(found: FoundPod, where: str, source: Source, node_name: str, seen: str) -> StaticPod:
     given = found.document
-    metadata = given.get("metadata") if isinstance(given.get("metadata"), dict) else {}
-    spec = given.get("spec") if isinstance(given.get("spec"), dict) else {}
+    metadata, spec = (_object(given, name) for name in ("metadata", "spec"))
     if not metadata.get("name"):
         raise StaticPodRefused(where, "metadata.name: Required value")
     try:
@@ -113,6 +112,11 @@ def _static(found: FoundPod, where: str, source: Source, node_name: str, seen: s
     body = msgspec.json.encode(document)
     _check(document, body, where)
     return StaticPod(uid, namespace, document["metadata"]["name"], where, document, body)
+
+
+def _object(document: Document, name: str) -> Document:
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _uid(document: Document, where: str, source: Source, node_name: str) -> str:

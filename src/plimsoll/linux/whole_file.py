@@ -3,7 +3,8 @@
 Nothing is synced: these files tell a killed process's successor what it did, and a power cut ends all that anyway. A
 plain rename over a file would be synced all the same: ext4 flushes the new one to the disk first, which takes
 milliseconds. So the two files change places instead, and the old one is written over the next time, not truncated first
-(which would be flushed as well).
+(which would be flushed as well). Whoever reads meanwhile may hold the one that is written over: `read_whole` looks
+whether the file is still the same when it has been read.
 """
 
 from __future__ import annotations
@@ -30,6 +31,17 @@ def replace_whole(path: Path, data: bytes) -> None:
         os.close(descriptor)
     if not _exchanged(fresh, path):
         os.replace(fresh, path)
+
+
+def read_whole(path: Path) -> bytes:
+    """FileNotFoundError where there is none."""
+    while True:
+        with path.open("rb") as file:
+            data = file.read()
+            was = os.fstat(file.fileno())
+        now = path.stat()
+        if (was.st_dev, was.st_ino) == (now.st_dev, now.st_ino):
+            return data
 
 
 def _exchanged(one: Path, other: Path) -> bool:

@@ -28,10 +28,13 @@ from plimsoll.cgroups.node_tree import NodeTree
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.reflector import Reflector
+from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.cleanup import Cleanup
 from plimsoll.node.cpu_manager import CpuManager
+from plimsoll.node.event_correlation import About
+from plimsoll.node.log_rotation import LogRotation
+from plimsoll.node.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.pod_cgroups import PodCgroups
 from plimsoll.node.pods import Pods
 from plimsoll.node.recorder import Recorder
@@ -39,6 +42,7 @@ from plimsoll.node.reporter import Reporter
 from plimsoll.node.resizing import Counts
 from plimsoll.node.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.runtime_view import RuntimeView
+from plimsoll.node.static_pods import StaticPods
 from plimsoll.node.tools import Tools
 from plimsoll.rules.cpu_topology import CpuTopology, flat
 from plimsoll.rules.eviction import NodeCondition
@@ -106,6 +110,15 @@ class Agent:
         known_node = node or (lambda: plain_node(node_name, setting))
         self.pods = Pods(self.tools, lambda: with_own_size(known_node(), setting), conditions, counts)
         self.cleanup = Cleanup(self.tools, self.pods)
+        self.static = StaticPods(setting.config, node_name, self.pods.take, clock, self._broken_manifest)
+        self.mirrors = MirrorPods(
+            client,
+            lambda: self.static.pods,
+            lambda key: self.pods.named(*key) is not None,
+            lambda: known_node().metadata.uid,
+        )
+        self.static.changed = self.pods.one_is_gone = self.mirrors.wake
+        self.tools.mirror_of = self._mirror_of
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()  # the first list has come
 
@@ -117,6 +130,7 @@ class Agent:
         await self.runtime.open()
         try:
             await self.cgroups.setup()
+            await self.static.begin()
             async with asyncio.TaskGroup() as group:
                 running = [
                     group.create_task(coroutine, name=name)
@@ -129,10 +143,14 @@ class Agent:
                         ("runtime changes", self._follow_runtime()),
                         ("pods", self._follow_pods()),
                         ("resizes", self.pods.resizes.run()),
+                        ("static pods", self.static.run()),
+                        ("mirror pods", self.mirrors.run()),
                         ("CPUs", self.tools.pinning.run(self._with_processes)),
                         ("housekeeping", self._housekeeping()),
                     )
                 ]
+                if self.runtime.makes_cgroups:
+                    running.append(group.create_task(self._log_rotation().run(), name="log rotation"))
                 await self._stopping.wait()
                 await self.pods.close()
                 for task in running:
@@ -161,13 +179,37 @@ class Agent:
     async def _follow_pods(self) -> None:
         reflector = Reflector(request.PODS, fields=f"spec.nodeName={self.node_name}")
         async for changes in self._client.follow(reflector, lambda error: log.warning("pods: %s", error)):
-            self.pods.all_known = True
-            self.pods.take(changes)
+            self.pods.all_known = self.static.all_read.is_set()
+            self.pods.take(self._without_mirrors(changes))
             if not self.ready.is_set():
                 self.pods.resizes.begin()
                 self.ready.set()
                 gc.collect()
                 gc.freeze()
+
+    def _without_mirrors(self, changes: list[ObjectChange]) -> list[ObjectChange]:
+        """What the API shows of static pods is looked at, and no work of its own."""
+        others, mirrors = self.mirrors.sorted_out(changes)
+        for key, is_news in mirrors.items():
+            worker = self.pods.named(*key)
+            mirror = self._mirror_of(worker.uid) if worker is not None else None
+            if worker is None or mirror is None:
+                continue
+            self.reporter.seen(mirror.uid, mirror.status, mirror.version)
+            if is_news:
+                worker.wake()
+        return others
+
+    def _mirror_of(self, uid: str) -> Mirror | None:
+        worker = self.pods.workers.get(uid)
+        if worker is None:
+            return None
+        pod = self.static.pods.get((worker.pod.metadata.namespace, worker.pod.metadata.name))
+        return self.mirrors.standing_for(pod) if pod is not None and pod.uid == uid else None
+
+    def _broken_manifest(self, sentence: str) -> None:
+        about = About("Node", self.node_name, "", self.node_name, "", "v1")
+        self.recorder.tell(about, "Warning", "InvalidStaticPod", sentence)
 
     def _with_processes(self) -> set[str] | None:
         return self.pods.with_processes() if self.pods.all_known else None
@@ -176,9 +218,15 @@ class Agent:
         async for uid in self.runtime.changes():
             self.pods.wake([uid] if uid else None)
 
+    def _log_rotation(self) -> LogRotation:
+        config = self.setting.config
+        return LogRotation(self.runtime, self.view, config.container_log_max_bytes, config.container_log_max_files)
+
     async def _housekeeping(self) -> None:
         """Once the first list has come it is known which pods there are: what belongs to none of them goes."""
         await self.ready.wait()
+        await self.static.all_read.wait()
+        self.pods.all_known = True
         while True:
             try:
                 await self.cleanup.leftovers()

@@ -32,9 +32,17 @@ class DecisionLog:
             for line in _lines(file):
                 self._lines += 1
                 try:
-                    self._kept.append(_DECODER.decode(line))
+                    self._keep(_DECODER.decode(line))
                 except msgspec.DecodeError as error:
                     log.info("%s: a line cannot be read: %s", file, error)
+
+    def _keep(self, decision: Decision) -> None:
+        """A pod is evicted once. One whose eviction an agent decided on and was killed before it began is there twice."""
+        victim = decision.victim
+        if victim is not None:
+            for earlier in [each for each in self._kept if each.victim is not None and each.victim.uid == victim.uid]:
+                self._kept.remove(earlier)
+        self._kept.append(decision)
 
     def __iter__(self) -> Iterator[Decision]:
         return iter(self._kept)
@@ -46,7 +54,7 @@ class DecisionLog:
         return self._kept[index]
 
     def add(self, decision: Decision) -> None:
-        self._kept.append(decision)
+        self._keep(decision)
         if self._file is None:
             return
         try:

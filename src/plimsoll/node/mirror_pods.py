@@ -76,10 +76,11 @@ class MirrorPods:
     def wake(self) -> None:
         self._wake.set()
 
-    def sorted_out(self, changes: Iterable[ObjectChange]) -> tuple[list[ObjectChange], list[Key]]:
-        """The changes that are not about mirror pods, and the names of those that are."""
+    def sorted_out(self, changes: Iterable[ObjectChange]) -> tuple[list[ObjectChange], dict[Key, bool]]:
+        """The changes that are not about mirror pods, and the names of those that are: whether that one is new."""
         self.listed = True
-        others, touched = [], []
+        others: list[ObjectChange] = []
+        touched: dict[Key, bool] = {}
         for change in changes:
             known = self._there.get(change.key)
             seen = _DECODER.decode(change.body) if change.body else _Seen()
@@ -87,7 +88,7 @@ class MirrorPods:
             if mark is None and (known is None or known.uid != change.uid):
                 others.append(change)
                 continue
-            touched.append(change.key)
+            touched[change.key] = known is None or known.uid != change.uid
             if change.kind == "DELETED":
                 if known is not None and known.uid == change.uid:
                     del self._there[change.key]

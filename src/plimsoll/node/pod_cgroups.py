@@ -34,9 +34,11 @@ from plimsoll.rules.policy import CgroupVersion, Weight
 from plimsoll.rules.reconcile import Unmet
 from plimsoll.rules.resize_status import TOLD_FILES, kernel_values
 from plimsoll.rules.setting import Setting
+from plimsoll.rules.shrink_ladder import Ladder
 from plimsoll.rules.values import Values
 
 RESCORE_ROUNDS = 5
+QUICK = Ladder(deadline_s=0.5, pause_s=0.05)  # while one limit comes down nobody else has a turn; it is tried again
 TOGETHER_MOST = 8  # a turn keeps the event loop for some milliseconds per pod
 _OOM_FILES = ("memory.events.local", "memory.events", "memory.oom_control")
 
@@ -62,6 +64,7 @@ class PodCgroups:
     def __init__(self, tree: NodeTree, driver: CgroupDriver, setting: Setting) -> None:
         self.witnesses: list[Witness] = []
         self._tree, self._driver, self._setting = tree, driver, setting
+        tree.hurry(QUICK)
         self._waiting: dict[str, tuple[Wish, asyncio.Future[None]]] = {}
         self._have: dict[str, Wish] = {}
         self._paths: dict[str, dict[str, str]] = {}

@@ -35,7 +35,7 @@ from plimsoll.rules.crash_backoff import ERR_IMAGE_PULL, backoff_key
 from plimsoll.rules.effective import pod_requests
 from plimsoll.rules.environment import wanted_config_maps
 from plimsoll.rules.lifecycle_events import deadline_exceeded, sandbox_failed, sync_failed
-from plimsoll.rules.objects import Pod
+from plimsoll.rules.objects import Pod, is_static
 from plimsoll.rules.pod_conditions import OWN_CONDITIONS, PASSING_CONDITIONS
 from plimsoll.rules.pod_memory import kept, pull_failed, remember, start_failed, started
 from plimsoll.rules.pod_seen import PodMemory, PodSeen, PodWork, Start, StartTrouble
@@ -461,16 +461,15 @@ class PodWorker:
             self._resizes.over(self.uid)
         self.status = status
         if not self._is_removed and not self._is_told:
-            document = status_document(status)
             meta = pod.metadata
+            uid, known, version = self.uid, self.known_status, Version(meta.resource_version, meta.generation)
+            if is_static(pod):
+                mirror = tools.mirror_of(self.uid)
+                if mirror is None:
+                    return status  # the API does not show it yet; when it does, we are woken
+                uid, known, version = mirror.uid, mirror.status, mirror.version
             tools.reporter.report(
-                self.uid,
-                meta.namespace,
-                meta.name,
-                self.known_status,
-                document,
-                Version(meta.resource_version, meta.generation),
-                must_be_seen=must_be_seen,
+                uid, meta.namespace, meta.name, known, status_document(status), version, must_be_seen=must_be_seen
             )
         return status
 

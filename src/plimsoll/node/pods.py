@@ -29,7 +29,7 @@ from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import all_containers, allocated_pod, allocation_of, same_pod_level, same_resources
 from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.node_admission import Admitted, Refused, admit
-from plimsoll.rules.objects import Container, Node, Pod
+from plimsoll.rules.objects import Container, Node, Pod, is_static
 from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.preemption_node import EVENT_MESSAGE, PREEMPTING
 from plimsoll.rules.qos import qos_class
@@ -67,6 +67,7 @@ class Pods:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
         self._ended = 0
+        self.one_is_gone: Callable[[], None] = lambda: None  # told when nothing of a pod is left here
         self.all_known = False  # whether every source of pods has told all that it has
         self._making_room: dict[str, list[PodWorker]] = {}  # uid of a critical pod → who ends for it
 
@@ -105,6 +106,9 @@ class Pods:
             record = self._admitted(pod, record)
         worker = PodWorker(self._tools, self.resizes, pod, _STATUS.decode(body).status, body)
         worker.after = tuple(self._making_room.pop(uid, ()))
+        before = self.named(pod.metadata.namespace, pod.metadata.name)
+        if before is not None and is_static(pod):
+            worker.after += (before,)  # a changed manifest: what it was before ends first
         self.workers[uid] = worker
         self._by_name[pod.metadata.namespace, pod.metadata.name] = uid
         self._tasks[uid] = asyncio.create_task(self._looked_after(worker), name=f"pod {pod.metadata.name}")
@@ -235,6 +239,7 @@ class Pods:
         self.resizes.forget(uid)
         self.resizes.room("pods_removed")
         self._tools.pinning.wake()
+        self.one_is_gone()
 
     async def close(self) -> None:
         """Stop looking after them; what runs goes on."""

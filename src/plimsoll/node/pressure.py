@@ -201,7 +201,7 @@ class PressureLoop:
                 watcher.file_changes(_KERNEL, directory, "memory.events")
                 watcher.pressure(_KERNEL, "memory", "some", STALL_US, STALL_WINDOW_US, directory=directory)
         except (CgroupError, OSError) as error:
-            _LOG.info("no kernel events for memory pressure, looking alone will do: %s", error)
+            _LOG.info("the kernel does not tell of every shortage by itself, looking alone will do: %s", error)
 
     def _watch_usage(self, watcher: Watcher[str], files: Opens) -> None:
         """v1: at the usage where a threshold would be met; as limits and page cache move, so does that (§2.5)."""
@@ -226,10 +226,10 @@ class PressureLoop:
         if now_s - self._limits_at_s < LOOK_MOST_S:
             return False
         self._limits_at_s = now_s
-        pods = [pod for pod in self._victims.active() if _limits_storage(pod)]
-        if not pods:
+        if not any(_limits_storage(pod) for pod in self._victims.active()):
             return False
         usage = await self._victims.usage(disks=True)
+        pods = [pod for pod in self._victims.active() if _limits_storage(pod)]
         findings = [limit_finding(pod, usage.get(pod.metadata.uid), self._layout) for pod in pods]
         for finding in filter(None, findings):
             self._counted(finding.signal, self._clock() - now_s)

@@ -68,8 +68,7 @@ class StaticPods:
         watch = DirectoryWatch()
         try:
             while True:
-                directory = path if path.is_dir() else path.parent
-                with watch.stirring(directory) as stirring:
+                with watch.stirring(_watched(path)) as stirring:
                     self._look_at_files()  # again, now that nothing can be missed
                     await stirring.wait(self._config.file_check_s)
                     while stirring.happened.is_set() or await _stirs(stirring.happened):
@@ -164,6 +163,11 @@ async def _stirs(happened: asyncio.Event) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def _watched(path: Path) -> Path:
+    """A file is watched where its name stands: it may be replaced by another one."""
+    return path if path.is_dir() else path.parent
 
 
 def _manifests(path: Path) -> Iterable[Path]:

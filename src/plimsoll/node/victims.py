@@ -1,4 +1,9 @@
-"""The agent's pods as eviction sees them: who can go, what each uses, and how one is ended (04 §5 to §7)."""
+"""The agent's pods as eviction sees them: who can go, what each uses, and how one is ended (04 §5 to §7).
+
+A pod without statistics ranks before all others, so nobody may lack them only because we have not looked yet: the
+runtime is asked before each choice, and a pod of which nothing runs there is no candidate, since ending it frees
+nothing. An agent that has just been started would otherwise evict whomever it thinks of first.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ from plimsoll.cgroups.driver import CgroupError
 from plimsoll.node.pod_cgroups import PodCgroups
 from plimsoll.node.pod_worker import PodWorker
 from plimsoll.node.pods import Pods
+from plimsoll.node.runtime_view import NOTHING
 from plimsoll.node.stats import Stats
 from plimsoll.node.tools import Tools
 from plimsoll.rules.eviction import EVICTED, kill_timeout_s
@@ -18,6 +24,7 @@ from plimsoll.rules.eviction_reasons import LimitFinding
 from plimsoll.rules.objects import Pod
 from plimsoll.rules.termination import Verdict
 from plimsoll.rules.usage import PodUsage
+from plimsoll.runtime.runtime import RuntimeTrouble
 
 DISK_AGE_S = 5.0
 EXCEEDED_GRACE = "ExceededGracePeriod"
@@ -38,9 +45,15 @@ class PodVictims:
         self._tools, self._pods, self._cgroups, self._stats, self._reclaims = tools, pods, cgroups, stats, reclaims
 
     def active(self) -> Sequence[Pod]:
-        return list(self._pods.allocated())
+        """Of which something may run (§3.2); as of the last look at the runtime."""
+        seen = self._tools.view.last
+        return [each for each in self._pods.allocated() if seen.get(each.metadata.uid, NOTHING).alive()]
 
     async def usage(self, *, disks: bool) -> Mapping[str, PodUsage]:
+        try:
+            await self._tools.view.all()
+        except RuntimeTrouble as trouble:
+            log.warning("the runtime does not say what runs, its last word counts: %s", trouble)
         if disks:
             await self._stats.measure_disks(DISK_AGE_S)
         return self._stats.sample().pod_usage()

@@ -201,8 +201,10 @@ def _object(value: Any, path: str, problems: Problems) -> Any:
 def _headers(value: Any, path: str, problems: Problems) -> Any:
     found = {}
     for name, item, at in _entries("headers", value, path, problems):
-        texts = item if isinstance(item, (list, tuple)) else [_mistyped("texts", item, at, problems)]
-        found[name] = tuple(_text(each, f"{at}[{index}]", problems) for index, each in enumerate(texts))
+        if isinstance(item, (list, tuple)):
+            found[name] = tuple(_text(each, f"{at}[{index}]", problems) for index, each in enumerate(item))
+        else:
+            _mistyped("texts", item, at, problems)
     return found
 
 

@@ -98,8 +98,8 @@ ROWS: tuple[Row, ...] = (
         "Whether Guaranteed containers with whole CPUs get them for themselves.", "cpu_manager_policy",
         choices=("none", "static"), zero_is_unset=True),
     Row("cpuManagerPolicyOptions", "map", {}, "--cpu-manager-policy-options",
-        "Options of the static policy; full-pcpus-only and strict-cpu-reservation are honoured, a node with another does "
-        "not start.", "cpu_manager_policy_options"),
+        "Options of the static policy: full-pcpus-only and strict-cpu-reservation; a node with another does not start.",
+        "cpu_manager_policy_options"),
     Row("cpuManagerReconcilePeriod", "duration", "10s", "--cpu-manager-reconcile-period",
         "How often cpusets are compared with what they should be.", "cpu_manager_reconcile_period_s",
         zero_is_unset=True),

@@ -23,6 +23,7 @@ from plimsoll.kube.client import Client
 from plimsoll.linux.machine import this_machine
 from plimsoll.node.agent import Agent
 from plimsoll.rules.config_reading import reading
+from plimsoll.rules.hierarchy import Driver
 from plimsoll.rules.profile import DEFAULT_PROFILE
 from plimsoll.rules.setting import resolved
 from plimsoll.runtime.process import ProcessRuntime
@@ -41,7 +42,7 @@ class RealWorld(World):
         found = this_host()
         self.files = open_cgroupfs(found)
         config = reading(None, DEFAULT_PROFILE, {"cgroupRoot": ["/plimsolltest"]}).config
-        driver = "systemd" if IS_SYSTEMD else "cgroupfs"
+        driver: Driver = "systemd" if IS_SYSTEMD else "cgroupfs"
         self.setting = resolved(
             this_machine(), config, DEFAULT_PROFILE, cgroup_version=found.version, driver=driver, runtime="process"
         )

@@ -290,7 +290,7 @@ async def test_a_worker_that_fails_in_an_unforeseen_way_is_started_again(
                 raise ZeroDivisionError("nobody thought of this")
             return whole(*args)
 
-        worker._observer.seen = broken_once  # type: ignore[method-assign]
+        worker._observer.seen = broken_once  # type: ignore[method-assign, assignment]
         worker.wake()
         await eventually(lambda: looks > 1)
         assert agent.pods.workers["u-1"] is worker

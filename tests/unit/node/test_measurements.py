@@ -51,7 +51,7 @@ def test_the_api_server_can_read_it(node: PlayedNode) -> None:
     at_s = node.now_s
     assert readings(resource_page(node.stats.sample()), 0.0) == {
         ("", "", ""): Reading(at_s, 5.0, 298 * MIB),
-        ("default", "web", "app"): Reading(at_s, 1.0, 8 * MIB),
+        ("default", "web", "app"): Reading(at_s, 1.0, 8 * MIB, 1_699_999_000.0),
     }
 
 

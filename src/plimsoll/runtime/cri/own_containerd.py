@@ -131,7 +131,9 @@ class OwnContainerd:
         Some kernels keep a v1 hierarchy that nobody has mounted (hugetlb, after somebody's umount). containerd's shim
         then finds no cgroup at all and reports no OOM kill; so that hierarchy is mounted below our directory.
         """
-        mount = f"mount -t cgroup -o hugetlb none {self.directory}/hugetlb && " if hugetlb_unmounted() else ""
+        at = f"{self.directory}/hugetlb"
+        # It may be started again where it was mounted before: what we see is not what it sees.
+        mount = f"(mountpoint -q {at} || mount -t cgroup -o hugetlb none {at}) && " if hugetlb_unmounted() else ""
         with open(self.directory / "log", "ab") as log:
             self._process = subprocess.Popen(
                 [*before, "/bin/sh", "-c", f"{mount}exec containerd -c {self.directory}/config.toml"],

@@ -1,0 +1,267 @@
+"""From inside a pod: what holds the cluster together, the machine and the other pods are out of reach.
+
+`plimsoll up` runs with its state where the container's view of the machine would show it, were it not hidden. A hostile
+program (`hostile.py`) goes through what root in a container can try; the rest is tried from the outside: hostPaths,
+links in volumes, capabilities as they are declared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.kube.request import Request
+from tests.e2e.up_process import Up, problem
+from tests.e2e.waiting import until
+
+PODS = "/api/v1/namespaces/default/pods"
+HOSTILE = Path(__file__).with_name("hostile.py")
+DEFAULT_CAPABILITIES = 0x00000000A80425FB  # containerd's default set
+NET_ADMIN, CHOWN = 12, 0
+SECRET = "nobody else may read this"
+Document = dict[str, Any]
+
+
+class Place:
+    def __init__(self, up: Up, outside: Path) -> None:
+        self.up, self.outside = up, outside
+
+    def ask(self, method: str, path: str, body: Document | None = None) -> tuple[int, bytes]:
+        async def once() -> tuple[int, bytes]:
+            transport = self.up.transport()
+            try:
+                content = b"" if body is None else json.dumps(body).encode()
+                answer = await transport.send(Request(method, path, content, "application/json"))
+                return answer.status, answer.body
+            finally:
+                await transport.close()
+
+        return asyncio.run(once())
+
+    def create(self, name: str, *containers: Document, **spec: Any) -> str:
+        spec = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, **spec, "containers": list(containers)}
+        code, body = self.ask("POST", PODS, {"metadata": {"name": name}, "spec": spec})
+        assert code == 201, body
+        uid: str = msgspec.json.decode(body)["metadata"]["uid"]
+        return uid
+
+    def status(self, name: str) -> Document:
+        found: Document = msgspec.json.decode(self.ask("GET", f"{PODS}/{name}")[1]).get("status", {})
+        return found
+
+    def phase(self, name: str, *wanted: str) -> Document:
+        return until(lambda: (found := self.status(name)) and found.get("phase") in wanted and found, 60.0)
+
+    def log(self, name: str) -> str:
+        return self.ask("GET", f"{PODS}/{name}/log")[1].decode()
+
+    def ended(self, name: str) -> str:
+        """What it has said until it ended."""
+        self.phase(name, "Succeeded", "Failed")
+        return self.log(name)
+
+    def events(self, name: str) -> list[str]:
+        path = f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name%3D{name}"
+        return [each["message"] for each in msgspec.json.decode(self.ask("GET", path)[1])["items"]]
+
+
+@pytest.fixture(scope="module")
+def place(exercised: Callable[[str, str], None]) -> Iterator[Place]:
+    if why := problem():
+        pytest.skip(why)
+    outside = Path(tempfile.mkdtemp(prefix="plimsoll-test-", dir="/opt"))  # seen in containers, but for what is hidden
+    up = Up(outside)
+    try:
+        exercised("pod security", "this machine, embedded runtime")
+        yield Place(up.ready(), outside)
+    finally:
+        up.close()
+        shutil.rmtree(outside)
+
+
+def shell(name: str, script: str, **more: Any) -> Document:
+    return {"name": name, "image": "busybox", "command": ["sh", "-c", script], **more}
+
+
+def own(volume: Document | None = None) -> Document:
+    return {"volumes": [{"name": "own", **(volume or {"emptyDir": {}})}]}
+
+
+MOUNT = {"volumeMounts": [{"name": "own", "mountPath": "/own"}]}
+
+
+def test_nothing_of_the_cluster_the_machine_or_other_pods_is_in_reach(place: Place) -> None:
+    place.create("victim", shell("c", f"echo {SECRET} > /own/secret; exec sleep 1000.4242", **MOUNT), **own())
+    place.phase("victim", "Running")
+    volume = until(lambda: list(place.up.state.glob("**/secret")), 20.0)
+    files = [str(path) for path in place.up.state.rglob("*") if path.is_file()]
+    names = {Path(each).name for each in files}
+    assert {"admin.kubeconfig", "ca.key"} <= names or any("key" in name for name in names), sorted(names)
+    assert str(volume[0]) in files
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(place.outside / "host.sock"))
+    listening.listen()
+    sockets = [str(path) for path in place.outside.rglob("*") if path.is_socket()]
+    assert len(sockets) >= 2, sockets  # ours, and the supervisor's
+    disk = os.stat("/").st_dev
+    given = {
+        "files": [*files, "/etc/shadow", "/proc/kcore"],
+        "sockets": sockets,
+        "marks": ["1000.4242", "plimsoll"],
+        "disks": [(os.major(disk), os.minor(disk)), (254, 0), (8, 0), (7, 0)],
+    }
+    command = ["python3", "-c", HOSTILE.read_text(), json.dumps(given)]
+    try:
+        place.create("hostile", {"name": "c", "image": "busybox", "command": command, **MOUNT}, **own())
+        said = place.ended("hostile")
+    finally:
+        listening.close()
+    assert said == "done\n", said
+    assert place.status("victim")["phase"] == "Running"
+
+
+def test_the_hosts_files_cannot_be_changed(place: Place) -> None:
+    script = "for f in /etc/passwd /usr/bin/env; do echo x >> $f; done; touch /etc/mine /usr/mine; ls /etc/mine; rm -rf /usr/games"
+    before = Path("/etc/passwd").read_bytes()
+    place.create("writer", shell("c", script))
+    place.ended("writer")
+    assert Path("/etc/passwd").read_bytes() == before
+    assert not Path("/etc/mine").exists()
+    assert not Path("/usr/mine").exists()
+
+
+@pytest.mark.parametrize(
+    ("security", "capabilities", "user"),
+    [
+        ({}, DEFAULT_CAPABILITIES, 0),
+        ({"capabilities": {"drop": ["ALL"]}}, 0, 0),
+        ({"capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}}, 1 << CHOWN, 0),
+        ({"capabilities": {"add": ["NET_ADMIN"]}}, DEFAULT_CAPABILITIES | 1 << NET_ADMIN, 0),
+        ({"runAsUser": 1234, "runAsGroup": 99}, 0, 1234),
+    ],
+    ids=["default", "none", "one", "one-more", "user"],
+)
+def test_capabilities_are_as_declared(
+    place: Place, security: Document, capabilities: int, user: int, request: pytest.FixtureRequest
+) -> None:
+    name = f"caps-{request.node.callspec.id}"
+    place.create(name, shell("c", "cat /proc/self/status", securityContext=security))
+    found = dict(line.split(":\t") for line in place.ended(name).splitlines() if ":\t" in line)
+    assert int(found["CapEff"], 16) == capabilities, hex(int(found["CapEff"], 16))
+    if user == 0:
+        assert int(found["CapBnd"], 16) == capabilities
+    assert int(found["CapAmb"], 16) == 0
+    assert int(found["Uid"].split()[0]) == user
+    assert found["NoNewPrivs"].strip() == "1"
+
+
+@pytest.mark.parametrize("which", ["state", "key", "above"])
+def test_a_host_path_never_shows_what_is_secret(place: Place, which: str) -> None:
+    state = place.up.state
+    path = {"state": state, "key": next(state.rglob("admin.kubeconfig")), "above": place.outside}[which]
+    name = f"path-{which}"
+    place.create(
+        name,
+        shell("c", "ls -R /own; cat /own/state/admin.kubeconfig", **MOUNT),
+        **own({"hostPath": {"path": str(path)}}),
+    )
+    if which == "above":
+        said = place.ended(name)
+        assert "client-key-data" not in said
+        assert "admin.kubeconfig\n" not in said.replace("/own/state/admin.kubeconfig", "")
+    else:
+        until(lambda: any(str(state) in each or "hostPath" in each for each in place.events(name)), 30.0)
+        assert place.status(name)["phase"] == "Pending"
+
+
+def test_a_host_path_read_only_is_read_only_and_ends_where_it_says(place: Place) -> None:
+    shown = place.outside / "shown"
+    shown.mkdir()
+    (shown / "file").write_text("of the host\n")
+    (shown / "link").symlink_to(place.up.state)
+    mount = {"volumeMounts": [{"name": "own", "mountPath": "/own", "readOnly": True}]}
+    place.create(
+        "reader",
+        shell("c", "cat /own/file; echo x > /own/file; ls /own/link/; true", **mount),
+        **own({"hostPath": {"path": str(shown)}}),
+    )
+    said = place.ended("reader")
+    assert said.startswith("of the host\n")
+    assert "admin.kubeconfig" not in said
+    assert (shown / "file").read_text() == "of the host\n"
+
+
+@pytest.mark.parametrize("link", ["state", "/etc", "../../../../../..", "/proc/1/root"])
+def test_a_link_in_a_volume_leads_nowhere_as_a_sub_path(
+    place: Place, link: str, request: pytest.FixtureRequest
+) -> None:
+    target = str(place.up.state) if link == "state" else link
+    name = f"link-{''.join(each for each in request.node.callspec.id if each.isalnum())}"
+    sub = {"volumeMounts": [{"name": "own", "mountPath": "/seen", "subPath": "link"}]}
+    place.create(
+        name,
+        shell("c", "ls -a /seen", **sub),
+        initContainers=[shell("i", f"ln -s {target} /own/link", **MOUNT)],
+        **own(),
+    )
+    found = until(
+        lambda: (
+            (state := (place.status(name).get("containerStatuses") or [{}])[0].get("state", {}))
+            and (
+                state.get("terminated")
+                or state.get("waiting", {}).get("reason") == "CreateContainerConfigError"
+                or state.get("waiting", {}).get("reason") == "CreateContainerError"
+            )
+            and state
+        ),
+        60.0,
+    )
+    if "terminated" in found:
+        said = place.log(name)
+        assert not {"admin.kubeconfig", "passwd", "usr", "node"} & set(said.split()), said
+
+
+def test_a_link_in_a_volume_is_not_followed_when_the_volume_goes(place: Place) -> None:
+    kept = place.outside / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("stays\n")
+    place.create(
+        "linked", shell("c", f"ln -s {kept} /own/link; mkdir -p /own/a/b; ln -s / /own/a/b/root", **MOUNT), **own()
+    )
+    place.ended("linked")
+    place.ask("DELETE", f"{PODS}/linked")
+    until(lambda: place.ask("GET", f"{PODS}/linked")[0] == 404, 30.0)
+    assert (kept / "file").read_text() == "stays\n"
+
+
+def test_a_link_for_its_log_or_message_is_not_followed(place: Place) -> None:
+    """The message is read by the agent, as root of the machine."""
+    target = next(place.up.state.rglob("admin.kubeconfig"))
+    script = f"rm -f /dev/termination-log; ln -s {target} /dev/termination-log; ln -s /etc/shadow /tmp/x; exit 1"
+    place.create("message", shell("c", script, terminationMessagePolicy="FallbackToLogsOnError"))
+    place.phase("message", "Failed")
+    message = place.status("message")["containerStatuses"][0]["state"]["terminated"].get("message", "")
+    assert "client-key" not in message
+    assert "root:" not in message
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"seLinuxOptions": {"level": "s0"}}, {"windowsOptions": {"runAsUserName": "x"}}],
+    ids=lambda each: next(iter(each)),
+)
+def test_what_is_not_honoured_is_refused(place: Place, field: Document) -> None:
+    name = f"refused-{next(iter(field)).lower()}"
+    place.create(name, shell("c", "true", securityContext=field))
+    until(lambda: any(next(iter(field)) in each for each in place.events(name)), 30.0)
+    assert place.status(name)["phase"] in ("Pending", "Failed")

@@ -1,0 +1,130 @@
+"""Evictions one after the other while other pods come and go, and the agent is killed at random moments of them.
+
+Each hog passes the threshold and stays there, so that an agent that was killed finds the shortage when it comes back.
+Beside it live a Guaranteed pod and a Burstable one within its request, for the whole time. Counted as faults: an evicted
+pod without reason, message or condition, one that was evicted twice or ran again, a neighbour that was hurt.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+from tests.kernel.pressure_world import Asks, Document, PressureWorld, container, eater, memory, pod, pressure_world
+
+SETTINGS: Document = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "0s"}
+PACE = 300.0
+NEIGHBOURS = ("gold", "silver")
+MESSAGE = "The node was low on resource: memory. Threshold quantity: 100Mi, available: "
+
+
+class Visitors(threading.Thread):
+    """Small pods within their request, made and deleted without a pause by a client of its own."""
+
+    def __init__(self, world: PressureWorld, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._ask, self._dice, self._is_over = Asks(world.kubeconfig), random.Random(seed), threading.Event()
+        self.created = 0
+        self.faults: list[str] = []
+
+    def run(self) -> None:
+        there: list[str] = []
+        while not self._is_over.wait(self._dice.uniform(0.05, 0.4)):
+            name = f"visitor{self.created}"
+            visitor = pod(name, container("c", eater(1), **memory("40Mi")), terminationGracePeriodSeconds=1)
+            self._ask("POST", "/api/v1/namespaces/default/pods", visitor)
+            there.append(name)
+            self.created += 1
+            while len(there) > 3:
+                self._end(there.pop(0))
+        for name in there:
+            self._end(name)
+
+    def _end(self, name: str) -> None:
+        status, found = self._ask.answer("GET", f"/api/v1/namespaces/default/pods/{name}")
+        if status == 200 and found["status"].get("phase") == "Failed":
+            self.faults.append(f"{name} was hurt: {found['status'].get('reason')} {found['status'].get('message')}")
+        self._ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+
+    def close(self) -> None:
+        self._is_over.set()
+        self.join()
+        self._ask.close()
+
+
+def run(directory: Path, seed: int, evictions: int) -> tuple[dict[str, int], list[str]]:
+    """Counts and faults."""
+    dice, counts, faults = random.Random(seed), Counter[str](), []
+    with pressure_world(directory / "world", SETTINGS) as world:
+        gold = {"resources": {"limits": {"memory": "90Mi", "cpu": "100m"}}}
+        world.create(
+            pod("gold", container("c", eater(60), **gold)), pod("silver", container("c", eater(60), **memory("90Mi")))
+        )
+        for name in NEIGHBOURS:
+            world.full(name)
+        before = {name: world.container(name)["containerID"] for name in NEIGHBOURS}
+        visitors = Visitors(world, seed)
+        visitors.start()
+        try:
+            for number in range(evictions):
+                faults += _one(world, f"hog{number}", dice, counts)
+        finally:
+            visitors.close()
+        faults += visitors.faults
+        faults += _neighbours(world, before)
+        faults += _evicted(world, evictions)
+        counts["visitors"] = visitors.created
+        world.empty()
+    return {**counts, "failed": len(faults)}, faults
+
+
+def _one(world: PressureWorld, name: str, dice: random.Random, counts: Counter[str]) -> list[str]:
+    world.create(pod(name, container("c", eater(320, PACE), **memory("5Mi")), container("side", eater(1))))
+    if dice.random() < 0.5:
+        time.sleep(dice.uniform(0.0, 2.5))  # the moment of the kill, not a wait for anything
+        world.kill_node()
+        world.start_again()
+        counts["kills"] += 1
+    world.until(lambda: world.status(name).get("phase") == "Failed", 60)
+    status = world.status(name)
+    if status.get("reason") != "Evicted":
+        return [f"{name} ended otherwise: {status.get('reason')} {status.get('message')}"]
+    counts["evictions"] += 1
+    return []
+
+
+def _neighbours(world: PressureWorld, before: dict[str, str]) -> list[str]:
+    found = {name: world.container(name) for name in before}
+    return [
+        f"{name} was hurt: {each}"
+        for name, each in found.items()
+        if (each.get("containerID"), each.get("restartCount")) != (before[name], 0)
+    ]
+
+
+def _evicted(world: PressureWorld, evictions: int) -> list[str]:
+    """Looked at once more at the very end: what was evicted stays so, with its reason, and was evicted once."""
+    faults = []
+    told = Counter[str]()
+    for event in world.events("Evicted"):
+        told[event["involvedObject"]["name"]] += int(event.get("count") or 1)
+    for number in range(evictions):
+        name = f"hog{number}"
+        status = world.status(name)
+        if (status.get("phase"), status.get("reason")) != ("Failed", "Evicted"):
+            faults.append(f"{name} is no longer evicted: {status.get('phase')} {status.get('reason')}")
+            continue
+        if not status.get("message", "").startswith(MESSAGE):
+            faults.append(f"{name} has no message: {status.get('message')!r}")
+        if not [each for each in status["conditions"] if each["type"] == "DisruptionTarget"]:
+            faults.append(f"{name} lacks DisruptionTarget")
+        if told[name] > 1:
+            faults.append(f"{name} was evicted {told[name]} times")
+        if running := [each["name"] for each in status.get("containerStatuses", []) if "running" in each["state"]]:
+            faults.append(f"{name} still runs {running}")
+        if any(each["restartCount"] for each in status.get("containerStatuses", [])):
+            faults.append(f"{name} ran again")
+    return faults

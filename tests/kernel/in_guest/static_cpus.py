@@ -1,0 +1,246 @@
+"""The static CPU policy on eight CPUs: a real API server, a real node, real processes; one program of plain Python.
+
+Says each thing that was seen, and `all seen` at the end; anything else ends with an AssertionError. With `systemd` as
+its word the cgroups are systemd's, and the lists of CPUs its AllowedCPUs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from plimsoll.kube import kubeconfig, request
+from plimsoll.kube.client import Client
+from plimsoll.kube.http import HttpTransport
+from plimsoll.kube.request import ApiError
+from plimsoll.linux.cpu_topology import this_topology
+from plimsoll.rules.cpu_list import cpu_numbers
+from tests.e2e.real_node import CONFIG, RealNode
+
+Document = dict[str, Any]
+WAIT_S = 120.0
+SAYS_NPROC = "trap 'exit 0' TERM; while :; do nproc > /v/$NAME; sleep 0.3; done"
+
+
+class World:
+    def __init__(self, node: RealNode, client: Client, notes: Path) -> None:
+        self.node, self.client, self.notes = node, client, notes
+
+    async def until(self, look: Callable[[Document], Any], name: str) -> Any:
+        """What `look` finds in the pod, as soon as it finds something."""
+        end = time.monotonic() + WAIT_S
+        while True:
+            try:
+                pod = await self.client.ask(request.get(request.PODS, name, "default"))
+            except ApiError as error:
+                if not error.is_gone:
+                    raise
+                pod = {}
+            if found := look(pod):
+                return found
+            assert time.monotonic() < end, f"{name}: {json.dumps(pod.get('status'))}"
+            await asyncio.sleep(0.3)
+
+    async def run(self, name: str, cpu: str, *, guaranteed: bool = True) -> Document:
+        await self.client.ask(request.create(request.PODS, self.pod(name, cpu, guaranteed=guaranteed), "default"))
+        found: Document = await self.until(lambda pod: pod if pod["status"].get("phase") == "Running" else None, name)
+        return found
+
+    def pod(self, name: str, cpu: str, *, guaranteed: bool = True) -> Document:
+        container = {
+            "name": "c",
+            "image": "busybox",
+            "command": ["sh", "-c", SAYS_NPROC],
+            "env": [{"name": "NAME", "value": name}],
+            "resources": {"limits" if guaranteed else "requests": {"cpu": cpu, "memory": "32Mi"}},
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+        }
+        volumes = [{"name": "v", "hostPath": {"path": str(self.notes)}}]
+        spec = {"containers": [container], "volumes": volumes, "nodeName": "n1", "terminationGracePeriodSeconds": 5}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+    async def resize(self, name: str, cpu: str) -> None:
+        sizes = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}
+        change = {"spec": {"containers": [{"name": "c", "resources": sizes}]}}
+        await self.client.ask(request.patch(request.PODS, name, change, "default", "resize"))
+
+    async def infeasible(self, name: str) -> str:
+        def look(pod: Document) -> str:
+            every = pod["status"].get("conditions", [])
+            return next(
+                (c["message"] for c in every if c["type"] == "PodResizePending" and c["reason"] == "Infeasible"), ""
+            )
+
+        found: str = await self.until(look, name)
+        return found
+
+    async def delete(self, name: str) -> None:
+        await self.client.ask(request.delete(request.PODS, name, "default"))
+        await self.until(lambda pod: not pod, name)
+
+    async def events(self, name: str) -> list[tuple[str, str]]:
+        found = await self.client.ask(request.listing(request.EVENTS, fields=f"involvedObject.name={name}"))
+        return [(each["reason"], each["message"]) for each in found["items"]]
+
+    # --- what the kernel says ---
+
+    async def files(self, name: str) -> Path:
+        pod = await self.client.ask(request.get(request.PODS, name, "default"))
+        ident = pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+        return cgroup_named(ident)
+
+    async def on(self, name: str, cpus: str, what: str) -> None:
+        """Its cpuset, the CPUs of its processes, and what `nproc` says in it."""
+        cgroup = await self.files(name)
+        await eventually(lambda: (cgroup / "cpuset.cpus").read_text().strip() == cpus, f"{name}: {cgroup}/cpuset.cpus")
+        numbers = cpu_numbers(cpus)
+        pids = [int(pid) for pid in (cgroup / "cgroup.procs").read_text().split()]
+        assert pids
+        for pid in pids:
+            try:
+                assert os.sched_getaffinity(pid) == set(numbers or ()), (name, pid)
+            except ProcessLookupError:
+                continue
+        count = str(len(numbers or ()))
+        await eventually(lambda: text(self.notes / name) == count, f"{name}: nproc is {count}")
+        print(f"seen: {what}: {name} on {cpus}, nproc {count}", flush=True)
+
+    async def quota(self, name: str, expected: str) -> None:
+        file = await self.files(name) / "cpu.max"
+        await eventually(lambda: file.read_text().strip() == expected, f"{file} is {expected}")
+        print(f"seen: quota of {name}: {expected}", flush=True)
+
+
+async def eventually(look: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + WAIT_S
+    while not look():
+        assert time.monotonic() < end, f"never: {what}"
+        await asyncio.sleep(0.2)
+
+
+def cgroup_named(ident: str) -> Path:
+    (found,) = Path("/sys/fs/cgroup").rglob(f"*{ident}*")
+    return found
+
+
+def text(path: Path) -> str:
+    return path.read_text().strip() if path.exists() else ""
+
+
+async def main(driver: str) -> None:
+    topology = this_topology()
+    assert len(topology.cpus) == 8
+    print(f"seen: {len(topology.cpus)} CPUs, {topology.threads_per_core} threads per core", flush=True)
+    assert topology.threads_per_core == 2, topology
+    pairs = sorted(
+        {tuple(sorted(c for c in topology.cpus if topology.places[c].core == core)) for core in topology.cpus}
+    )
+    pairs = [pair for pair in pairs if pair]
+    print(f"seen: cores {pairs}", flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name) / "world"
+        directory.mkdir()
+        node = RealNode(directory, "/plimsolltest", "1.27")
+        config = {**CONFIG, "cpuManagerPolicy": "static", "systemReserved": {"cpu": "1500m"}, "cgroupDriver": driver}
+        node.config.write_text(json.dumps(config))
+        notes = Path(name) / "notes"
+        notes.mkdir()
+        try:
+            node.start_api()
+            node.make_identity()
+            node.start_node()
+            transport = HttpTransport(kubeconfig.load(node.kubeconfig))
+            world = World(node, Client(transport), notes)
+            await old_profile(world)
+            await restarted(world)
+            await new_profile(world)
+            await transport.close()
+        except AssertionError:
+            print((directory / "node.log").read_text()[-6000:], file=sys.stderr)
+            raise
+        finally:
+            node.close()
+    print("all seen")
+
+
+async def old_profile(world: World) -> None:
+    """1.27: the cpuset follows an integer resize; a fraction is refused."""
+    await world.run("shared", "100m", guaranteed=False)
+    await world.on("shared", "0-7", "alone")
+    await world.run("one", "1")
+    await world.on("one", "2", "one CPU, the reserved core 0-1 left alone")
+    await world.on("shared", "0-1,3-7", "the pool follows")
+    await world.quota("one", "100000 100000")
+    await world.run("two", "2")
+    await world.on("two", "4-5", "a whole core")
+    await world.on("shared", "0-1,3,6-7", "the pool follows")
+    await world.resize("one", "3")
+    await world.on("one", "2,6-7", "1 → 3 moves the cpuset")
+    await world.on("shared", "0-1,3", "the pool follows")
+    await world.quota("one", "300000 100000")
+    await world.resize("one", "1500m")
+    message = await world.infeasible("one")
+    assert "whole CPUs only" in message, message
+    await eventually_told(world, "one", "ResizeInfeasible", "whole CPUs only")
+    await world.on("one", "2,6-7", "a fraction is refused, and nothing moves")
+    await world.resize("one", "3")
+    big = world.pod("big", "2")
+    await world.client.ask(request.create(request.PODS, big, "default"))
+    refused = await world.until(lambda pod: pod["status"] if pod["status"].get("phase") == "Failed" else None, "big")
+    assert refused["reason"] == "UnexpectedAdmissionError", refused
+    assert "not enough cpus available to satisfy request: requested=2, available=1" in refused["message"], refused
+    print(f"seen: {refused['message']}", flush=True)
+    await world.delete("big")
+
+
+async def eventually_told(world: World, name: str, reason: str, words: str) -> None:
+    end = time.monotonic() + WAIT_S
+    while True:
+        events = await world.events(name)
+        if any(told == reason and words in message for told, message in events):
+            print(f"seen: event {reason} of {name}", flush=True)
+            return
+        assert time.monotonic() < end, events
+        await asyncio.sleep(0.5)
+
+
+async def restarted(world: World) -> None:
+    """An agent killed in the middle finds everybody where they were, and goes on with what is asked meanwhile."""
+    before = await world.client.ask(request.get(request.PODS, "one", "default"))
+    world.node.kill_node()
+    world.node.start_node()
+    await world.on("one", "2,6-7", "after a kill of the agent")
+    await world.on("two", "4-5", "after a kill of the agent")
+    after = await world.client.ask(request.get(request.PODS, "one", "default"))
+    assert before["status"]["containerStatuses"] == after["status"]["containerStatuses"], "nothing was restarted"
+    await world.delete("two")
+    await world.on("shared", "0-1,3-5", "what a deleted pod owned comes back")
+    await world.resize("one", "1")
+    await world.on("one", "2", "3 → 1")
+    await world.on("shared", "0-1,3-7", "the pool follows")
+
+
+async def new_profile(world: World) -> None:
+    """1.36: no quota with exclusive CPUs, every resize of their number is infeasible."""
+    world.node.kill_node()
+    world.node.profile = "1.36"
+    world.node.start_node()
+    await world.on("one", "2", "the same state under 1.36")
+    await world.run("new", "2")
+    await world.on("new", "4-5", "a whole core")
+    await world.quota("new", "max 100000")
+    await world.resize("new", "3")
+    message = await world.infeasible("new")
+    assert message == 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"', message
+    await world.on("new", "4-5", "1.36 says Infeasible")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "cgroupfs"))

@@ -1,0 +1,229 @@
+"""The agent over containerd on cgroup v2, in a guest: cgroupfs or systemd as the driver, Memory QoS on.
+
+The API is that of one pod, in memory; kernel, driver, runtime and processes are real.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.driver import CgroupDriver
+from plimsoll.cgroups.node_tree import NodeTree
+from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cli.tree import look
+from plimsoll.kube.client import Client
+from plimsoll.kube.request import Request
+from plimsoll.linux.machine import this_machine
+from plimsoll.node.agent import Agent
+from plimsoll.rules.config_reading import reading
+from plimsoll.rules.hierarchy import Driver
+from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.setting import resolved
+from plimsoll.rules.tree_view import Names
+from plimsoll.runtime.cri.runtime import CriRuntime
+from plimsoll.runtime.runtime import SandboxSpec
+from tests.kernel.containerd import Containerd, private_containerd
+from tests.kernel.guest import GUEST_VARIABLE
+from tests.unit.node.test_agent import NODE, WAIT_S, Document, World, container, eventually, phase, pod, shell
+
+SYSTEMD = "systemd" in os.environ[GUEST_VARIABLE]
+HANDLER = os.environ.get("PLIMSOLL_CRI_HANDLER", "")
+MIB = 1 << 20
+HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done"
+HOLDS = "dd if=/dev/zero of=/dev/shm/held bs=1M count=24 2>/dev/null; touch /tmp/held; " + HANDLES_TERM
+PATCH = "application/strategic-merge-patch+json"
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Containerd]:
+    with private_containerd(systemd=SYSTEMD, below="/scratch") as started:
+        yield started
+
+
+class Deaf(CriRuntime):
+    """A runtime that has never heard of `unified`."""
+
+    async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: Any) -> str:
+        bare = msgspec.structs.replace(spec.resources, unified={})
+        return await super().make_container(sandbox, sandbox_id, msgspec.structs.replace(spec, resources=bare))
+
+
+class CriWorld(World):
+    def __init__(
+        self,
+        directory: Path,
+        document: Document,
+        daemon: Containerd,
+        *,
+        driver: Driver | None = None,
+        deaf: bool = False,
+    ) -> None:
+        document["spec"]["hostNetwork"] = True
+        super().__init__(directory, document)
+        self._daemon, self._deaf = daemon, deaf
+        found = this_host()
+        self.files = open_cgroupfs(found)
+        flags = {"cgroupRoot": ["/plimsolltest"], "featureGates": ["MemoryQoS=true"]}
+        profile = PROFILES["1.27"]
+        self.setting = resolved(
+            this_machine(),
+            reading(None, profile, flags).config,
+            profile,
+            cgroup_version=found.version,
+            driver=driver or ("systemd" if SYSTEMD else "cgroupfs"),
+            runtime="containerd",
+        )
+
+    def agent(self, clock: Callable[[], float] = time.time) -> Agent:
+        driver: CgroupDriver = self.files
+        if self.setting.driver == "systemd":
+            from plimsoll.cgroups.systemd import SystemdCgroups
+
+            driver = SystemdCgroups(self.files)
+        runtime = (Deaf if self._deaf else CriRuntime)(self._daemon.socket, handler=HANDLER)
+        tree = NodeTree(driver, self.setting, self.directory / "cgroups")
+        return Agent(
+            self.setting, runtime, driver, tree, Client(self.api), self.directory, NODE, clock=clock, keeps_images=True
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self, *, ends: bool = True) -> AsyncIterator[Agent]:
+        agent = self.agent()
+        task = asyncio.create_task(agent.run())
+        try:
+            yield agent
+        finally:
+            try:
+                if ends and self.api.pod is not None:  # a guest is too slow for the hurry of an end
+                    self.api.delete(1, time.time())
+                    await asyncio.wait_for(self.api.gone.wait(), WAIT_S)
+                await (agent.end() if ends else agent.stop())
+                await asyncio.wait_for(task, WAIT_S)
+            finally:
+                task.cancel()
+                await asyncio.wait([task])
+
+    async def resize(self, memory: str, cpu: str) -> None:
+        size = {"memory": memory, "cpu": cpu}
+        change = {"spec": {"containers": [{"name": "c", "resources": {"limits": size, "requests": size}}]}}
+        path = "/api/v1/namespaces/default/pods/web"
+        answer = await self.api.send(Request("PATCH", path, json.dumps(change).encode(), PATCH))
+        assert answer.status == 200
+
+    def files_of(self, path: str, *names: str) -> list[str]:
+        seen = self.files.look(path, names)
+        assert seen is not None, path
+        return [seen.files[name] for name in names]
+
+
+def sized(memory: str, cpu: str = "500m", request: str = "") -> dict[str, Any]:
+    requests = {"requests": {"memory": request, "cpu": cpu}} if request else {}
+    return {"resources": {"limits": {"memory": memory, "cpu": cpu}, **requests}}
+
+
+async def test_memory_qos_stands_at_every_level(tmp_path: Path, daemon: Containerd) -> None:
+    world = CriWorld(tmp_path, pod(shell("c", HANDLES_TERM, **sized("64Mi", request="32Mi"))), daemon)
+    async with world.running() as agent:
+        await world.until(phase("Running"))
+        paths = agent.cgroups.paths("u-1")
+        assert paths["c"].endswith(".scope") == SYSTEMD
+        high = (32 * MIB + int(32 * MIB * 0.9)) // 4096 * 4096
+        assert world.files_of(paths["c"], "memory.min", "memory.high", "memory.max", "cpu.max") == [
+            str(32 * MIB), str(high), str(64 * MIB), "50000 100000",
+        ]  # fmt: skip
+        assert world.files_of(paths[""], "memory.min", "memory.max") == [str(32 * MIB), str(64 * MIB)]
+        above = paths[""].rpartition("/")[0]
+        assert world.files_of(above, "memory.min") == [str(32 * MIB)]
+        assert world.files_of(above.rpartition("/")[0], "memory.min") == [str(32 * MIB)]
+        assert agent.cgroups.stands is not None and agent.cgroups.stands.conditions() == {}
+        pid = (await agent.view.pod("u-1")).containers[0].pid
+        assert pid in world.files.members(paths["c"], deep=True)
+        world.api.delete(5, time.time())
+        await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
+        assert world.files.look(paths[""], ()) is None
+    assert not {"CgroupDriverMismatch", "MemoryQoSUnsupported"} & set(world.reasons())
+
+
+async def test_a_runtime_that_ignores_unified_is_told_of(tmp_path: Path, daemon: Containerd) -> None:
+    world = CriWorld(tmp_path, pod(shell("c", HANDLES_TERM, **sized("64Mi", request="32Mi"))), daemon, deaf=True)
+    async with world.running() as agent:
+        await world.until(phase("Running"))
+        await eventually(lambda: "MemoryQoSUnsupported" in world.reasons())
+        assert agent.cgroups.stands is not None
+        assert "memory.high is max" in agent.cgroups.stands.conditions()["MemoryQoSUnsupported"]
+
+
+async def test_out_of_memory_is_told_and_only_that_container_restarts(tmp_path: Path, daemon: Containerd) -> None:
+    hog = shell("hog", "sleep 0.5; exec tail /dev/zero", **sized("24Mi"))
+    world = CriWorld(tmp_path, pod(hog, shell("calm", HANDLES_TERM)), daemon)
+
+    def hit(status: Document) -> Any:
+        last = container(status, "hog").get("lastState", {}).get("terminated", {})
+        return last if last.get("reason") == "OOMKilled" else None
+
+    async with world.running():
+        assert (await world.until(hit))["exitCode"] == 137
+        assert container(world.statuses[-1], "calm")["restartCount"] == 0
+
+
+async def test_a_resize_needs_no_restart_and_kills_nobody(tmp_path: Path, daemon: Containerd) -> None:
+    world = CriWorld(tmp_path, pod(shell("c", HOLDS, **sized("64Mi"))), daemon)
+    async with world.running() as agent:
+        await world.until(phase("Running"))
+        before = (await agent.view.pod("u-1")).containers[0]
+        paths = agent.cgroups.paths("u-1")
+        await eventually(lambda: int(world.files_of(paths["c"], "memory.current")[0]) > 24 * MIB)
+
+        def values() -> list[str]:
+            files = ("memory.max", "cpu.max")
+            return [*world.files_of(paths["c"], *files), *world.files_of(paths[""], *files)]
+
+        await world.resize("96Mi", "250m")
+        await eventually(lambda: values() == [str(96 * MIB), "25000 100000"] * 2)
+        await world.resize("48Mi", "250m")
+        await eventually(lambda: values()[0::2] == [str(48 * MIB)] * 2)
+        await world.resize("16Mi", "250m")
+        await eventually(lambda: agent.pods.resizes.in_progress() == 1)
+        await asyncio.sleep(12.0)  # the whole ladder, and nobody is killed on it
+        assert values()[0::2] == [str(48 * MIB)] * 2
+        await world.resize("40Mi", "250m")
+        await eventually(lambda: values()[0::2] == [str(40 * MIB)] * 2)
+        now = (await agent.view.pod("u-1")).containers[0]
+        assert (now.id, now.pid, now.attempt, now.phase) == (before.id, before.pid, 0, "running")
+        assert world.files_of(paths["c"], "cgroup.freeze", "memory.oom.group")[0] == "0"
+
+
+async def test_a_new_agent_goes_on_with_what_runs(tmp_path: Path, daemon: Containerd) -> None:
+    world = CriWorld(tmp_path, pod(shell("c", HANDLES_TERM, **sized("32Mi"))), daemon)
+    async with world.running(ends=False) as agent:
+        await world.until(phase("Running"))
+        before = (await agent.view.pod("u-1")).containers[0]
+    async with world.running() as agent:
+        await agent.ready.wait()
+        await eventually(lambda: agent.pods.workers["u-1"].status is not None)
+        now = (await agent.view.pod("u-1")).containers[0]
+        assert (now.id, now.pid, now.attempt) == (before.id, before.pid, 0)
+
+
+@pytest.mark.skipif(not SYSTEMD or HANDLER == "crun", reason="a mismatch needs systemd's names and runc")
+async def test_another_driver_than_the_runtimes_is_told_of(tmp_path: Path) -> None:
+    with private_containerd(systemd=False, below="/scratch") as other:
+        world = CriWorld(tmp_path, pod(shell("c", HANDLES_TERM, **sized("32Mi"))), other, driver="systemd")
+        async with world.running() as agent:
+            await world.until(phase("Running"))
+            await eventually(lambda: "CgroupDriverMismatch" in world.reasons())
+            assert agent.cgroups.stands is not None
+            sentence = agent.cgroups.stands.conditions()["CgroupDriverMismatch"]
+            assert ":cri-containerd:" in sentence and "driver is systemd" in sentence
+            assert look(world.files, "/", Names({}, {}), depth=1).misplaced

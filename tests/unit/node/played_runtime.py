@@ -1,0 +1,120 @@
+"""A runtime without processes: containers run until a test ends them. It outlives every agent, as a supervisor does."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from plimsoll.runtime.runtime import (
+    ContainerSeen,
+    ContainerSpec,
+    ExecResult,
+    ExecSession,
+    Image,
+    Resources,
+    RuntimeTrouble,
+    SandboxSeen,
+    SandboxSpec,
+    Seen,
+)
+
+KILLED, TERMINATED = 137, 143
+
+
+class PlayedRuntime:
+    name, version, makes_cgroups = "played", "1", False
+
+    def __init__(self) -> None:
+        self.sandboxes: dict[str, SandboxSeen] = {}
+        self.containers: dict[str, ContainerSeen] = {}
+        self._listeners: list[asyncio.Queue[str]] = []
+
+    async def open(self) -> None:
+        """Always there."""
+
+    async def close(self) -> None:
+        self._listeners.clear()
+
+    async def seen(self) -> Seen:
+        return Seen(tuple(self.sandboxes.values()), tuple(self.containers.values()))
+
+    async def changes(self) -> AsyncIterator[str]:
+        mine: asyncio.Queue[str] = asyncio.Queue()
+        self._listeners.append(mine)
+        while True:
+            yield await mine.get()
+
+    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
+        return Image(name)
+
+    async def make_sandbox(self, spec: SandboxSpec) -> str:
+        made = f"{spec.pod_uid}-{spec.attempt}"
+        self.sandboxes.setdefault(
+            made, SandboxSeen(made, spec.pod_uid, spec.name, spec.namespace, spec.attempt, True, time.time())
+        )
+        return made
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        if sandbox_id in self.sandboxes:
+            self.sandboxes[sandbox_id] = msgspec.structs.replace(self.sandboxes[sandbox_id], ready=False)
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        self.sandboxes.pop(sandbox_id, None)
+
+    def container_id(self, sandbox: SandboxSpec, name: str, attempt: int) -> str:
+        return f"{sandbox.pod_uid}.{name}.{attempt}"
+
+    async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
+        made = self.container_id(sandbox, spec.name, spec.attempt)
+        self.containers.setdefault(
+            made,
+            ContainerSeen(
+                made, sandbox_id, sandbox.pod_uid, spec.name, spec.attempt, "created", spec.image,
+                created_s=time.time(), annotations=spec.annotations,
+            ),
+        )  # fmt: skip
+        return made
+
+    async def start_container(self, container_id: str) -> None:
+        self._changed(container_id, phase="running", started_s=time.time())
+
+    async def stop_container(self, container_id: str, grace_s: float) -> None:
+        self.end(container_id, TERMINATED)
+
+    def end(self, container_id: str, exit_code: int) -> None:
+        found = self.containers.get(container_id)
+        if found is not None and found.phase != "exited":
+            self._changed(container_id, phase="exited", exit_code=exit_code, finished_s=time.time())
+
+    async def remove_container(self, container_id: str) -> None:
+        self.containers.pop(container_id, None)
+
+    async def update_container(self, container_id: str, resources: Resources) -> None:
+        raise RuntimeTrouble("update", "the agent writes the cgroups")
+
+    async def run_in(
+        self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
+    ) -> ExecResult:
+        return ExecResult(0)
+
+    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+        raise RuntimeTrouble("attach", "there are no processes")
+
+    async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
+        return None
+
+    async def reopen_log(self, container_id: str) -> None:
+        """There are no logs."""
+
+    def log_file(self, container: ContainerSeen) -> Path:
+        return Path("/dev/null")
+
+    def _changed(self, container_id: str, **changes: object) -> None:
+        found = self.containers[container_id] = msgspec.structs.replace(self.containers[container_id], **changes)
+        for each in self._listeners:
+            each.put_nowait(found.pod_uid)
