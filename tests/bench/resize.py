@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from plimsoll.kube import kubeconfig  # noqa: E402
 from tests.e2e.real_node import RealNode, real_node  # noqa: E402
+from tests.e2e.waiting import until  # noqa: E402
 
 PODS = tuple(int(each) for each in os.environ.get("PODS", "1 50 110").split())
 RESIZES = int(os.environ.get("RESIZES", "1000"))
@@ -176,6 +177,9 @@ def main() -> None:
             print(f"{count:4d} pods   to the file   {shown(to_file)}")
             print(f"            to the status {shown(to_status)}")
             print(f"            CPU of each: API {used[0]:.1f} ms, node {used[1]:.1f} ms", flush=True)
+        for name in names:
+            api.ask("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+        until(lambda: not api.ask("GET", "/api/v1/namespaces/default/pods")["items"], WAIT_S)
 
 
 if __name__ == "__main__":

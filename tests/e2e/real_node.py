@@ -112,7 +112,9 @@ class RealNode:
     def memory_cgroups(self) -> list[str]:
         """Below the root, in the memory hierarchy."""
         top = self.memory_root
-        return sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_dir())
+        # Not rglob, which minds that a cgroup goes while it looks.
+        found = [Path(above, name) for above, names, _ in os.walk(top) for name in names]
+        return sorted(str(path.relative_to(top)) for path in found)
 
     def _started(
         self, words: list[str], log: str, ready: str, before: tuple[str, ...] = ()

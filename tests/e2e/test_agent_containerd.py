@@ -75,7 +75,8 @@ def cgroup(node: RealNode, kube: Kubectl, name: str, controller: str = "memory",
     path = Path(f"/sys/fs/cgroup/{controller}{node.cgroup_root}/kubepods/pod{found['metadata']['uid']}")
     if not container:
         return path
-    return path / status_of(kube, name, container)["containerID"].removeprefix("containerd://")
+    container_id: str = status_of(kube, name, container)["containerID"]
+    return path / container_id.removeprefix("containerd://")
 
 
 def number(file: Path) -> int:
@@ -133,7 +134,12 @@ def test_a_failed_liveness_probe_restarts_the_container(kube: Kubectl) -> None:
         pod("sick", shell("c", script, livenessProbe=probe, readinessProbe=probe), terminationGracePeriodSeconds=1),
     )
     running(kube, "sick")
-    restarted = until(lambda: (found := status_of(kube, "sick", "c")).get("restartCount") and found, 30.0)
+
+    def again() -> Document:
+        found = status_of(kube, "sick", "c")
+        return found if found.get("restartCount") else {}
+
+    restarted = until(again, 30.0)
     assert restarted["lastState"]["terminated"]["exitCode"] == 137
     assert "Container c failed liveness probe, will be restarted" in kube("describe", "pod", "sick").out
 

@@ -34,7 +34,7 @@ class Visitors(threading.Thread):
         there: list[str] = []
         while not self._is_over.wait(self._dice.uniform(0.05, 0.4)):
             name = f"visitor{self.created}"
-            visitor = pod(name, container("c", eater(1), **memory("40Mi")), terminationGracePeriodSeconds=1)
+            visitor = pod(name, container("c", eater(1), **memory("12Mi")), terminationGracePeriodSeconds=1)
             self._ask("POST", "/api/v1/namespaces/default/pods", visitor)
             there.append(name)
             self.created += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.kernel.conftest import InGuest
+from tests.kernel.guest import PYTHON
 from tests.kernel.kinds import inner_tests, pytest_argv
 
 IN_GUEST = "tests/kernel/in_guest"
@@ -22,3 +23,9 @@ def test_pressure_on_v2(in_guest: InGuest, subtests: pytest.Subtests) -> None:
                 pytest.skip(f"uml-v2: {test.text}")
     assert tests, done.report()
     assert done.status in (0, 1), done.report()
+
+
+def test_pressure_with_stall_information_and_two_cpus(in_guest: InGuest) -> None:
+    done = in_guest("qemu-v2", [PYTHON, f"{IN_GUEST}/pressure_psi.py"], 600.0)
+    assert done.status == 0, done.report()
+    assert done.stdout.endswith("all seen\n"), done.report()

@@ -23,6 +23,9 @@ SUITES = [
     pytest.param("uml-v2", ["test_runtime.py"], 300.0, id="v2-runtime"),
     pytest.param("uml-v2", ["test_agent.py"], 300.0, id="v2-agent"),
     pytest.param("uml-v2-systemd", ["test_agent.py"], 300.0, id="v2-systemd-agent"),
+    pytest.param("uml-v2", ["test_resize.py"], 300.0, id="v2-resize"),
+    pytest.param("uml-v2-systemd", ["test_resize.py"], 300.0, id="v2-systemd-resize"),
+    pytest.param("uml-v1-systemd", ["test_resize.py"], 300.0, id="v1-systemd-resize"),
     pytest.param("uml-v2-systemd", ["test_systemd.py"], 300.0, id="v2-systemd"),
     pytest.param("uml-v1-systemd", ["test_systemd.py"], 300.0, id="v1-systemd"),
 ]
@@ -99,3 +102,17 @@ def test_several_cpus_cpuset_and_pressure(in_guest: InGuest) -> None:
 def test_what_is_missing_is_named_by_its_package() -> None:
     with pytest.raises(GuestMissing, match=r"needs the Debian packages a-kernel b-tools$"):
         required({"/nowhere/kernel": "a-kernel", "no-such-command-here": "b-tools", "/bin/sh": "dash"})
+
+
+@pytest.mark.parametrize(
+    ("kind", "driver"),
+    [
+        pytest.param("qemu-v2-8", "cgroupfs", id="cgroupfs"),
+        pytest.param("qemu-v2-systemd-8", "systemd", id="systemd"),
+    ],
+)
+def test_exclusive_cpus_on_eight(kind: str, driver: str, in_guest: InGuest) -> None:
+    """With an API in memory; `./dev prove static_cpus` has a real one, and real kills."""
+    done = in_guest(kind, [PYTHON, "-m", "tests.kernel.in_guest.static_cpus", driver], 600.0)
+    assert done.status == 0, done.report()
+    assert done.stdout.endswith("all seen\n"), done.report()

@@ -93,7 +93,8 @@ class Node:
         self._host, self._port = host_and_port(options["listen"])
         self._labels = _labels(options["node_labels"])
         self._home = private_directory(state_of(live, options))
-        access = kubeconfig.load(options["kubeconfig"])
+        self._kubeconfig: Path = options["kubeconfig"]
+        access = kubeconfig.load(self._kubeconfig)
         ca = access.ca
         if access.certificate is None or access.key is None or ca is None:
             raise PlimsollError(
@@ -104,7 +105,7 @@ class Node:
         access = msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key)
         self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
         client = Client(self._transport)
-        self._embedded = embedded_runtime(live, self._home) if live.told is None else None
+        self._embedded = embedded_runtime(live, self._home, self._kubeconfig) if live.told is None else None
         self._cri = CriRuntime(socket_of(live.told.endpoint)) if live.told is not None else None
         runtime: Runtime | None = self._embedded or self._cri
         assert runtime is not None
@@ -139,6 +140,7 @@ class Node:
             unenforced=UNENFORCED if live.driver.simulated else "",
             counts=self.meters,
             keeps_images=options["keep_images"],
+            hidden=(self._home, self._kubeconfig),
             topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
         )
         self._runtime_health = None
@@ -301,14 +303,15 @@ def state_of(live: LiveNode, options: dict[str, Any]) -> Path:
     return default_state(options["state_dir"]) if live.driver.simulated else live.home
 
 
-def embedded_runtime(live: LiveNode, home: Path) -> ProcessRuntime:
+def embedded_runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime:
+    """`secret`: what no container may see, besides the state directory."""
     config, files = live.setting.config, live.files
     opened: Callable[[str], Sequence[int]] = (lambda _: ()) if files is None else partial(entry_directories, files)
     return ProcessRuntime(
         home / "runtime",
         opened,
         {name: as_text(stands_for) for name, stands_for in live.extras.images.items()},
-        hidden=(home,),
+        hidden=(home, *secret),
         log_max_bytes=config.container_log_max_bytes,
         log_max_files=config.container_log_max_files,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from plimsoll.rules.tree_view import Branch, Names, Standing, branches
 from plimsoll.rules.whose import owner_of
 
 MOST_SHOWN = 12
+DEEPEST_MISPLACED = 4  # levels below the first one
 
 
 class NoSuchCgroup(PlimsollError):
@@ -170,7 +171,6 @@ def look(driver: CgroupDriver, root: str, names: Names, *, depth: int | None = N
             if path in standings
         }
     kinds = [owner.kind for owner in owners.values()]
-    top = driver.children("/")
     return View(
         driver.version,
         root,
@@ -181,8 +181,19 @@ def look(driver: CgroupDriver, root: str, names: Names, *, depth: int | None = N
         this_machine().memory_bytes,
         with_tasks,
         _missing(driver),
-        [f"/{name}" for name in top if owner_of(f"/{name}").misplaced],
+        list(_misplaced(driver)),
     )
+
+
+def _misplaced(driver: CgroupDriver, below: str = "", depth: int = DEEPEST_MISPLACED) -> Iterator[str]:
+    """Containers outside their pods: at the root, or where the runtime itself is (runc takes the name as relative)."""
+    for name in driver.children(below or "/"):
+        path = f"{below}/{name}"
+        owner = owner_of(path)
+        if owner.misplaced:
+            yield path
+        elif depth and owner.kind == "other":
+            yield from _misplaced(driver, path, depth - 1)
 
 
 def _missing(driver: CgroupDriver) -> dict[str, str]:

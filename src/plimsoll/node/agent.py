@@ -18,7 +18,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -75,11 +75,12 @@ class Agent:
         unenforced: str = "",
         counts: Counts | None = None,
         keeps_images: bool = False,
+        hidden: Sequence[Path] = (),
         topology: CpuTopology | None = None,
     ) -> None:
         """`node`: the Node as the API has it, for labels and taints. `unenforced`: why limits are not real here.
 
-        `counts`: who counts resizes. `keeps_images`: as `Tools` has it. `topology`: of the node's CPUs."""
+        `counts`: who counts resizes. `keeps_images`, `hidden`: as `Tools` has it. `topology`: of the node's CPUs."""
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client, self._clock = client, clock
         self.view = RuntimeView(runtime)
@@ -106,6 +107,7 @@ class Agent:
             clock=clock,
             unenforced=unenforced,
             keeps_images=keeps_images,
+            hidden=hidden,
         )
         known_node = node or (lambda: plain_node(node_name, setting))
         self.pods = Pods(self.tools, lambda: with_own_size(known_node(), setting), conditions, counts)

@@ -37,7 +37,7 @@ class DecisionLog:
                     log.info("%s: a line cannot be read: %s", file, error)
 
     def _keep(self, decision: Decision) -> None:
-        """A pod is evicted once. One whose eviction an agent decided on and was killed before it began is there twice."""
+        """A pod is evicted once; decided on twice where an agent was killed before it began with it."""
         victim = decision.victim
         if victim is not None:
             for earlier in [each for each in self._kept if each.victim is not None and each.victim.uid == victim.uid]:

@@ -431,9 +431,12 @@ class PodWorker:
             await self._end.forget(pod, seen)
             self._is_gone = True
         elif pod.metadata.deletion_timestamp is not None and not self._is_told:
-            await self._end.forget(pod, seen)
+            if not tools.runtime.makes_cgroups:
+                await self._end.forget(pod, seen)
             self._is_told = True
             tools.reporter.finish(self.uid, pod.metadata.namespace, pod.metadata.name)
+            if tools.runtime.makes_cgroups:  # that takes a runtime some time; nothing of the pod is held by its records
+                await self._end.forget(pod, seen)
 
     # --- reporting ---
 

@@ -31,7 +31,7 @@ from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.node_admission import Admitted, Refused, admit
 from plimsoll.rules.objects import Container, Node, Pod, is_static
 from plimsoll.rules.pod_seen import LifecycleEvent
-from plimsoll.rules.preemption_node import EVENT_MESSAGE, PREEMPTING
+from plimsoll.rules.preemption_node import CONDITION_MESSAGE, EVENT_MESSAGE, PREEMPTING
 from plimsoll.rules.qos import qos_class
 from plimsoll.rules.resize_report import operations
 from plimsoll.rules.run_objects import RunPod
@@ -42,6 +42,7 @@ from plimsoll.rules.values import uses_limited_swap
 log = logging.getLogger(__name__)
 
 RESTART_FIRST_S, RESTART_MOST_S = 1.0, 60.0
+PREEMPTED = Verdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True, condition_message=CONDITION_MESSAGE)
 COLLECTED_EVERY = 100  # pods that have gone: their tasks and errors refer to each other
 
 
@@ -152,7 +153,7 @@ class Pods:
             self._tools.tell(pod, "Warning", verdict.reason, verdict.event_text)
             return checkpoint.put(uid, verdict=Verdict(verdict.reason, verdict.event_text), refused=True)
         for victim in verdict.victims:
-            ending = self.end(victim.metadata.uid, Verdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True))
+            ending = self.end(victim.metadata.uid, PREEMPTED)
             if ending is not None:
                 self._making_room.setdefault(uid, []).append(ending)
         give_cpus(self._tools, asked)
@@ -203,7 +204,7 @@ class Pods:
 
     def preempt(self, victims: Iterable[Pod]) -> None:
         for victim in victims:
-            self.end(victim.metadata.uid, Verdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True))
+            self.end(victim.metadata.uid, PREEMPTED)
 
     # --- workers ---
 

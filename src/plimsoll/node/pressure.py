@@ -99,13 +99,16 @@ class PressureLoop:
         transition_period_s: float = DEFAULT_TRANSITION_PERIOD_S,
         reclaim_memory: Callable[[int], Awaitable[int]] | None = None,
         storage_limits: bool = True,
+        pod_level: bool = True,
         decisions: DecisionLog | None = None,
     ) -> None:
         """`event`: type, reason, message of an event on the node. `counted`: a pod goes for this signal, on figures
         that are so many seconds old.
 
-        `reclaim_memory`: bytes wanted → bytes gained. `storage_limits`: localStorageCapacityIsolation.
+        `reclaim_memory`: bytes wanted → bytes gained. `storage_limits`: localStorageCapacityIsolation. `pod_level`: the
+        gate PodLevelResources.
         """
+        self._pod_level = pod_level
         self._signals, self._thresholds, self._victims = signals, tuple(thresholds), victims
         self._clock, self._wall, self._event, self._changed = clock, wall, event, conditions_changed
         self._layout, self._max_pod_grace_s, self._hard_grace_s = layout, max_pod_grace_s, hard_grace_s
@@ -230,7 +233,9 @@ class PressureLoop:
             return False
         usage = await self._victims.usage(disks=True)
         pods = [pod for pod in self._victims.active() if _limits_storage(pod)]
-        findings = [limit_finding(pod, usage.get(pod.metadata.uid), self._layout) for pod in pods]
+        findings = [
+            limit_finding(pod, usage.get(pod.metadata.uid), self._layout, pod_level=self._pod_level) for pod in pods
+        ]
         for finding in filter(None, findings):
             self._counted(finding.signal, self._clock() - now_s)
             try:
@@ -263,6 +268,7 @@ class PressureLoop:
             layout=self._layout,
             max_pod_grace_s=self._max_pod_grace_s,
             hard_grace_s=self._hard_grace_s,
+            pod_level=self._pod_level,
             time_s=self._wall(),
         )
         victim = None if found is None else found.victim

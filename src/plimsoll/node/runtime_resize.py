@@ -57,7 +57,8 @@ async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given)
                 await _tell(tools, after, name, ids[name], said.get(name), resources)
                 said[name] = resources
                 given(name, resources)
-    await cgroups.resize(after)
+    if not plan.steps:  # else first of all it is told that it is done; what is above the pod follows in the next turn
+        await cgroups.resize(after)
 
 
 def _check_as_kubernetes(tools: Tools, uid: str, plan: ResizePlan) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import stat
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from plimsoll.rules.config import KubeletConfig
 
 log = logging.getLogger(__name__)
 
+SETTLE_MOST_S = 2.0
 QUIET_S = 0.1  # a manifest is read when nobody has written for so long: half a manifest may be a valid one
 ASK_S = 10.0
 MOST_BYTES = 10 << 20
@@ -53,7 +55,9 @@ class StaticPods:
 
     async def begin(self) -> None:
         """What stands on this machine is known before anything else is done."""
-        self._look_at_files()
+        if self._path is not None:
+            await _settled(self._path, asyncio.Event())
+            self._look_at_files()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -69,11 +73,9 @@ class StaticPods:
         try:
             while True:
                 with watch.stirring(_watched(path)) as stirring:
-                    self._look_at_files()  # again, now that nothing can be missed
+                    await _settled(path, stirring.happened)
+                    self._look_at_files()
                     await stirring.wait(self._config.file_check_s)
-                    while stirring.happened.is_set() or await _stirs(stirring.happened):
-                        stirring.happened.clear()
-                self._look_at_files()
         finally:
             watch.close()
 
@@ -156,13 +158,31 @@ class StaticPods:
             self.changed()
 
 
-async def _stirs(happened: asyncio.Event) -> bool:
-    try:
-        async with asyncio.timeout(QUIET_S):
-            await happened.wait()
-    except TimeoutError:
-        return False
-    return True
+async def _settled(path: Path, happened: asyncio.Event) -> None:
+    """Nobody seems to write any more, or does not cease to."""
+    clock = asyncio.get_running_loop().time
+    end = clock() + SETTLE_MOST_S
+    while happened.is_set() or _is_fresh(path):
+        happened.clear()
+        try:
+            async with asyncio.timeout(QUIET_S):
+                await happened.wait()
+        except TimeoutError:
+            pass
+        if clock() > end:
+            return
+
+
+def _is_fresh(path: Path) -> bool:
+    """Whether something was written just now, by the clock of the files."""
+    for each in _manifests(path):
+        try:
+            age_s = time.time() - each.stat().st_mtime
+        except OSError:
+            continue
+        if 0 <= age_s < QUIET_S:
+            return True
+    return False
 
 
 def _watched(path: Path) -> Path:

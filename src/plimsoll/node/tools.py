@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from plimsoll.kube.client import Client
@@ -52,8 +52,10 @@ class Tools:
         clock: Callable[[], float],
         unenforced: str,
         keeps_images: bool = False,
+        hidden: Sequence[Path] = (),
     ) -> None:
-        """`keeps_images`: an image that is there is never pulled again, whatever its policy says."""
+        """`keeps_images`: an image that is there is never pulled again, whatever its policy says. `hidden`: what no
+        hostPath may show, besides the state directory."""
         self.setting, self.runtime, self.view, self.cgroups = setting, runtime, view, cgroups
         self.checkpoint, self.recorder, self.reporter, self.client = checkpoint, recorder, reporter, client
         self.state_dir, self.node_name, self.node_ip, self.clock = state_dir, node_name, node_ip, clock
@@ -62,7 +64,7 @@ class Tools:
         self.mirror_of: Callable[[str], Mirror | None] = lambda _uid: None  # of a static pod, by its uid
         self.pinning = CpuPinning(cpus, cgroups, runtime, view, setting.config.cpu_manager_reconcile_period_s)
         self.logs = state_dir / "logs"
-        self.volumes = Volumes(state_dir)
+        self.volumes = Volumes(state_dir, hidden)
         self.config_maps = ConfigMapCache(client, clock)
         self.place = Place(state_dir, self.logs, node_names(), makes_etc=not runtime.makes_cgroups)
         self.gates = resize_gates(setting.config)

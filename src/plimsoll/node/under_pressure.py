@@ -145,6 +145,7 @@ class UnderPressure:
             transition_period_s=config.eviction_pressure_transition_period_s,
             reclaim_memory=self._reclaim(),
             storage_limits=config.local_storage_capacity_isolation,
+            pod_level=self._setting.policy.pod_level,
             decisions=DecisionLog(self._state / "evictions.jsonl"),
         )
 
@@ -193,7 +194,9 @@ class UnderPressure:
     async def pressure_page(self) -> bytes:
         pods, usage = self._victims.active(), await self._victims.usage(disks=True)
         order = {
-            signal: candidates(ranked(pods, usage, signal, self._layout), signal)
+            signal: candidates(
+                ranked(pods, usage, signal, self._layout, pod_level=self._setting.policy.pod_level), signal
+            )
             for signal in dict.fromkeys(each.signal for each in self._thresholds)
         }
         decisions = [{**msgspec.to_builtins(each), "why": why_sentence(each)} for each in self._loop.decisions]

@@ -299,7 +299,11 @@ def _conditions(
     disruption = next((each for each in before.conditions if each.type == DISRUPTION_TARGET), None)
     if verdict is not None and verdict.is_disruption:
         disruption = RunCondition(
-            DISRUPTION_TARGET, "True", "TerminationByKubelet", verdict.message, observed_generation=generation
+            DISRUPTION_TARGET,
+            "True",
+            "TerminationByKubelet",
+            verdict.condition_message or verdict.message,
+            observed_generation=generation,
         )
     if disruption is not None:
         told = [each for each in told if each.type != DISRUPTION_TARGET]

@@ -32,6 +32,7 @@ class Verdict(msgspec.Struct, frozen=True):
     message: str
     grace_s: int | None = None  # shorter than the pod's own, for evictions
     is_disruption: bool = False  # sets the condition DisruptionTarget (evictions, preemption)
+    condition_message: str = ""  # of that condition, where it is another one (preemption, 04 §9)
 
 
 class Stop(msgspec.Struct, frozen=True):

@@ -1,7 +1,10 @@
-"""The static CPU policy on eight CPUs: a real API server, a real node, real processes; one program of plain Python.
+"""The static CPU policy on eight CPUs, on a real kernel with real processes, in one program of plain Python.
 
-Says each thing that was seen, and `all seen` at the end; anything else ends with an AssertionError. With `systemd` as
-its word the cgroups are systemd's, and the lists of CPUs its AllowedCPUs.
+    static_cpus.py cgroupfs|systemd [processes]
+
+Says each thing that was seen, and `all seen` at the end; anything else ends with an AssertionError. With `systemd` the
+cgroups are systemd's, and the lists of CPUs its AllowedCPUs. With `processes` API server and node are processes that
+are killed and started again, which takes some ten minutes in a guest of QEMU; without, the agent runs in this one.
 """
 
 from __future__ import annotations
@@ -13,24 +16,39 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.entering import entry_directories
+from plimsoll.cgroups.node_tree import NodeTree
+from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cgroups.systemd import SystemdCgroups
 from plimsoll.kube import kubeconfig, request
 from plimsoll.kube.client import Client
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.request import ApiError
 from plimsoll.linux.cpu_topology import this_topology
+from plimsoll.linux.machine import this_machine
+from plimsoll.node.agent import Agent
+from plimsoll.rules.config_reading import reading
 from plimsoll.rules.cpu_list import cpu_numbers
+from plimsoll.rules.hierarchy import Driver as DriverName
+from plimsoll.rules.profile import profile_named
+from plimsoll.rules.setting import resolved
+from plimsoll.runtime.process import ProcessRuntime
 from tests.e2e.real_node import CONFIG, RealNode
+from tests.pods_api import PodsApi
 
 Document = dict[str, Any]
 WAIT_S = 120.0
+STATIC = {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1500m"}}
 SAYS_NPROC = "trap 'exit 0' TERM; while :; do nproc > /v/$NAME; sleep 0.3; done"
 
 
 class World:
-    def __init__(self, node: RealNode, client: Client, notes: Path) -> None:
+    def __init__(self, node: Processes | OneProcess, client: Client, notes: Path) -> None:
         self.node, self.client, self.notes = node, client, notes
 
     async def until(self, look: Callable[[Document], Any], name: str) -> Any:
@@ -134,39 +152,99 @@ def text(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
 
 
-async def main(driver: str) -> None:
+class Processes:
+    """An API server and a node as processes of their own, and real requests between them."""
+
+    def __init__(self, directory: Path, driver: str) -> None:
+        self._directory = directory / "world"
+        self._directory.mkdir()
+        self._node = RealNode(self._directory, "/plimsolltest", "1.27")
+        self._node.config.write_text(json.dumps({**CONFIG, **STATIC, "cgroupDriver": driver}))
+
+    async def start(self) -> Client:
+        self._node.start_api()
+        self._node.make_identity()
+        self._node.start_node()
+        self._transport = HttpTransport(kubeconfig.load(self._node.kubeconfig))
+        return Client(self._transport)
+
+    async def killed(self, profile: str = "1.27") -> None:
+        """… and started again."""
+        self._node.kill_node()
+        self._node.profile = profile
+        self._node.start_node()
+
+    async def close(self) -> None:
+        await self._transport.close()
+        self._node.close()
+
+    def log(self) -> str:
+        return (self._directory / "node.log").read_text()[-6000:]
+
+
+class OneProcess:
+    """The agent in this process, beside an API in memory: much is slow here, and starting processes is slowest."""
+
+    def __init__(self, directory: Path, driver: str) -> None:
+        self._directory, self._driver, self._api = directory, driver, PodsApi()
+        self._files = open_cgroupfs(this_host())
+
+    async def start(self) -> Client:
+        await self._begin("1.27")
+        return Client(self._api)
+
+    async def _begin(self, profile: str) -> None:
+        known = profile_named(profile)
+        name: DriverName = "systemd" if self._driver == "systemd" else "cgroupfs"
+        flags = {"cgroupRoot": ["/plimsolltest"]}
+        config = reading({**CONFIG, **STATIC}, known, flags).config
+        setting = resolved(this_machine(), config, known, cgroup_version=2, driver=name, runtime="process")
+        driver = SystemdCgroups(self._files) if name == "systemd" else self._files
+        tree = NodeTree(driver, setting, self._directory / "cgroups")
+        self._runtime = ProcessRuntime(self._directory / "runtime", partial(entry_directories, self._files))
+        state = self._directory / "node"
+        state.mkdir(exist_ok=True)
+        client = Client(self._api)
+        self._agent = Agent(setting, self._runtime, driver, tree, client, state, "n1", topology=this_topology())
+        self._task = asyncio.create_task(self._agent.run())
+
+    async def killed(self, profile: str = "1.27") -> None:
+        """As near to it as a task can be: nothing is told to anybody."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        await self._begin(profile)
+
+    async def close(self) -> None:
+        await self._agent.end()
+        await self._task
+        await self._runtime.open()
+        await self._runtime.shutdown()
+
+    def log(self) -> str:
+        return ""
+
+
+async def main(driver: str, where: Callable[[Path, str], Processes | OneProcess]) -> None:
     topology = this_topology()
-    assert len(topology.cpus) == 8
-    print(f"seen: {len(topology.cpus)} CPUs, {topology.threads_per_core} threads per core", flush=True)
-    assert topology.threads_per_core == 2, topology
-    pairs = sorted(
-        {tuple(sorted(c for c in topology.cpus if topology.places[c].core == core)) for core in topology.cpus}
-    )
-    pairs = [pair for pair in pairs if pair]
-    print(f"seen: cores {pairs}", flush=True)
+    cores: dict[int, list[int]] = {}
+    for cpu, place in topology.places.items():
+        cores.setdefault(place.core, []).append(cpu)
+    assert sorted(cores.values()) == [[0, 1], [2, 3], [4, 5], [6, 7]], topology
+    print("seen: eight CPUs, two threads per core", flush=True)
     with tempfile.TemporaryDirectory() as name:
-        directory = Path(name) / "world"
-        directory.mkdir()
-        node = RealNode(directory, "/plimsolltest", "1.27")
-        config = {**CONFIG, "cpuManagerPolicy": "static", "systemReserved": {"cpu": "1500m"}, "cgroupDriver": driver}
-        node.config.write_text(json.dumps(config))
         notes = Path(name) / "notes"
         notes.mkdir()
+        node = where(Path(name), driver)
         try:
-            node.start_api()
-            node.make_identity()
-            node.start_node()
-            transport = HttpTransport(kubeconfig.load(node.kubeconfig))
-            world = World(node, Client(transport), notes)
+            world = World(node, await node.start(), notes)
             await old_profile(world)
             await restarted(world)
             await new_profile(world)
-            await transport.close()
         except AssertionError:
-            print((directory / "node.log").read_text()[-6000:], file=sys.stderr)
+            print(node.log(), file=sys.stderr)
             raise
         finally:
-            node.close()
+            await node.close()
     print("all seen")
 
 
@@ -214,8 +292,7 @@ async def eventually_told(world: World, name: str, reason: str, words: str) -> N
 async def restarted(world: World) -> None:
     """An agent killed in the middle finds everybody where they were, and goes on with what is asked meanwhile."""
     before = await world.client.ask(request.get(request.PODS, "one", "default"))
-    world.node.kill_node()
-    world.node.start_node()
+    await world.node.killed()
     await world.on("one", "2,6-7", "after a kill of the agent")
     await world.on("two", "4-5", "after a kill of the agent")
     after = await world.client.ask(request.get(request.PODS, "one", "default"))
@@ -229,9 +306,7 @@ async def restarted(world: World) -> None:
 
 async def new_profile(world: World) -> None:
     """1.36: no quota with exclusive CPUs, every resize of their number is infeasible."""
-    world.node.kill_node()
-    world.node.profile = "1.36"
-    world.node.start_node()
+    await world.node.killed("1.36")
     await world.on("one", "2", "the same state under 1.36")
     await world.run("new", "2")
     await world.on("new", "4-5", "a whole core")
@@ -243,4 +318,4 @@ async def new_profile(world: World) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "cgroupfs"))
+    asyncio.run(main(sys.argv[1], Processes if "processes" in sys.argv else OneProcess))

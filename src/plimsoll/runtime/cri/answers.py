@@ -12,7 +12,7 @@ from plimsoll.runtime.runtime import ContainerPhase, ContainerSeen, Image, Resou
 
 PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
 _SECOND = 1e9
-_CUT_OFF = ("context canceled", "context deadline exceeded", "signal: killed")  # what Go says of a call given up
+_REFUSED_BY_OCI = ("OCI runtime", "runc create failed", "crun:")  # it was tried in earnest: no such command, and so on
 _UNSAID = ("Completed", "Error")  # no more than the exit code says
 
 
@@ -115,10 +115,11 @@ def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> Co
 
 
 def never_began(status: m.ContainerStatus) -> bool:
-    """A start that was cut off, with the connection of an agent that was killed or with a turn that was given up: the
-    runtime ends what it had begun and calls that an exit. It has never run, and may be made again as the same one."""
-    cut_off = any(words in status.message for words in _CUT_OFF)
-    return status.state == m.EXITED and not status.started_at and cut_off
+    """A start that was cut off, with the agent that asked for it or with the runtime itself: it ends what was begun, or
+    later finds half of it, and calls that an exit. Nothing has run, and it may be made again as the same one. What the
+    OCI runtime has refused is another matter: that is the manifest's fault, and told as an end."""
+    tried = any(words in status.message for words in _REFUSED_BY_OCI) and "context canceled" not in status.message
+    return status.state == m.EXITED and not status.started_at and not tried
 
 
 def image_found(image: im.CriImage, info: dict[str, str]) -> Image:

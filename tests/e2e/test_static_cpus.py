@@ -1,0 +1,171 @@
+"""The static CPU policy on this machine's own cgroup v1: one CPU is reserved, one can be owned.
+
+Eight CPUs, whole cores and resizes are shown in a guest (`tests/kernel/in_guest/static_cpus.py`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
+from tests.e2e.real_node import (
+    CONFIG,
+    NODE,
+    Document,
+    RealNode,
+    cgroup_of,
+    pod_of,
+    real_node,
+    reasons,
+    running,
+    status_of,
+)
+from tests.e2e.waiting import until
+
+SLEEPS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
+STATIC = {**CONFIG, "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[RealNode]:
+    if (os.cpu_count() or 1) < 2:
+        pytest.skip("needs two CPUs: one is reserved")
+    config = tmp_path_factory.mktemp("cpus") / "kubelet.json"
+    config.write_text(json.dumps(STATIC))
+    options = ("--config", str(config), "--capacity", "cpu=2,memory=2Gi,pods=110")
+    with real_node(tmp_path_factory.mktemp("cpus") / "world", options=options) as made:
+        exercised("static CPU policy", "this machine, cgroup v1, embedded runtime")
+        yield made
+
+
+@pytest.fixture
+def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
+    try:
+        binary = unpacked()
+    except NoKubectl:
+        binary = installed()[0]
+    made = Kubectl(binary, node.kubeconfig, tmp_path)
+    yield made
+    made("delete", "pods", "--all", "--grace-period=1")
+
+
+def pod(name: str, cpu: str = "") -> str:
+    """Guaranteed with that many CPUs, or without any request: the node has only one CPU to promise."""
+    container = {
+        "name": "c",
+        "image": "busybox",
+        "command": ["sh", "-c", SLEEPS],
+        "resources": {"limits": {"cpu": cpu, "memory": "32Mi"}} if cpu else {},
+    }
+    whole = {"nodeName": NODE, "terminationGracePeriodSeconds": 2, "containers": [container]}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole})
+
+
+def pid_of(node: RealNode, kube: Kubectl, name: str) -> int:
+    uid = pod_of(kube, name)["metadata"]["uid"]
+    (cgroup,) = [each for each in node.memory_cgroups() if f"pod{uid}/" in each]
+    procs = Path(f"/sys/fs/cgroup/memory{node.cgroup_root}/{cgroup}/cgroup.procs").read_text().split()
+    return int(procs[0])
+
+
+def cpuset(node: RealNode, kube: Kubectl, name: str) -> str:
+    """As the kernel has it for the container's own process, in the cpuset hierarchy."""
+    pid = pid_of(node, kube, name)
+    path = cgroup_of(pid, "cpuset")
+    assert path.startswith(node.cgroup_root), path
+    return Path(f"/sys/fs/cgroup/cpuset{path}/cpuset.cpus").read_text().strip()
+
+
+def nproc(kube: Kubectl, name: str) -> str:
+    return kube("exec", name, "--", "nproc").out.strip()
+
+
+def failed(kube: Kubectl, name: str) -> Document:
+    return until(lambda: found if (found := status_of(kube, name)).get("phase") == "Failed" else {})
+
+
+def test_one_owns_a_cpu_and_the_others_share_the_rest(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("shared"))
+    running(kube, "shared")
+    assert (cpuset(node, kube, "shared"), nproc(kube, "shared")) == ("0-1", "2")
+    kube("create", "-f", "-", stdin=pod("owner", "1"))
+    running(kube, "owner")
+    assert (cpuset(node, kube, "owner"), nproc(kube, "owner")) == ("1", "1")
+    assert (cpuset(node, kube, "shared"), nproc(kube, "shared")) == ("0", "1")
+    state = json.loads((node.state / "node" / "cpu_manager_state").read_text())
+    uid = pod_of(kube, "owner")["metadata"]["uid"]
+    assert (state["policyName"], state["defaultCpuSet"], state["entries"]) == ("static", "0", {uid: {"c": "1"}})
+
+    # Nor is there any cpu left to promise, but a kubelet asks for the CPUs first.
+    kube("create", "-f", "-", stdin=pod("late", "1"))
+    refused = failed(kube, "late")
+    assert refused["reason"] == "UnexpectedAdmissionError"
+    assert refused["message"] == (
+        "Pod was rejected: Allocate failed due to not enough cpus available to satisfy request: "
+        "requested=1, available=0, which is unexpected"
+    )
+    until(lambda: "UnexpectedAdmissionError" in reasons(kube, "late"))
+
+    before = status_of(kube, "owner")["containerStatuses"]
+    node.kill_node()
+    node.start_node()
+    assert running(kube, "owner")["containerStatuses"] == before
+    assert (cpuset(node, kube, "owner"), cpuset(node, kube, "shared")) == ("1", "0")
+
+    kube("delete", "pod", "owner")
+    until(lambda: cpuset(node, kube, "shared") == "0-1")
+    assert nproc(kube, "shared") == "2"
+
+
+def test_a_fraction_shares(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("half", "500m"))
+    running(kube, "half")
+    assert cpuset(node, kube, "half") == "0-1"
+    kube(
+        "patch",
+        "pod",
+        "half",
+        "-p",
+        json.dumps(
+            {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]}}
+        ),
+    )
+    until(lambda: cpuset(node, kube, "half") == "1")
+    kube(
+        "patch",
+        "pod",
+        "half",
+        "-p",
+        json.dumps(
+            {
+                "spec": {
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "700m"}, "limits": {"cpu": "700m"}}}]
+                }
+            }
+        ),
+    )
+    until(lambda: "ResizeInfeasible" in reasons(kube, "half"))
+    assert status_of(kube, "half")["resize"] == "Infeasible"
+    assert cpuset(node, kube, "half") == "1"
+
+
+def test_another_policy_is_refused_while_pods_are_there(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("here", "1"))
+    running(kube, "here")
+    node.kill_node()
+    log = node.directory / "node.log"
+    said = log.stat().st_size
+    with pytest.raises(AssertionError):
+        node.start_node("--config", str(node.config))  # without the policy
+    assert (
+        'configured policy "none" differs from state checkpoint policy "static", please drain this node'
+        in log.read_bytes()[said:].decode()
+    )
+    node.start_node()
+    running(kube, "here")
+    assert cpuset(node, kube, "here") == "1"

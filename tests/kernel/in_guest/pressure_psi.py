@@ -1,0 +1,41 @@
+"""One eviction and one OOM kill where the kernel has pressure stall information and two CPUs (QEMU).
+
+Plain Python, and few checks: everything takes its time there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[3]
+sys.path[:0] = [str(PROJECT / "src"), str(PROJECT)]
+
+from tests.kernel import pressure_checks as checks  # noqa: E402
+from tests.kernel.pressure_world import pressure_world  # noqa: E402
+
+NOT_ALL_EVENTS = "does not tell of every shortage"
+
+
+def main() -> None:
+    assert os.cpu_count() == 2
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        pressure_world(Path(directory) / "world", checks.SETTINGS) as world,
+    ):
+        assert (world.kubepods / "memory.pressure").exists()
+        for check in (
+            checks.best_effort_goes_first_and_guaranteed_stays,
+            checks.a_killed_child_is_told_and_the_container_goes_on,
+        ):
+            check(world)
+            print(check.__name__, flush=True)
+            world.empty()
+        assert NOT_ALL_EVENTS not in (world.directory / "node.log").read_text(), "the stall trigger was refused"
+    print("all seen")
+
+
+if __name__ == "__main__":
+    main()
