@@ -242,6 +242,8 @@ async def measured(node: RealNode, daemon: OwnContainerd, sizes: list[int], *, q
             cpu, memory = await bench.idle(idle_s)
             goals = f"{verdict(cpu, GOALS['cpu'])} {verdict(memory, GOALS['memory'])}"
             print(f"{size:4d} pods   idle: agent {cpu:.2f} % of a core, {memory:.1f} MiB PSS {goals}", flush=True)
+        await asyncio.gather(*(bench.deleted(name) for name in bench.present))
+        await seen.until(lambda: all(name in seen.gone for name in bench.present))
     await transport.close()
 
 

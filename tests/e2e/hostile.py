@@ -57,7 +57,7 @@ def sockets(paths):
 
 
 def cgroup_files():
-    for top, directories, files in os.walk("/sys/fs/cgroup"):
+    for top, _, files in os.walk("/sys/fs/cgroup"):
         for name in files:
             path = os.path.join(top, name)
             try:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.containerd_node import containerd_node
 from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
 from tests.e2e.real_node import (
     CONFIG,
@@ -31,15 +33,22 @@ SLEEPS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 STATIC = {**CONFIG, "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[RealNode]:
+@pytest.fixture(scope="module", params=["embedded", "containerd"])
+def node(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]
+) -> Iterator[RealNode]:
     if (os.cpu_count() or 1) < 2:
         pytest.skip("needs two CPUs: one is reserved")
     config = tmp_path_factory.mktemp("cpus") / "kubelet.json"
     config.write_text(json.dumps(STATIC))
     options = ("--config", str(config), "--capacity", "cpu=2,memory=2Gi,pods=110")
-    with real_node(tmp_path_factory.mktemp("cpus") / "world", options=options) as made:
-        exercised("static CPU policy", "this machine, cgroup v1, embedded runtime")
+    directory = tmp_path_factory.mktemp("cpus") / "world"
+    with ExitStack() as stack:
+        if request.param == "embedded":
+            made = stack.enter_context(real_node(directory, options=options))
+        else:
+            made, _ = stack.enter_context(containerd_node(directory, options=options))
+        exercised("static CPU policy", f"this machine, cgroup v1, {request.param}")
         yield made
 
 
@@ -67,8 +76,8 @@ def pod(name: str, cpu: str = "") -> str:
 
 
 def pid_of(node: RealNode, kube: Kubectl, name: str) -> int:
-    uid = pod_of(kube, name)["metadata"]["uid"]
-    (cgroup,) = [each for each in node.memory_cgroups() if f"pod{uid}/" in each]
+    ident = status_of(kube, name, "c")["containerID"].rpartition("/")[2]
+    (cgroup,) = [each for each in node.memory_cgroups() if each.endswith(ident)]
     procs = Path(f"/sys/fs/cgroup/memory{node.cgroup_root}/{cgroup}/cgroup.procs").read_text().split()
     return int(procs[0])
 

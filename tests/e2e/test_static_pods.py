@@ -35,8 +35,8 @@ def address() -> Iterator[Served]:
 def node(
     tmp_path_factory: pytest.TempPathFactory, manifests: Path, address: Served, exercised: Callable[[str, str], None]
 ) -> Iterator[RealNode]:
-    options = ("--pod-manifest-path", str(manifests), "--manifest-url", address.url)
-    options += ("--manifest-url-header", "X-Node:n1", "--http-check-frequency", "1s")
+    words = f"--pod-manifest-path {manifests} --manifest-url {address.url} --manifest-url-header X-Node:n1"
+    options = (*words.split(), "--http-check-frequency", "1s")
     with real_node(tmp_path_factory.mktemp("static") / "world", options=options) as made:
         exercised("static pods", "this machine, cgroup v1, embedded runtime")
         yield made

@@ -60,6 +60,8 @@ def run(file: str, events: bool, **options: Any) -> int:
         except CgroupsUnusable as error:
             click.echo(f"limits are not enforced: {error}", err=True)
             live = opened({**options, "simulate": True})
+        if live.told is not None:
+            raise click.UsageError("run has the embedded runtime alone: leave --container-runtime-endpoint out")
         for note in live.notes:
             click.echo(Paint(colourful())(f"note: {inert(note)}", "dim"), err=True)
         foreground = _Foreground(live, home, pod, config_maps, shows_events=events)

@@ -54,6 +54,7 @@ log = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 60.0
 END_S = 4.0  # Ctrl-C ends everything within five seconds
+CRI_END_S = 12.0  # a runtime is slower; `up` does not wait for that, and takes away the rest itself
 CLOSE_S = 2.0
 
 
@@ -147,7 +148,7 @@ class Agent:
                         ("resizes", self.pods.resizes.run()),
                         ("static pods", self.static.run()),
                         ("mirror pods", self.mirrors.run()),
-                        ("CPUs", self.tools.pinning.run(self._with_processes)),
+                        ("CPUs", self.tools.pinning.run(self._with_processes, self._cpus_freed)),
                         ("housekeeping", self._housekeeping()),
                     )
                 ]
@@ -171,11 +172,12 @@ class Agent:
     async def end(self) -> None:
         """Kill every pod of this node and take away all that was made for them, cgroups of the node included."""
         await self.pods.close()
+        end_s = CRI_END_S if self.runtime.makes_cgroups else END_S
         try:
-            async with asyncio.timeout(END_S):
+            async with asyncio.timeout(end_s):
                 await self.cleanup.everything()
         except TimeoutError:
-            log.error("not everything could be taken away within %g s", END_S)
+            log.error("not everything could be taken away within %g s", end_s)
         self._stopping.set()
 
     async def _follow_pods(self) -> None:
@@ -212,6 +214,9 @@ class Agent:
     def _broken_manifest(self, sentence: str) -> None:
         about = About("Node", self.node_name, "", self.node_name, "", "v1")
         self.recorder.tell(about, "Warning", "InvalidStaticPod", sentence)
+
+    def _cpus_freed(self) -> None:
+        self.pods.resizes.room("pod_terminated")
 
     def _with_processes(self) -> set[str] | None:
         return self.pods.with_processes() if self.pods.all_known else None

@@ -50,8 +50,9 @@ class CpuPinning:
         else:
             await self._cgroups.pin(every=every)
 
-    async def run(self, active: Callable[[], Collection[str] | None]) -> None:
-        """`active`: the pods of which something may run; None while not all of them are known."""
+    async def run(self, active: Callable[[], Collection[str] | None], freed: Callable[[], None]) -> None:
+        """`active`: the pods of which something may run; None while not all of them are known. `freed`: is told when
+        CPUs came back."""
         while True:
             try:
                 async with asyncio.timeout(self._period_s):
@@ -64,8 +65,8 @@ class CpuPinning:
                 continue
             try:
                 uids = active()
-                if uids is not None:
-                    self.cpus.keep(uids)
+                if uids is not None and self.cpus.keep(uids):
+                    freed()
                 await self.now(every=is_periodic)
             except (PlimsollError, OSError) as error:
                 log.warning("CPUs of containers: %s; trying again", error)

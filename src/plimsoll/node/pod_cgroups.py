@@ -12,6 +12,7 @@ counts for all below it, tells by how much it has risen.
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from collections.abc import Mapping
 from typing import Protocol
@@ -25,7 +26,7 @@ from plimsoll.cgroups.node_wants import CpusOf
 from plimsoll.cgroups.shrink import SetLimit, Shrinker, usage_bytes
 from plimsoll.codec.kernel_files import flat_keyed
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj
+from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, signal_members
 from plimsoll.node.runtime_cgroups import RuntimeCgroups
 from plimsoll.rules.desired import Workload, workload
 from plimsoll.rules.files import file_map
@@ -135,6 +136,9 @@ class PodCgroups:
     async def kill(self, uid: str) -> None:
         """Everything that runs in the pod, now; the cgroups stay until they are removed."""
         if path := self.paths(uid).get("", ""):
+            if self._driver.version == 1 and not self._driver.simulated:
+                # v1 freezes before it kills, so that nobody escapes, and on a busy machine that takes its time.
+                signal_members(lambda: self._driver.members(path, deep=True), signal.SIGKILL)
             await self._driver.kill(path)
 
     def paths(self, uid: str) -> Mapping[str, str]:

@@ -53,6 +53,7 @@ log = logging.getLogger(__name__)
 
 RETRY_FIRST_S, RETRY_MOST_S = 1.0, 60.0
 SLOW_START_S = 0.15  # a start that takes longer is worth a status of its own: ContainerCreating
+SLOW_CRI_START_S = 0.5  # what is usual with a runtime is not slow
 
 
 class PodWorker:
@@ -275,7 +276,8 @@ class PodWorker:
             await tools.runtime.remove_container(container_id)
         if work.sandbox_attempt is None and not work.starts:
             return
-        slow = asyncio.get_running_loop().call_later(SLOW_START_S, self._report, pod, seen)
+        slow_s = SLOW_CRI_START_S if tools.runtime.makes_cgroups else SLOW_START_S
+        slow = asyncio.get_running_loop().call_later(slow_s, self._report, pod, seen)
         try:
             await self._start(pod, work)
         finally:

@@ -95,7 +95,7 @@ class Pods:
                 self._changed(pod, change.body)
             else:
                 new.append((pod, change.body))
-        if self.all_known:
+        if self.all_known and self._tools.cpus.is_static:
             self._tools.cpus.keep({*self.with_processes(), *(pod.metadata.uid for pod, _ in new)})
         for pod, body in sorted(new, key=lambda each: each[0].metadata.creation_timestamp or ""):
             self._added(pod, body)

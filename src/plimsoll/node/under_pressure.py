@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +167,7 @@ class UnderPressure:
             namespace, _, name = title.partition("/")
             pids = {each.id: each.pid for each in seen.get(uid, NOTHING).containers}
             for container, path in cgroups.paths(uid).items():
-                if container and (container_id := owner_of(path).container_id):
+                if container and (container_id := _container_id(path)):
                     yield Watched(container_id, container, uid, namespace, name, path, pids.get(container_id, 0))
 
     def _killed(self, kill: OomKill) -> None:
@@ -226,6 +227,12 @@ class UnderPressure:
                     if each.signal == signal
                 ],
             }
+
+
+@lru_cache(4096)
+def _container_id(path: str) -> str:
+    """Every change of one pod asks for all of them."""
+    return owner_of(path).container_id
 
 
 def _lives(watched: Watched, killed_pid: int) -> bool | None:

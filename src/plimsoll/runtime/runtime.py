@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.rules.cri_resources import Resources as Resources
+from plimsoll.rules.cri_resources import Resources as Resources  # noqa: PLC0414  # a part of this contract
 
 ContainerPhase = Literal["created", "running", "exited", "unknown"]
 

@@ -38,6 +38,7 @@ from plimsoll.rules.hierarchy import Driver as DriverName
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.setting import resolved
 from plimsoll.runtime.process import ProcessRuntime
+from plimsoll.runtime.runtime import RuntimeTrouble
 from tests.e2e.real_node import CONFIG, RealNode
 from tests.pods_api import PodsApi
 
@@ -202,6 +203,7 @@ class OneProcess:
         driver = SystemdCgroups(self._files) if name == "systemd" else self._files
         tree = NodeTree(driver, setting, self._directory / "cgroups")
         self._runtime = ProcessRuntime(self._directory / "runtime", partial(entry_directories, self._files))
+        await opened(self._runtime)
         state = self._directory / "node"
         state.mkdir(exist_ok=True)
         client = Client(self._api)
@@ -221,7 +223,20 @@ class OneProcess:
         await self._runtime.shutdown()
 
     def log(self) -> str:
-        return ""
+        return repr(self._task)
+
+
+async def opened(runtime: ProcessRuntime) -> None:
+    """A supervisor takes its time to start here, longer than an agent waits for one."""
+    end = time.monotonic() + WAIT_S
+    while True:
+        try:
+            await runtime.open()
+        except RuntimeTrouble:
+            assert time.monotonic() < end, "no supervisor"
+        else:
+            await runtime.close()
+            return
 
 
 async def main(driver: str, where: Callable[[Path, str], Processes | OneProcess]) -> None:

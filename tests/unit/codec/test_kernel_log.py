@@ -87,7 +87,8 @@ def test_reports_do_not_mix() -> None:
 
 def test_the_statistics_of_v2_stand_in_one_record() -> None:
     text = GROUP.replace(
-        "oom-kill:", "Memory cgroup stats for /kubepods/burstable/podx/c1:\nanon 61440000\\x0afile 4096\\x0akern\noom-kill:"
+        "oom-kill:",
+        "Memory cgroup stats for /kubepods/burstable/podx/c1:\nanon 61440000\\x0afile 4096\\x0akern\noom-kill:",
     )
     assert reports(text)[0].stat == {"anon": 61440000, "file": 4096}
 

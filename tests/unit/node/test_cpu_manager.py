@@ -16,6 +16,7 @@ from plimsoll.cgroups.simulated import SimulatedKernel
 from plimsoll.codec.lean import lean_pod
 from plimsoll.errors import InvalidConfig
 from plimsoll.node.cpu_manager import STATE, CpuManager, CpuStateRefused
+from plimsoll.node.cpu_pinning import CpuPinning
 from plimsoll.node.pod_cgroups import PodCgroups
 from plimsoll.rules.config_reading import reading
 from plimsoll.rules.cpu_list import cpu_text
@@ -230,3 +231,37 @@ async def test_a_cpu_is_left_before_it_is_owned(tmp_path: Path) -> None:
         assert given(cpus, pod("one", "1")) == "1"
         await cgroups.pin()
         assert order == [("o1", "cpuset.cpus", "1"), ("s1", "cpuset.cpus", "0,2-7")]
+
+
+async def test_who_waits_for_cpus_is_told_when_some_come_back(tmp_path: Path) -> None:
+    async with node(tmp_path) as (cpus, cgroups, kernel):
+        pinning = CpuPinning(cpus, cgroups, EmbeddedRuntime(), NoView(), 60.0)  # type: ignore[arg-type]
+        given(cpus, pod("one", "6"))
+        await cgroups.have(pod("one", "6"), {"c": "o1"})
+        await cgroups.have(pod("shared", guaranteed=False), {"c": "s1"})
+        assert cpuset(kernel, cgroups, "shared") == "0,4"
+        active, freed = {"one"}, asyncio.Event()
+        task = asyncio.create_task(pinning.run(lambda: active, freed.set))
+        try:
+            pinning.wake()
+            await asyncio.sleep(0.05)
+            assert not freed.is_set()
+            active.clear()
+            pinning.wake()
+            await asyncio.wait_for(freed.wait(), 5.0)
+            async with asyncio.timeout(5.0):
+                while True:
+                    if cpuset(kernel, cgroups, "shared") == "0-7":
+                        break
+                    await asyncio.sleep(0.01)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+class EmbeddedRuntime:
+    makes_cgroups = False
+
+
+class NoView:
+    """Nobody asks the runtime where the agent makes the cgroups."""

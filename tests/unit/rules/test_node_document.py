@@ -22,6 +22,7 @@ from plimsoll.rules.node_document import (
     MachineIdentity,
     NodeFacts,
     NodeHealth,
+    conditions,
     event_message,
     lease_document,
     metadata_patch,
@@ -155,6 +156,19 @@ def test_others_conditions_stay() -> None:
     after = node_status(FACTS, the_setting(), WELL, [foreign], T1)["conditions"]
     assert after[0] == foreign
     assert tuple(each["type"] for each in after[1:]) == CONDITION_ORDER
+
+
+def test_conditions_of_our_own_come_and_go() -> None:
+    """There while something is wrong, False when it is over, and never on a node where it was not."""
+    sentence = "container c stands elsewhere"
+    before = conditions(NodeHealth(), (), T0)
+    assert "CgroupDriverMismatch" not in {each["type"] for each in before}
+    held = conditions(NodeHealth(warnings={"CgroupDriverMismatch": sentence}), before, T0)
+    (found,) = [each for each in held if each["type"] == "CgroupDriverMismatch"]
+    assert (found["status"], found["message"]) == ("True", sentence)
+    after = conditions(NodeHealth(), held, T1)
+    (found,) = [each for each in after if each["type"] == "CgroupDriverMismatch"]
+    assert (found["status"], found["reason"]) == ("False", "NoCgroupDriverMismatch")
 
 
 def test_images_are_cut() -> None:

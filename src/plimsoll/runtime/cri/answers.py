@@ -12,6 +12,7 @@ from plimsoll.runtime.runtime import ContainerPhase, ContainerSeen, Image, Resou
 
 PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
 _SECOND = 1e9
+_START_ERROR = "StartError"  # containerd's
 _REFUSED_BY_OCI = ("OCI runtime", "runc create failed", "crun:")  # it was tried in earnest: no such command, and so on
 _UNSAID = ("Completed", "Error")  # no more than the exit code says
 
@@ -119,7 +120,8 @@ def never_began(status: m.ContainerStatus) -> bool:
     later finds half of it, and calls that an exit. Nothing has run, and it may be made again as the same one. What the
     OCI runtime has refused is another matter: that is the manifest's fault, and told as an end."""
     tried = any(words in status.message for words in _REFUSED_BY_OCI) and "context canceled" not in status.message
-    return status.state == m.EXITED and not status.started_at and not tried
+    failed = status.state == m.EXITED and status.reason == _START_ERROR and not status.started_at
+    return failed and not tried
 
 
 def image_found(image: im.CriImage, info: dict[str, str]) -> Image:

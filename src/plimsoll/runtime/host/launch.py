@@ -188,7 +188,13 @@ def parent_of_self(proc: int) -> int:
 
 
 def _enter_cgroup(directory: int) -> None:
-    fd = os.open("cgroup.procs", os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory)
+    """We are one thread, so on v1 `tasks` means the same as `cgroup.procs`; moving a whole process, however, waits
+    until every CPU has passed a quiet moment (10 ms), and a thread that moves itself does not."""
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open("tasks", flags, dir_fd=directory)
+    except FileNotFoundError:  # v2
+        fd = os.open("cgroup.procs", flags, dir_fd=directory)
     try:
         os.write(fd, b"0")
     except OSError as error:

@@ -26,6 +26,10 @@ CASES = [
 ]
 
 
+def test_an_end_is_an_end_without_a_start_that_is_told() -> None:
+    assert not never_began(m.ContainerStatus(state=m.EXITED, reason="Error", exit_code=1))
+
+
 @pytest.mark.parametrize(("state", "started_at", "message", "expected"), CASES)
 def test_never_began(state: int, started_at: int, message: str, expected: bool) -> None:
     status = m.ContainerStatus(state=state, started_at=started_at, message=message, reason="StartError", exit_code=128)
