@@ -19,11 +19,11 @@ CLONE_NEWNS, CLONE_NEWUSER, MS_BIND, MS_REMOUNT, MS_RDONLY = 0x20000, 0x10000000
 PTRACE_ATTACH, SYS_BPF, SYS_INIT_MODULE = 16, 321, 175
 
 
-def broke(what, detail=""):
+def broke(what: str, detail: object = "") -> None:
     print(f"BROKE {what} {detail}", flush=True)
 
 
-def can_read(path):
+def can_read(path: str) -> bool:
     try:
         with open(path, "rb") as file:
             return file.read(1) != b""  # what is covered is empty
@@ -31,7 +31,7 @@ def can_read(path):
         return False
 
 
-def reads(targets):
+def reads(targets: list[str]) -> None:
     for path in targets:
         for way in (path, f"/proc/1/root{path}", f"/proc/self/root{path}", f"/proc/self/cwd/../../../..{path}"):
             if can_read(way):
@@ -43,7 +43,7 @@ def reads(targets):
                     broke("read through a process", f"{entry} {path}")
 
 
-def sockets(paths):
+def sockets(paths: list[str]) -> None:
     for path in paths:
         with socket.socket(socket.AF_UNIX) as tried:
             try:
@@ -56,7 +56,7 @@ def sockets(paths):
             broke("a socket of the host is seen", line)
 
 
-def cgroup_files():
+def cgroup_files() -> None:
     for top, _, files in os.walk("/sys/fs/cgroup"):
         for name in files:
             path = os.path.join(top, name)
@@ -72,7 +72,7 @@ def cgroup_files():
             pass
 
 
-def mounts():
+def mounts() -> None:
     os.makedirs("/tmp/m", exist_ok=True)
     for kind, flags in (("tmpfs", 0), ("proc", 0), ("cgroup2", 0), ("sysfs", 0), ("overlay", 0)):
         if LIBC.mount(b"x", b"/tmp/m", kind.encode(), flags, None) == 0:
@@ -90,7 +90,7 @@ def mounts():
         broke("pivoted")
 
 
-def in_new_user_namespace(targets):
+def in_new_user_namespace(targets: list[str]) -> None:
     """A user namespace of one's own gives capabilities in it: they must not reach what was hidden."""
     child = os.fork()
     if child == 0:
@@ -104,7 +104,7 @@ def in_new_user_namespace(targets):
     os.waitpid(child, 0)
 
 
-def writes():
+def writes() -> None:
     for path in (
         "/proc/sys/kernel/core_pattern",
         "/proc/sys/vm/drop_caches",
@@ -123,7 +123,7 @@ def writes():
             pass
 
 
-def devices(disks):
+def devices(disks: list[tuple[int, int]]) -> None:
     """A device node can be made (CAP_MKNOD is in the default set) and must not open."""
     for place in ("/tmp", "/own", "/dev", "/dev/shm"):
         for major, minor in disks:
@@ -149,7 +149,7 @@ def devices(disks):
             broke("a device", name)
 
 
-def processes(marks):
+def processes(marks: list[str]) -> None:
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
@@ -166,7 +166,7 @@ def processes(marks):
             broke("traced", pid)
 
 
-def calls():
+def calls() -> None:
     handle = ctypes.create_string_buffer(128)
     LIBC.open_by_handle_at.restype = ctypes.c_int
     if LIBC.open_by_handle_at(os.open("/", os.O_RDONLY), handle, 0) >= 0 or ctypes.get_errno() == errno.ESTALE:
@@ -182,7 +182,7 @@ def calls():
         broke("reboot")
 
 
-def leaves_a_chroot(targets):
+def leaves_a_chroot(targets: list[str]) -> None:
     """The old way out: it leads to the container's own root."""
     child = os.fork()
     if child == 0:
@@ -199,7 +199,7 @@ def leaves_a_chroot(targets):
     os.waitpid(child, 0)
 
 
-def leftover_descriptors():
+def leftover_descriptors() -> None:
     for name in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{name}")
@@ -209,7 +209,7 @@ def leftover_descriptors():
             broke("was given a descriptor", f"{name} {target}")
 
 
-def main():
+def main() -> None:
     leftover_descriptors()
     given = json.loads(sys.argv[1])
     reads(given["files"])

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def place(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[Pla
     directory = tmp_path / "world"
     directory.mkdir()
     node = RealNode(directory, root, "1.27")
-    options = (
+    options: tuple[str, ...] = (
         "--capacity",
         f"cpu=2,memory={CAPACITY_MIB}Mi,pods=110",
         "--system-reserved",
@@ -112,7 +113,7 @@ def place(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[Pla
 
 def hog(name: str, program: str, count: int = 1) -> str:
     container = {"image": "busybox", "command": ["python3", "-c", program]}
-    spec = {"containers": [{"name": f"c{number}", **container} for number in range(count)]}
+    spec: dict[str, Any] = {"containers": [{"name": f"c{number}", **container} for number in range(count)]}
     spec |= {"terminationGracePeriodSeconds": 1}
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 

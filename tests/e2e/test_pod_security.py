@@ -60,7 +60,11 @@ class Place:
         return found
 
     def phase(self, name: str, *wanted: str) -> Document:
-        return until(lambda: (found := self.status(name)) and found.get("phase") in wanted and found, 60.0)
+        def look() -> Document:
+            found = self.status(name)
+            return found if found.get("phase") in wanted else {}
+
+        return until(look, 60.0)
 
     def log(self, name: str) -> str:
         return self.ask("GET", f"{PODS}/{name}/log")[1].decode()

@@ -157,7 +157,7 @@ SLOW = {"timeoutSeconds": 10}
 
 async def a_failed_probe_restarts_the_container(place: Place) -> None:
     script = "touch /tmp/well; sleep 4; rm /tmp/well; exec sleep 1000"
-    probe = {"exec": {"command": ["test", "-f", "/tmp/well"]}, "initialDelaySeconds": 1, **SLOW}
+    probe: Document = {"exec": {"command": ["test", "-f", "/tmp/well"]}, "initialDelaySeconds": 1, **SLOW}
     probe |= {"periodSeconds": 1, "failureThreshold": 1}
     sick = shell("c", script, livenessProbe=probe, **limits("32Mi"))
     await place.create(pod("sick", sick, shell("well", HANDLES_TERM), terminationGracePeriodSeconds=1))
@@ -187,7 +187,7 @@ async def crashes_wait(place: Place) -> None:
 
     def waits(found: Document) -> bool:
         waiting = found.get("state", {}).get("waiting", {})
-        return waiting.get("reason") == "CrashLoopBackOff" and found["restartCount"] >= 2
+        return waiting.get("reason") == "CrashLoopBackOff" and int(found["restartCount"]) >= 2
 
     found = await until(lambda: place.container("crash", "c"), waits)
     assert found["lastState"]["terminated"]["exitCode"] == 3, found
@@ -196,7 +196,7 @@ async def crashes_wait(place: Place) -> None:
 
 
 async def containers_talk_over_localhost(place: Place) -> None:
-    web = {"name": "web", "image": "nginx", "ports": [{"containerPort": 80}]}
+    web: Document = {"name": "web", "image": "nginx", "ports": [{"containerPort": 80}]}
     web |= {"readinessProbe": {"tcpSocket": {"port": 80}, "periodSeconds": 1, **SLOW}, **limits("64Mi")}
     ask = "import urllib.request as u, time\nfor _ in range(300):\n try:\n  print(u.urlopen('http://localhost').status, flush=True); break\n except OSError: time.sleep(0.2)\n"
     client = {"name": "client", "image": "busybox", "command": ["sh", "-c", 'python3 -c "$0"; exec sleep 1000', ask]}

@@ -13,9 +13,9 @@ from tests.kernel.guest import Guest, GuestMissing, required
 from tests.kernel.kinds import inner_tests, pytest_argv
 
 CASES = [
-    pytest.param(False, "runc", id="cgroupfs-runc"),
+    pytest.param(False, "runc", id="cgroupfs-runc", marks=pytest.mark.long),
     pytest.param(True, "runc", id="systemd-runc"),
-    pytest.param(False, "crun", id="cgroupfs-crun"),
+    pytest.param(False, "crun", id="cgroupfs-crun", marks=pytest.mark.long),
 ]
 
 

@@ -11,8 +11,15 @@ from tests.kernel.kinds import inner_tests, pytest_argv
 IN_GUEST = "tests/kernel/in_guest"
 
 
-def test_pressure_on_v2(in_guest: InGuest, subtests: pytest.Subtests) -> None:
-    argv = pytest_argv("-s", f"{IN_GUEST}/test_pressure.py")
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param(("-k", "parked or whole_machine"), id="some"),
+        pytest.param((), id="all", marks=pytest.mark.long),
+    ],
+)
+def test_pressure_on_v2(chosen: tuple[str, ...], in_guest: InGuest, subtests: pytest.Subtests) -> None:
+    argv = pytest_argv("-s", *chosen, f"{IN_GUEST}/test_pressure.py")
     done = in_guest("uml-v2", argv, 900.0, memory_mib=900)
     tests = inner_tests(done)
     for test in tests:
@@ -25,6 +32,7 @@ def test_pressure_on_v2(in_guest: InGuest, subtests: pytest.Subtests) -> None:
     assert done.status in (0, 1), done.report()
 
 
+@pytest.mark.long
 def test_pressure_with_stall_information_and_two_cpus(in_guest: InGuest) -> None:
     done = in_guest("qemu-v2", [PYTHON, f"{IN_GUEST}/pressure_psi.py"], 600.0)
     assert done.status == 0, done.report()

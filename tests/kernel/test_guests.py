@@ -15,16 +15,17 @@ from tests.kernel.kinds import KINDS, inner_tests, pytest_argv
 
 IN_GUEST = "tests/kernel/in_guest"
 
+LONG = pytest.mark.long
 SUITES = [
     pytest.param(
         "uml-v2", ["test_v2.py", "test_v2_events.py", "test_v2_tree.py", "test_v2_stats.py"], 300.0, id="v2-cgroupfs"
     ),
     pytest.param("uml-v2", ["test_effects.py"], 300.0, id="v2-effects"),
-    pytest.param("uml-v2", ["test_runtime.py"], 300.0, id="v2-runtime"),
-    pytest.param("uml-v2", ["test_agent.py"], 300.0, id="v2-agent"),
-    pytest.param("uml-v2-systemd", ["test_agent.py"], 300.0, id="v2-systemd-agent"),
-    pytest.param("uml-v2", ["test_resize.py"], 300.0, id="v2-resize"),
-    pytest.param("uml-v2-systemd", ["test_resize.py"], 300.0, id="v2-systemd-resize"),
+    pytest.param("uml-v2", ["test_runtime.py"], 300.0, id="v2-runtime", marks=LONG),
+    pytest.param("uml-v2", ["test_agent.py"], 300.0, id="v2-agent", marks=LONG),
+    pytest.param("uml-v2-systemd", ["test_agent.py"], 300.0, id="v2-systemd-agent", marks=LONG),
+    pytest.param("uml-v2", ["test_resize.py"], 300.0, id="v2-resize", marks=LONG),
+    pytest.param("uml-v2-systemd", ["test_resize.py"], 300.0, id="v2-systemd-resize", marks=LONG),
     pytest.param("uml-v1-systemd", ["test_resize.py"], 300.0, id="v1-systemd-resize"),
     pytest.param("uml-v2-systemd", ["test_systemd.py"], 300.0, id="v2-systemd"),
     pytest.param("uml-v1-systemd", ["test_systemd.py"], 300.0, id="v1-systemd"),
@@ -107,8 +108,8 @@ def test_what_is_missing_is_named_by_its_package() -> None:
 @pytest.mark.parametrize(
     ("kind", "driver"),
     [
-        pytest.param("qemu-v2-8", "cgroupfs", id="cgroupfs"),
-        pytest.param("qemu-v2-systemd-8", "systemd", id="systemd"),
+        pytest.param("qemu-v2-8", "cgroupfs", id="cgroupfs", marks=LONG),
+        pytest.param("qemu-v2-systemd-8", "systemd", id="systemd", marks=LONG),
     ],
 )
 def test_exclusive_cpus_on_eight(kind: str, driver: str, in_guest: InGuest) -> None:

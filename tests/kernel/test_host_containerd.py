@@ -236,3 +236,12 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
     await until(decided)
     seen = [each for each in (await runtime.seen()).containers if each.pod_uid == spec.pod_uid]
     assert [(each.phase, each.attempt) for each in seen] == [("running", 0)]
+
+
+async def test_what_was_made_and_not_started_is_gone_when_it_is_stopped(bench: Bench) -> None:
+    runtime, spec = bench.runtime, bench.sandbox()
+    sandbox_id = await runtime.make_sandbox(spec)
+    made = await runtime.make_container(spec, sandbox_id, await bench.container("main", ("sleep", "1000")))
+    await runtime.stop_container(made, 10)
+    assert made not in {each.id for each in (await runtime.seen()).containers}
+    await runtime.stop_container(made, 10)

@@ -86,6 +86,11 @@ class Look:
         running = {each: found.seen.pid for each, found in self._containers.items() if found.seen.phase == "running"}
         return sandboxes | running
 
+    def is_created(self, container_id: str) -> bool:
+        """Whether it was last seen to be there and not started, or was not seen yet."""
+        found = self._containers.get(container_id)
+        return found is None or found.seen.phase == "created"
+
     def unreachable_pid(self, sandbox_id: str) -> int:
         """Of a sandbox without an address of its own, who is in its network; 0 where nobody is, or it has one."""
         found = self._sandboxes.get(sandbox_id)

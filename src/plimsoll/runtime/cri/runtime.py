@@ -253,6 +253,9 @@ class CriRuntime:
         request = m.StopContainerRequest(container_id=container_id, timeout=math.ceil(grace_s))
         with _gone_is_fine():
             await self._client.ask(calls.STOP_CONTAINER, request, extra_s=grace_s)
+            # A runtime stops what runs; one that was made and never started stays as it is, and could be started.
+            if self._look.is_created(container_id) and (await self._status(container_id)).state == m.CREATED:
+                await self.remove_container(container_id)
 
     async def remove_container(self, container_id: str) -> None:
         with _gone_is_fine():

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from plimsoll.linux import namespaces
+from plimsoll.linux.fork_into import fork_into, is_unified
 from plimsoll.runtime.host import launch
 from plimsoll.runtime.host.loop import Loop
 from plimsoll.runtime.host.plan import Plan
@@ -108,7 +109,7 @@ def spawn(
             namespaces.setns(pids, namespaces.PID)
         try:
             place = place._replace(supervisor=os.getpid())
-            pid = os.fork()
+            pid, place = _forked(place)
             if pid == 0:
                 ours.close()
                 launch.run(plan, place, streams, theirs)
@@ -122,6 +123,14 @@ def spawn(
         theirs.close()
     ours.setblocking(False)
     return Child(loop, pid, ours, on_ready)
+
+
+def _forked(place: launch.Place) -> tuple[int, launch.Place]:
+    """A child, and where it still has to go: into a cgroup of v2 it is born."""
+    unified = next((fd for fd in place.cgroups if is_unified(fd)), None)
+    if unified is not None and (pid := fork_into(unified)) is not None:
+        return pid, place._replace(cgroups=tuple(fd for fd in place.cgroups if fd != unified))
+    return os.fork(), place
 
 
 def _come_back(own_pids: int) -> None:
