@@ -114,7 +114,10 @@ def test_exec(kube: Kubectl) -> None:
     assert "nonesuch" in none.err
     text = "".join(f"line {number}\n" for number in range(2000))
     assert kube("exec", "-i", "demo", "--", "cat", stdin=text).out == text
-    assert kube.on_a_terminal("exec", "-it", "demo", "--", "stty", "size", rows=33, columns=77).endswith("33 77\r\n")
+    # The size is sent when the command already runs, here as with any kubelet.
+    sized = "while [ \"$(stty size)\" = '0 0' ]; do sleep 0.05; done; stty size"
+    shown = kube.on_a_terminal("exec", "-it", "demo", "--", "sh", "-c", sized, rows=33, columns=77)
+    assert shown.endswith("33 77\r\n"), shown
     assert "container zz is not valid" in kube.refused("exec", "demo", "-c", "zz", "--", "echo")
 
 
