@@ -14,7 +14,7 @@ from tests.kernel.kinds import inner_tests, pytest_argv
 
 CASES = [
     pytest.param(False, "runc", id="cgroupfs-runc", marks=pytest.mark.long),
-    pytest.param(True, "runc", id="systemd-runc"),
+    pytest.param(True, "runc", id="systemd-runc", marks=pytest.mark.long),
     pytest.param(False, "crun", id="cgroupfs-crun", marks=pytest.mark.long),
 ]
 
