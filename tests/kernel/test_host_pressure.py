@@ -151,7 +151,7 @@ FILLS = {
 def test_disk_pressure(what: str, small_disk: Path, tmp_path: Path) -> None:
     settings = {
         "evictionHard": {"nodefs.available": "40%", "nodefs.inodesFree": "30%"},
-        "evictionPressureTransitionPeriod": "2s",
+        "evictionPressureTransitionPeriod": "8s",
     }
     made = PressureWorld(tmp_path / "world", settings, {}, "1.27")
     try:
