@@ -217,7 +217,10 @@ class NodeLife(RuleBasedStateMachine):
         found = (await self.ask.ok("GET", PODS))["items"]
         if {each["metadata"]["name"] for each in found} != self.pods.keys():
             return "deleted pods are still there"
-        if not self.agent.cgroups.known().keys() <= {each["metadata"]["uid"] for each in found}:
+        uids = {each["metadata"]["uid"] for each in found}
+        if not self.agent.pods.workers.keys() <= uids:
+            return "deleted pods are still looked after"
+        if not self.agent.cgroups.known().keys() <= uids:
             return "cgroups of deleted pods are still there"
         for document in found:
             status, name = document["status"], document["metadata"]["name"]
