@@ -129,7 +129,7 @@ class Agent:
         """Until `stop` or `end`. Raises where this machine, its cgroups or the runtime cannot be used at all."""
         self.checkpoint.load()
         self.tools.pinning.check()
-        self.cpus.load(drained=not (self.checkpoint.all() or self.cgroups.known()))
+        self.cpus.load(drained=not self.checkpoint.all())
         await self.runtime.open()
         try:
             await self.cgroups.setup()

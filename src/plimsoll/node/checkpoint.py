@@ -30,7 +30,7 @@ from plimsoll.rules.termination import Verdict
 
 log = logging.getLogger(__name__)
 
-GATHER_S = 0.25
+GATHER_S = 0.02
 
 
 class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
