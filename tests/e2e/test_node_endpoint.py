@@ -119,7 +119,8 @@ def test_exec_in_every_way(kube: Kubectl) -> None:
     text = "".join(f"{number} {'x' * 90}\n" for number in range(20_000))
     assert kube("exec", "-i", "box", "--", "cat", stdin=text).out == text
     assert kube("exec", "-i", "box", "--", "wc", "-c", stdin="").out.strip() == "0"
-    size = kube.on_a_terminal("exec", "-it", "box", "--", "sh", "-c", "tty && stty size", rows=33, columns=77)
+    sized = "tty; while [ \"$(stty size)\" = '0 0' ]; do sleep 0.05; done; stty size"  # it comes after the start
+    size = kube.on_a_terminal("exec", "-it", "box", "--", "sh", "-c", sized, rows=33, columns=77)
     assert re.fullmatch(r"/dev/pts/\d+\r\n33 77\r\n", size)
     spdy = kube.run("exec", "box", "--", "ls", env={"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"})
     assert "SPDY is not spoken here: exec is a WebSocket" in spdy.err

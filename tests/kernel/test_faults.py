@@ -17,8 +17,8 @@ from tests.kernel.guest import PYTHON
 COMBINATIONS = [
     pytest.param("host", "cgroupfs", 9, [], id="host-v1-cgroupfs"),
     pytest.param("uml-v2", "cgroupfs", 12, ["first-pods", "teardown"], id="v2-cgroupfs"),
-    pytest.param("uml-v2-systemd", "systemd", 32, ["first-pods", "teardown"], id="v2-systemd"),
-    pytest.param("uml-v1-systemd", "systemd", 48, ["first-pods", "teardown"], id="v1-systemd"),
+    pytest.param("uml-v2-systemd", "systemd", 16, ["first-pods", "teardown"], id="v2-systemd"),
+    pytest.param("uml-v1-systemd", "systemd", 16, ["first-pods", "teardown"], id="v1-systemd"),
 ]
 
 
