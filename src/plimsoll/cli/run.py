@@ -196,7 +196,9 @@ class _Foreground:
         watch = DirectoryWatch()
         try:
             async with asyncio.TaskGroup() as group:
-                while not self._final.is_set():
+                is_over = False
+                while not is_over:
+                    is_over = self._final.is_set()  # asked first: what came before the end is shown after it
                     for container in list(_containers(agent)):
                         if container.id not in self._shown:
                             self._shown.add(container.id)
