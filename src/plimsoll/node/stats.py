@@ -31,6 +31,7 @@ from plimsoll.rules.usage import ContainerUsage, FsUsage, PodUsage, working_set_
 
 IDLE_S = 60.0  # fds held longer would keep the kernel from freeing cgroups that were removed
 RATE_S = 10.0  # the kubelet's housekeeping interval: rates over less are noise
+FIRST_RATE_S = 1.0  # what a new container is measured over at least: ten periods of its quota
 _POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
 _CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
@@ -326,7 +327,7 @@ class _Rates:
         if at_s - newer_s >= RATE_S:
             self._seen[key] = (newer_s, newer_us, at_s, counted_us)
             older_s, older_us = newer_s, newer_us
-        if at_s <= older_s:
+        if at_s - older_s < FIRST_RATE_S:
             return None
         return round((counted_us - older_us) * 1000 / (at_s - older_s))
 
