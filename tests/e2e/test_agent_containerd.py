@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.containerd_node import Containerd, containerd_node
-from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
-from tests.e2e.real_node import NODE, RealNode, pod_of, reasons, running, status_of
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, reasons, running, status_of
 from tests.e2e.waiting import until
 
 MIB = 1 << 20
@@ -22,6 +22,8 @@ HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 KILLS = 3
 Document = dict[str, Any]
 World = tuple[RealNode, Containerd]
+
+pytestmark = pytest.mark.xdist_group("agent with containerd")  # one world for all
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +45,8 @@ def daemon(world: World) -> Containerd:
 
 @pytest.fixture
 def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    try:
-        binary = unpacked()
-    except NoKubectl:
-        binary = installed()[0]
-    made = Kubectl(binary, node.kubeconfig, tmp_path)
-    yield made
-    made("delete", "pods", "--all", "--grace-period=1")
+    with kubectl_for(node, tmp_path) as made:
+        yield made
 
 
 def pod(name: str, *containers: Document, **spec: object) -> str:

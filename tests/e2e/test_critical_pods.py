@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
-from tests.e2e.real_node import NODE, Document, RealNode, pod_of, real_node, reasons, running, status_of
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.real_node import NODE, Document, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
 from tests.e2e.waiting import until
 
 SLEEPS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 PREEMPTED = "Preempted in order to admit critical pod"
+
+pytestmark = pytest.mark.xdist_group("critical pods")  # one world for all
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +35,10 @@ def node(
 
 @pytest.fixture
 def kube(node: RealNode, manifests: Path, tmp_path: Path) -> Iterator[Kubectl]:
-    try:
-        binary = unpacked()
-    except NoKubectl:
-        binary = installed()[0]
-    made = Kubectl(binary, node.kubeconfig, tmp_path)
-    yield made
-    for file in manifests.iterdir():
-        file.unlink()
-    made("delete", "pods", "--all", "--grace-period=1", "--wait=false")
-    until(lambda: not json.loads(made("get", "pods", "-o", "json").out)["items"])
+    with kubectl_for(node, tmp_path) as made:
+        yield made
+        for file in manifests.iterdir():
+            file.unlink()
 
 
 def pod(name: str, cpu: str, *, guaranteed: bool = False, critical: bool = False, placed: bool = True) -> Document:

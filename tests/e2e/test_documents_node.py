@@ -16,8 +16,8 @@ import pytest
 
 from plimsoll.rules.quantity import QUANTITIES
 from tests.e2e.containerd_node import containerd_node
-from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
-from tests.e2e.real_node import NODE, RealNode, pod_of, real_node, reasons, running, status_of
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
 from tests.e2e.waiting import until
 
 MIB = 1 << 20
@@ -25,6 +25,8 @@ DOCUMENTS = Path(__file__).resolve().parents[2] / "examples" / "documents"
 CLASS = {"Guaranteed": "", "Burstable": "burstable/", "BestEffort": "besteffort/"}
 UNLIMITED = 1 << 62
 Document = dict[str, Any]
+
+pytestmark = pytest.mark.xdist_group("node of the documents")  # one world for all
 
 
 @pytest.fixture(scope="module")
@@ -34,19 +36,10 @@ def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str
         yield made
 
 
-def kubectl(node: RealNode, home: Path) -> Kubectl:
-    try:
-        binary = unpacked()
-    except NoKubectl:
-        binary = installed()[0]
-    return Kubectl(binary, node.kubeconfig, home)
-
-
 @pytest.fixture
 def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    made = kubectl(node, tmp_path)
-    yield made
-    made("delete", "pods", "--all", "--grace-period=1")
+    with kubectl_for(node, tmp_path) as made:
+        yield made
 
 
 # --- asking and looking ---
@@ -189,7 +182,7 @@ def test_the_gate_of_the_node(node: RealNode, kube: Kubectl) -> None:
     kube("patch", "pod", "demo", "-p", (DOCUMENTS / "003-patch-cpu-2.json").read_text())
     until(lambda: status_of(kube, "demo").get("resize") == "Infeasible")
     assert cat(own, "cpu.cfs_quota_us") == 100_000
-    assert "ResizeInfeasible" in reasons(kube, "demo")
+    until(lambda: "ResizeInfeasible" in reasons(kube, "demo"))
     node.kill_node()
     node.start_node("--feature-gates", "InPlacePodVerticalScaling=true")
     until(lambda: status_of(kube, "demo", "demo")["resources"]["requests"]["cpu"] == "2")
@@ -201,8 +194,7 @@ def test_the_gate_of_the_node(node: RealNode, kube: Kubectl) -> None:
 
 def test_a_runtime_is_told_what_the_documents_say(tmp_path: Path) -> None:
     """000-06, 000-30, 002-60, 002-61, 004-37: containerd's two containers of a pod, pause and nginx, in its cgroup."""
-    with containerd_node(tmp_path / "world") as (node, daemon):
-        kube = kubectl(node, tmp_path)
+    with containerd_node(tmp_path / "world") as (node, daemon), kubectl_for(node, tmp_path) as kube:
         apply(kube, "000-example")
         (found,) = running(kube, "example")["containerStatuses"]
         assert re.fullmatch("containerd://[0-9a-f]{64}", found["containerID"])
@@ -214,7 +206,6 @@ def test_a_runtime_is_told_what_the_documents_say(tmp_path: Path) -> None:
         assert cpu_and_memory(own) == cpu_and_memory(path) == (256, 50_000, 64 * MIB)
         assert cat(own, "cpu.cfs_period_us") == 100_000
         assert scores(processes(own)[0])[0] == 1000 - 1000 * 64 // 2048
-        kube("delete", "pods", "--all", "--grace-period=1")
 
 
 # --- document 002: whom the kernel kills ---
@@ -232,8 +223,7 @@ def eater(name: str, mib: int, requests: Document | None = None) -> str:
 
 def test_whom_the_kernel_kills_first(tmp_path: Path) -> None:
     """002-33, 002-39, 002-49: the score is the share of memory plus oom_score_adj; the class alone decides nothing."""
-    with real_node(tmp_path / "world", options=SMALL) as node:
-        kube = kubectl(node, tmp_path)
+    with real_node(tmp_path / "world", options=SMALL) as node, kubectl_for(node, tmp_path) as kube:
         for calm, calm_mib, calm_requests, hungry, hungry_requests in (
             ("burstable", 20, {"memory": "16Mi"}, "besteffort", None),  # 938 + 8 % of the memory, 1000 + 90 %
             ("besteffort", 20, None, "burstable", {"memory": "64Mi"}),  # 1000 + 8 %, 750 + 90 %

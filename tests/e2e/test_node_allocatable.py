@@ -23,7 +23,7 @@ import pytest
 
 from plimsoll.cgroups.detect import this_host
 from plimsoll.cgroups.opening import open_cgroupfs
-from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
+from tests.e2e.kubectl import Kubectl, any_binary
 from tests.e2e.real_node import RealNode, running, status_of
 from tests.e2e.waiting import until
 
@@ -94,15 +94,11 @@ def place(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[Pla
     options += ("--eviction-hard", "memory.available<1Mi")
     node.node_options = options
     try:
-        try:
-            binary = unpacked()
-        except NoKubectl:
-            binary = installed()[0]
         node.start_api()
         node.make_identity()
         node.start_node()
         exercised("node allocatable", "this machine, cgroup v1")
-        yield Place(node, Kubectl(binary, node.kubeconfig, tmp_path))
+        yield Place(node, Kubectl(any_binary(), node.kubeconfig, tmp_path))
     finally:
         node.close()
         until(lambda: node.memory_cgroups() == ["system"], 10.0)

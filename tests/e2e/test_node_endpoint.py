@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
-from tests.e2e.real_node import NODE, RealNode, real_node, running, status_of
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.real_node import NODE, RealNode, kubectl_for, real_node, running, status_of
 from tests.e2e.test_agent import pod, shell
 from tests.e2e.waiting import until
 
 MIB = 1 << 20
 HANDLES_TERM = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
+
+pytestmark = pytest.mark.xdist_group("node endpoint")  # one world for all
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +33,8 @@ def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str
 
 @pytest.fixture
 def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    try:
-        binary = unpacked()
-    except NoKubectl:
-        binary = installed()[0]
-    made = Kubectl(binary, node.kubeconfig, tmp_path)
-    yield made
-    made("delete", "pods", "--all", "--grace-period=1")
+    with kubectl_for(node, tmp_path) as made:
+        yield made
 
 
 def _run(kube: Kubectl, name: str, script: str, **more: object) -> None:

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.containerd_node import containerd_node
-from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
+from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import (
     CONFIG,
     NODE,
     Document,
     RealNode,
     cgroup_of,
+    kubectl_for,
     pod_of,
     real_node,
     reasons,
@@ -31,9 +32,13 @@ from tests.e2e.waiting import until
 
 SLEEPS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 STATIC = {**CONFIG, "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+RUNTIMES = ("embedded", "containerd")
 
 
-@pytest.fixture(scope="module", params=["embedded", "containerd"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(each, marks=pytest.mark.xdist_group(f"static cpus {each}")) for each in RUNTIMES],
+)
 def node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]
 ) -> Iterator[RealNode]:
@@ -54,13 +59,8 @@ def node(
 
 @pytest.fixture
 def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    try:
-        binary = unpacked()
-    except NoKubectl:
-        binary = installed()[0]
-    made = Kubectl(binary, node.kubeconfig, tmp_path)
-    yield made
-    made("delete", "pods", "--all", "--grace-period=1")
+    with kubectl_for(node, tmp_path) as made:
+        yield made
 
 
 def pod(name: str, cpu: str = "") -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.runtime.cri.own_containerd import missing_packages
-from tests.e2e.kubectl import Kubectl, NoKubectl, installed, unpacked
+from tests.e2e.kubectl import Kubectl, any_binary
 from tests.e2e.up_process import Up, problem
 from tests.e2e.waiting import until
 
@@ -37,11 +37,7 @@ def nothing_left(up: Up) -> None:
 def test_real_images_limits_as_explained_and_nothing_left(up: Up, tmp_path: Path) -> None:
     up.ready()
     assert "containerd: private" in up.output and "the kernel has what plimsoll explain says" in up.output
-    try:
-        binary = unpacked()
-    except NoKubectl:
-        binary = installed()[0]
-    kube = Kubectl(binary, up.state / "admin.kubeconfig", tmp_path)
+    kube = Kubectl(any_binary(), up.state / "admin.kubeconfig", tmp_path)
     assert "containerd://" in kube("get", "nodes", "-o", "wide").out
     kube("run", "web", "--image=nginx")
     until(

@@ -13,7 +13,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.kernel.pressure_world import Asks, Document, PressureWorld, container, eater, memory, pod, pressure_world
+from tests.e2e.asks import Asks
+from tests.kernel.pressure_world import Document, PressureWorld, container, eater, memory, pod, pressure_world
 
 SETTINGS: Document = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "0s"}
 PACE = 300.0

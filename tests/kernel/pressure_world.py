@@ -7,21 +7,17 @@ so that looking often costs little.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import secrets
-import ssl
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from plimsoll.cgroups.detect import this_host
-from plimsoll.kube.kubeconfig import load
+from tests.e2e.asks import Asks
 from tests.e2e.real_node import NODE, RealNode
 from tests.kernel.guest import GUEST_VARIABLE
 
@@ -85,48 +81,6 @@ def pod(name: str, *containers: Document, metadata: Document | None = None, **sp
     }
 
 
-class Asks:
-    """Requests to the API as its administrator, one after the other."""
-
-    def __init__(self, kubeconfig: Path) -> None:
-        access = load(kubeconfig)
-        self._context = ssl.create_default_context(cadata=(access.ca or b"").decode())
-        with tempfile.NamedTemporaryFile() as pair:
-            pair.write((access.certificate or b"") + b"\n" + (access.key or b""))
-            pair.flush()
-            self._context.load_cert_chain(pair.name)
-        self._host = urlsplit(access.server).netloc
-        self._connection: http.client.HTTPSConnection | None = None
-
-    def __call__(self, method: str, path: str, body: object = None) -> Document:
-        """The object; an AssertionError with the answer where it is refused."""
-        status, found = self.answer(method, path, body)
-        assert status < 400, f"{method} {path}: {status} {found}"
-        return found
-
-    def answer(self, method: str, path: str, body: object = None) -> tuple[int, Document]:
-        kind = "application/strategic-merge-patch+json" if method == "PATCH" else "application/json"
-        data = None if body is None else json.dumps(body)
-        for attempt in range(2):
-            if self._connection is None:
-                self._connection = http.client.HTTPSConnection(self._host, context=self._context, timeout=30 * SLOW)
-            try:
-                self._connection.request(method, path, data, {"Content-Type": kind})
-                answer = self._connection.getresponse()
-                text = answer.read()
-                return answer.status, json.loads(text) if text else {}
-            except (ConnectionError, http.client.HTTPException):
-                self._connection.close()
-                self._connection = None
-                if attempt:
-                    raise
-        raise AssertionError("unreachable")
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-
-
 class PressureWorld(RealNode):
     """`settings`: of the KubeletConfiguration; `extras`: our own, beside it."""
 
@@ -152,7 +106,7 @@ class PressureWorld(RealNode):
         self.start_api()
         self.make_identity()
         self.start_again()
-        self.ask = Asks(self.kubeconfig)
+        self.ask = Asks(self.kubeconfig, 30.0 * SLOW)
 
     def start_again(self) -> None:
         """Without a declared size the node is the whole machine: only for guests."""

@@ -14,11 +14,12 @@ from plimsoll.cgroups.detect import this_host
 from tests.kernel.conftest import InGuest
 from tests.kernel.guest import PYTHON
 
+LONG = pytest.mark.long
 COMBINATIONS = [
     pytest.param("host", "cgroupfs", 9, [], id="host-v1-cgroupfs"),
     pytest.param("uml-v2", "cgroupfs", 12, ["first-pods", "teardown"], id="v2-cgroupfs"),
-    pytest.param("uml-v2-systemd", "systemd", 16, ["first-pods", "teardown"], id="v2-systemd"),
-    pytest.param("uml-v1-systemd", "systemd", 16, ["first-pods", "teardown"], id="v1-systemd"),
+    pytest.param("uml-v2-systemd", "systemd", 16, ["first-pods", "teardown"], id="v2-systemd", marks=LONG),
+    pytest.param("uml-v1-systemd", "systemd", 16, ["first-pods", "teardown"], id="v1-systemd", marks=LONG),
 ]
 
 

@@ -225,8 +225,8 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
 
     async def decided() -> bool:
         """The runtime may still be taking it back."""
-        made = await runtime.make_container(spec, sandbox_id, container)
         try:
+            made = await runtime.make_container(spec, sandbox_id, container)
             await runtime.start_container(made)
         except RuntimeTrouble as trouble:
             print(trouble)

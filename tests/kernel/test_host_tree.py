@@ -94,12 +94,10 @@ def process(path: str, *command: str, wait: bool = False) -> Iterator[int]:
         child.stdin.flush()
         if wait:
             assert child.stdout.readline() == b"1\n"
-        else:
-            name = command[0].rpartition("/")[2]
-            end = time.monotonic() + 10
-            while Path(f"/proc/{child.pid}/comm").read_text().strip() != name:
-                assert time.monotonic() < end
-                time.sleep(0.005)
+        name, end = command[0].rpartition("/")[2][:15], time.monotonic() + 10
+        while (f"({name})", "S") != tuple(Path(f"/proc/{child.pid}/stat").read_text().split()[1:3]):
+            assert time.monotonic() < end
+            time.sleep(0.005)
         yield child.pid
     finally:
         child.kill()

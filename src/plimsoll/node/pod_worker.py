@@ -12,19 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from plimsoll.codec.run_pod import status_document
 from plimsoll.errors import PlimsollError
-from plimsoll.node.container_spec import sandbox_spec
-from plimsoll.node.container_start import Prepared, Starter
-from plimsoll.node.observation import Observer, oom_base_key
-from plimsoll.node.pod_cgroups import lean_pod_of
+from plimsoll.node.container_start import Starter
+from plimsoll.node.made_status import made_status
+from plimsoll.node.observation import Observer
 from plimsoll.node.pod_end import PodEnd
 from plimsoll.node.pod_resize import PodResize
+from plimsoll.node.pod_start import PodStart, pod_ips
 from plimsoll.node.probes import PodProbes
 from plimsoll.node.reporter import Version
 from plimsoll.node.resizing import Resizes
@@ -32,22 +31,19 @@ from plimsoll.node.runtime_view import PodParts
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import Allocation, allocated_pod
 from plimsoll.rules.crash_backoff import ERR_IMAGE_PULL, backoff_key
-from plimsoll.rules.effective import pod_requests
 from plimsoll.rules.environment import wanted_config_maps
-from plimsoll.rules.lifecycle_events import deadline_exceeded, sandbox_failed, sync_failed
+from plimsoll.rules.lifecycle_events import deadline_exceeded, sync_failed
 from plimsoll.rules.objects import Pod, is_static
 from plimsoll.rules.pod_conditions import OWN_CONDITIONS, PASSING_CONDITIONS
 from plimsoll.rules.pod_memory import kept, pull_failed, remember, start_failed, started
 from plimsoll.rules.pod_seen import PodMemory, PodSeen, PodWork, Start, StartTrouble
-from plimsoll.rules.pod_status import NodeView, pod_status, rejected_status
 from plimsoll.rules.pod_work import pod_work
-from plimsoll.rules.resize_report import NO_MARKS, resize_conditions, resize_word
-from plimsoll.rules.resize_status import status_resources
+from plimsoll.rules.resize_report import NO_MARKS
 from plimsoll.rules.run_objects import RunPod, container_named, containers_of
 from plimsoll.rules.run_status import FAILED, SUCCEEDED, RunCondition, RunStatus
 from plimsoll.rules.termination import deadline_verdict, has_ended, is_ending, stops
 from plimsoll.rules.volume_files import VolumeRefused
-from plimsoll.runtime.runtime import RuntimeTrouble, SandboxSpec
+from plimsoll.runtime.runtime import RuntimeTrouble
 
 log = logging.getLogger(__name__)
 
@@ -69,10 +65,10 @@ class PodWorker:
         self._observer, self._starter = Observer(tools), Starter(tools)
         self._end = PodEnd(tools, self._starter)
         self._sizes = PodResize(tools, resizes, self.uid)
+        self._start = PodStart(tools, self._starter, self._sizes, self.uid)
         self._parts: PodParts | None = None  # as looked at last
         self._made: tuple[RunPod, Allocation, Pod] | None = None
         self._probes: PodProbes | None = None
-        self.released = asyncio.Event()  # it has ended, and what it held here is free
         self._wake = asyncio.Event()
         self._wake.set()
         self._turning: asyncio.Task[None] | None = None
@@ -279,88 +275,11 @@ class PodWorker:
         slow_s = SLOW_CRI_START_S if tools.runtime.makes_cgroups else SLOW_START_S
         slow = asyncio.get_running_loop().call_later(slow_s, self._report, pod, seen)
         try:
-            await self._start(pod, work)
+            for other in self.after:
+                await other.released.wait()
+            await self._start.start(pod, seen, work, self._note)
         finally:
             slow.cancel()
-
-    async def _start(self, pod: RunPod, work: PodWork) -> None:
-        tools = self._tools
-        for other in self.after:
-            await other.released.wait()
-        fresh = (await tools.view.pod(self.uid)) if work.kills or work.kill_pod else None
-        live = self.seen.live() if fresh is None else fresh.alive()
-        starting = {each.name for each in work.starts}
-        ids = {each.name: each.id for each in live if each.name not in starting}
-        lean = self._sizes.cgroup_pod(pod, ids)
-        attempt = work.sandbox_attempt
-        if attempt is None:
-            newest = self.seen.sandbox()
-            attempt = newest.attempt if newest is not None else 0
-        sandbox = sandbox_spec(pod, attempt, tools.cgroups.planned_path(lean), tools.place)
-        if not tools.runtime.makes_cgroups:
-            for each in work.starts:
-                ids[each.name] = each.resume_id or tools.runtime.container_id(sandbox, each.name, each.attempt)
-        prepared = await self._starter.prepared(pod, self._pod_ips(pod))
-        try:
-            if tools.runtime.makes_cgroups:
-                self._starter.look_for_images(pod, work.starts)
-            paths, sandbox_id = await self._placed(pod, work, sandbox, lean, {} if tools.runtime.makes_cgroups else ids)
-            if tools.runtime.makes_cgroups and work.sandbox_attempt is not None and not pod.spec.host_network:
-                prepared = prepared.with_ips(await self._new_ips())  # its network gave it one just now
-            if tools.runtime.makes_cgroups:
-                await tools.pinning.now()  # whoever runs where this one will, leaves first
-            self._actuated(pod, work.starts, ids)
-            await self._start_all(pod, work.starts, sandbox, sandbox_id, prepared, paths, lean)
-        finally:
-            await self._starter.look_no_more()
-
-    async def _start_all(
-        self,
-        pod: RunPod,
-        starts: Iterable[Start],
-        sandbox: SandboxSpec,
-        sandbox_id: str,
-        prepared: Prepared,
-        paths: Mapping[str, str],
-        lean: Pod,
-    ) -> None:
-        tools, resources = self._tools, self._starter.resources(lean)
-        for start in starts:
-            cgroup = paths.get(start.name, "") if tools.cgroups.enforced else ""
-            trouble = await self._starter.start(
-                pod, start, sandbox, sandbox_id, prepared, cgroup, resources[start.name]
-            )
-            self._note(pod, start, trouble)
-            if trouble is not None and start.is_init and not start.is_sidecar:
-                return
-
-    async def _new_ips(self) -> tuple[str, ...]:
-        parts = await self._tools.view.pod(self.uid)
-        return tuple(each.ip for each in parts.sandboxes[:1] if each.ip)
-
-    async def _placed(
-        self, pod: RunPod, work: PodWork, sandbox: SandboxSpec, lean: Pod, ids: Mapping[str, str]
-    ) -> tuple[Mapping[str, str], str]:
-        """Cgroups and sandbox: the supervisor makes one while we make the other. CRI needs the cgroup first."""
-        if self._tools.runtime.makes_cgroups:
-            return await self._tools.cgroups.have(lean, ids), await self._sandbox(pod, work, sandbox)
-        making = asyncio.create_task(self._sandbox(pod, work, sandbox))
-        try:
-            paths = await self._tools.cgroups.have(lean, ids)
-            return paths, await making
-        finally:
-            if not making.done():
-                making.cancel()
-            await asyncio.wait([making])
-
-    async def _sandbox(self, pod: RunPod, work: PodWork, spec: SandboxSpec) -> str:
-        if work.sandbox_attempt is None:
-            return work.sandbox_id
-        try:
-            return await self._tools.runtime.make_sandbox(spec)
-        except RuntimeTrouble as error:
-            self._tools.tell_lifecycle(pod, sandbox_failed(error.reason))
-            raise
 
     def _note(self, pod: RunPod, start: Start, trouble: StartTrouble | None) -> None:
         container, now_s = container_named(pod, start.name), self._tools.clock()
@@ -376,40 +295,17 @@ class PodWorker:
             self._memory = start_failed(self._memory, start.name, trouble)
         self._keep_backoffs()
 
-    def _actuated(self, pod: RunPod, starts: Iterable[Start], ids: Mapping[str, str]) -> None:
-        """Kept before the runtime is told (03 §10), with what the pod's slice has counted so far."""
-        tools, record = self._tools, self._tools.checkpoint.get(self.uid)
-        resources = {each.name: each.resources for each in containers_of(pod)}
-        actuated = {**record.actuated, **{each.name: resources[each.name] for each in starts}}
-        bases = record.oom_bases
-        if tools.cgroups.scopes_may_vanish:
-            counted = tools.cgroups.pod_oom_kills(self.uid) or 0
-            counts = {ids.get(each.name) or oom_base_key(each.name, each.attempt): counted for each in starts}
-            going_on = {*ids.values(), *(oom_base_key(name, attempt) for name, attempt in self._newest_attempts())}
-            bases = {key: each for key, each in bases.items() if key in going_on} | counts
-        pod_level = record.actuated_pod if self._sizes.left(pod, self.seen).pod_level else pod.spec.resources
-        tools.checkpoint.put(self.uid, actuated=actuated, actuated_pod=pod_level, oom_bases=bases)
-
-    def _newest_attempts(self) -> Iterable[tuple[str, int]]:
-        return ((each.name, each.attempt) for each in self.seen.live())
-
     def _keep_backoffs(self) -> None:
         self._tools.checkpoint.put(
             self.uid, backoffs=dict(self._memory.backoffs), image_backoffs=dict(self._memory.image_backoffs)
         )
-
-    def _pod_ips(self, pod: RunPod) -> tuple[str, ...]:
-        sandbox = self.seen.sandbox()
-        if sandbox is not None and sandbox.ip:
-            return (sandbox.ip,)
-        return (self._tools.node_ip,) if pod.spec.host_network else ()
 
     async def refresh_volumes(self) -> None:
         """What the API says now, in the files of a running pod."""
         pod = self._allocated()
         if self._is_ending() or not self.seen.live() or not wanted_config_maps(pod):
             return
-        await self._starter.prepared(pod, self._pod_ips(pod), fresh=True)
+        await self._starter.prepared(pod, pod_ips(pod, self.seen, self._tools), fresh=True)
 
     # --- the end ---
 
@@ -428,7 +324,6 @@ class PodWorker:
         await self._end.release(pod, seen)
         tools.pinning.wake()
         self.released.set()
-        self.released.set()
         if self._is_removed:
             await self._end.forget(pod, seen)
             self._is_gone = True
@@ -446,22 +341,7 @@ class PodWorker:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
         pod = self._allocated()  # a newer document may have come since
         marks = NO_MARKS if is_final or record.verdict is not None else self._resizes.marks(self.uid)
-        profile, now_s = tools.setting.profile, tools.clock()
-        if record.refused and record.verdict is not None:
-            status = rejected_status(pod, record.verdict.reason, record.verdict.message, now_s, profile)
-        else:
-            status = pod_status(
-                pod,
-                seen,
-                self._remembered(),
-                now_s,
-                NodeView((tools.node_ip,), tools.runtime.name, profile),
-                verdict=record.verdict,
-                is_final=is_final,
-                conditions=(*self._conditions(), *resize_conditions(marks, profile)),
-                resize=resize_word(marks, pod, profile),
-                **self._pod_level(pod),
-            )
+        status = made_status(tools, record, pod, seen, self._remembered(), marks, is_final=is_final)
         if status.phase in (SUCCEEDED, FAILED):
             self._resizes.over(self.uid)
         self.status = status
@@ -477,22 +357,6 @@ class PodWorker:
                 uid, meta.namespace, meta.name, known, status_document(status), version, must_be_seen=must_be_seen
             )
         return status
-
-    def _pod_level(self, pod: RunPod) -> dict[str, Any]:
-        """Resources of the pod as a whole, where it has some and they can be resized (03 §3.2)."""
-        tools, own = self._tools, pod.spec.resources
-        if own is None or not tools.gates.pod_level_resize:
-            return {}
-        given = self._tools.checkpoint.get(self.uid).actuated_pod
-        reported = tools.cgroups.pod_kernel_values(lean_pod_of(pod)) if self.seen.live() else None
-        shown = status_resources(own, running=reported is not None, reported=reported, actuated=given)
-        return {"resources": shown, "allocated_resources": pod_requests(pod, pod_level=tools.gates.pod_level)}
-
-    def _conditions(self) -> Iterable[RunCondition]:
-        if self._tools.cgroups.enforced:
-            return ()
-        message = self._tools.unenforced or "cgroups of this machine cannot be written"
-        return (RunCondition("Enforced", "False", "CgroupsNotWritable", message),)
 
     def _look_again(self, at_s: float | None) -> None:
         if self._timer is not None:

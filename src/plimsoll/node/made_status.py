@@ -1,0 +1,62 @@
+"""A pod's status as this node tells it: the rules' status, with what only the node knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from plimsoll.node.checkpoint import PodRecord
+from plimsoll.node.pod_cgroups import lean_pod_of
+from plimsoll.node.tools import Tools
+from plimsoll.rules.effective import pod_requests
+from plimsoll.rules.pod_seen import PodMemory, PodSeen
+from plimsoll.rules.pod_status import NodeView, pod_status, rejected_status
+from plimsoll.rules.resize_report import ResizeMarks, resize_conditions, resize_word
+from plimsoll.rules.resize_status import status_resources
+from plimsoll.rules.run_objects import RunPod
+from plimsoll.rules.run_status import RunCondition, RunStatus
+
+
+def made_status(
+    tools: Tools,
+    record: PodRecord,
+    pod: RunPod,
+    seen: PodSeen,
+    memory: PodMemory,
+    marks: ResizeMarks,
+    *,
+    is_final: bool = False,
+) -> RunStatus:
+    """`pod` is the allocated one."""
+    profile, now_s = tools.setting.profile, tools.clock()
+    if record.refused and record.verdict is not None:
+        return rejected_status(pod, record.verdict.reason, record.verdict.message, now_s, profile)
+    return pod_status(
+        pod,
+        seen,
+        memory,
+        now_s,
+        NodeView((tools.node_ip,), tools.runtime.name, profile),
+        verdict=record.verdict,
+        is_final=is_final,
+        conditions=(*_conditions(tools), *resize_conditions(marks, profile)),
+        resize=resize_word(marks, pod, profile),
+        **_pod_level(tools, record, pod, seen),
+    )
+
+
+def _pod_level(tools: Tools, record: PodRecord, pod: RunPod, seen: PodSeen) -> dict[str, Any]:
+    """Resources of the pod as a whole, where it has some and they can be resized (03 §3.2)."""
+    own = pod.spec.resources
+    if own is None or not tools.gates.pod_level_resize:
+        return {}
+    reported = tools.cgroups.pod_kernel_values(lean_pod_of(pod)) if seen.live() else None
+    shown = status_resources(own, running=reported is not None, reported=reported, actuated=record.actuated_pod)
+    return {"resources": shown, "allocated_resources": pod_requests(pod, pod_level=tools.gates.pod_level)}
+
+
+def _conditions(tools: Tools) -> Iterable[RunCondition]:
+    if tools.cgroups.enforced:
+        return ()
+    message = tools.unenforced or "cgroups of this machine cannot be written"
+    return (RunCondition("Enforced", "False", "CgroupsNotWritable", message),)
