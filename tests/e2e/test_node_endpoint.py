@@ -191,6 +191,23 @@ def _sample(text: str, name: str, labels: dict[str, str]) -> float:
     raise AssertionError(f"no sample {name} {labels}")
 
 
+def test_what_the_node_counts(kube: Kubectl) -> None:
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    kube("create", "-f", "-", stdin=pod("counted", shell("c", HANDLES_TERM, livenessProbe=probe)))
+    running(kube, "counted")
+    big = {"resources": {"requests": {"cpu": "100"}}}
+    kube("create", "-f", "-", stdin=pod("too-big", shell("c", "sleep 1", **big), nodeName=NODE))
+    until(lambda: status_of(kube, "too-big").get("phase") == "Failed")
+    page = _raw(kube, "metrics")
+    assert _sample(page, "kubelet_started_pods_total", {}) >= 1
+    assert _sample(page, "kubelet_started_containers_total", {"container_type": "container"}) >= 1
+    assert _sample(page, "kubelet_pod_start_duration_seconds_count", {}) >= 1
+    assert _sample(page, "kubelet_admission_rejections_total", {"reason": "OutOfcpu"}) >= 1
+    labels = {"probe_type": "Liveness", "result": "successful", "pod": "counted"}
+    until(lambda: "counted" in _raw(kube, "metrics/probes"))
+    assert _sample(_raw(kube, "metrics/probes"), "prober_probe_total", labels) >= 1
+
+
 def test_asking_over_and_over_leaves_nothing_behind(node: RealNode, kube: Kubectl) -> None:
     """Fds of the agent, after logs, follows that were left, exec and scrapes."""
     _run(kube, "many", f"echo up; {HANDLES_TERM}")

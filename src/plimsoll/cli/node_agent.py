@@ -138,7 +138,7 @@ class Node:
             conditions=self._conditions,
             node_ip=ip,
             unenforced=UNENFORCED if live.driver.simulated else "",
-            counts=self.meters,
+            meters=self.meters,
             keeps_images=options["keep_images"],
             hidden=(self._home, self._kubeconfig),
             topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),

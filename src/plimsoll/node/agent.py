@@ -34,12 +34,12 @@ from plimsoll.node.cleanup import Cleanup
 from plimsoll.node.cpu_manager import CpuManager
 from plimsoll.node.event_correlation import About
 from plimsoll.node.log_rotation import LogRotation
+from plimsoll.node.meters import NodeMeters
 from plimsoll.node.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.pod_cgroups import PodCgroups
 from plimsoll.node.pods import Pods
 from plimsoll.node.recorder import Recorder
 from plimsoll.node.reporter import Reporter
-from plimsoll.node.resizing import Counts
 from plimsoll.node.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.runtime_view import RuntimeView
 from plimsoll.node.static_pods import StaticPods
@@ -74,14 +74,14 @@ class Agent:
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
         node_ip: str = "127.0.0.1",
         unenforced: str = "",
-        counts: Counts | None = None,
+        meters: NodeMeters | None = None,
         keeps_images: bool = False,
         hidden: Sequence[Path] = (),
         topology: CpuTopology | None = None,
     ) -> None:
         """`node`: the Node as the API has it, for labels and taints. `unenforced`: why limits are not real here.
 
-        `counts`: who counts resizes. `keeps_images`, `hidden`: as `Tools` has it. `topology`: of the node's CPUs."""
+        `keeps_images`, `hidden`: as `Tools` has it. `topology`: of the node's CPUs."""
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client, self._clock = client, clock
         self.view = RuntimeView(runtime)
@@ -107,11 +107,12 @@ class Agent:
             node_ip=node_ip,
             clock=clock,
             unenforced=unenforced,
+            meters=meters or NodeMeters(node_name),
             keeps_images=keeps_images,
             hidden=hidden,
         )
         known_node = node or (lambda: plain_node(node_name, setting))
-        self.pods = Pods(self.tools, lambda: with_own_size(known_node(), setting), conditions, counts)
+        self.pods = Pods(self.tools, lambda: with_own_size(known_node(), setting), conditions)
         self.cleanup = Cleanup(self.tools, self.pods)
         self.static = StaticPods(setting.config, node_name, self.pods.take, clock, self._broken_manifest)
         self.mirrors = MirrorPods(

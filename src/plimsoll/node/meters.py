@@ -35,11 +35,6 @@ class NodeMeters:
             "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
             buckets=START_BUCKETS_S,
         )
-        self.pod_worker_s = Histogram(
-            "kubelet_pod_worker_duration_seconds",
-            "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
-            ("operation_type",),
-        )
         self.started_pods = Counter("kubelet_started_pods_total", "Cumulative number of pods started")
         self.started_containers = Counter(
             "kubelet_started_containers_total", "Cumulative number of containers started", ("container_type",)
@@ -48,14 +43,6 @@ class NodeMeters:
             "kubelet_started_containers_errors_total",
             "Cumulative number of errors when starting containers",
             ("container_type", "code"),
-        )
-        self.runtime_operations = Counter(
-            "kubelet_runtime_operations_total", "Cumulative number of runtime operations", ("operation_type",)
-        )
-        self.runtime_errors = Counter(
-            "kubelet_runtime_operations_errors_total",
-            "Cumulative number of runtime operation errors",
-            ("operation_type",),
         )
         self.refusals = Counter(
             "kubelet_admission_rejections_total", "Cumulative number pod admission rejections", ("reason",)
@@ -101,9 +88,9 @@ class NodeMeters:
         name = Gauge("kubelet_node_name", "The node's name. The count is always 1", ("node",))
         name.set(1, node_name)
         self.registry.add(
-            name, self.running_pods, self.running_containers, self.pod_start_s, self.pod_worker_s, self.started_pods,
-            self.started_containers, self.start_errors, self.runtime_operations, self.runtime_errors, self.refusals,
-            self.evictions, self.eviction_stats_age_s, self.preemptions, self.requested_resizes, self.resize_ms,
+            name, self.running_pods, self.running_containers, self.pod_start_s, self.started_pods,
+            self.started_containers, self.start_errors, self.refusals, self.evictions, self.eviction_stats_age_s,
+            self.preemptions, self.requested_resizes, self.resize_ms,
             self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,
             Computed(
                 "counter",

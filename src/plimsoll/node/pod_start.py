@@ -74,9 +74,13 @@ class PodStart:
     async def _sandbox(self, pod: RunPod, work: PodWork, spec: SandboxSpec) -> str:
         if work.sandbox_attempt is None:
             return work.sandbox_id
+        meters = self._tools.meters
+        meters.started_pods.add()
+        meters.started_containers.add("pod_sandbox")
         try:
             return await self._tools.runtime.make_sandbox(spec)
         except RuntimeTrouble as error:
+            meters.start_errors.add("pod_sandbox", "RunPodSandboxError")
             self._tools.tell_lifecycle(pod, sandbox_failed(error.reason))
             raise
 
@@ -101,6 +105,10 @@ class PodStart:
             trouble = await self._starter.start(
                 pod, start, sandbox, sandbox_id, prepared, cgroup, resources[start.name]
             )
+            kind = "init_container" if start.is_init else "container"
+            tools.meters.started_containers.add(kind)
+            if trouble is not None:
+                tools.meters.start_errors.add(kind, trouble.reason)
             note(pod, start, trouble)
             if trouble is not None and start.is_init and not start.is_sidecar:
                 return

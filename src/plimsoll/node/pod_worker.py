@@ -40,7 +40,7 @@ from plimsoll.rules.pod_seen import PodMemory, PodSeen, PodWork, Start, StartTro
 from plimsoll.rules.pod_work import pod_work
 from plimsoll.rules.resize_report import NO_MARKS
 from plimsoll.rules.run_objects import RunPod, container_named, containers_of
-from plimsoll.rules.run_status import FAILED, SUCCEEDED, RunCondition, RunStatus
+from plimsoll.rules.run_status import FAILED, RUNNING, SUCCEEDED, RunCondition, RunStatus
 from plimsoll.rules.termination import deadline_verdict, has_ended, is_ending, stops
 from plimsoll.rules.volume_files import VolumeRefused
 from plimsoll.runtime.runtime import RuntimeTrouble
@@ -59,6 +59,7 @@ class PodWorker:
         self.uid = pod.metadata.uid
         self.title = f"{pod.metadata.namespace}/{pod.metadata.name}"
         self.status: RunStatus | None = None  # as computed last
+        self._new_since_s = None if status.get("phase") == RUNNING else tools.clock()
         self.seen = PodSeen()
         record = tools.checkpoint.get(self.uid)
         self._memory = PodMemory(backoffs=record.backoffs, image_backoffs=record.image_backoffs)
@@ -345,6 +346,9 @@ class PodWorker:
         if status.phase in (SUCCEEDED, FAILED):
             self._resizes.over(self.uid)
         self.status = status
+        if status.phase == RUNNING and self._new_since_s is not None:
+            tools.meters.pod_start_s.observe(tools.clock() - self._new_since_s)
+            self._new_since_s = None
         if not self._is_removed and not self._is_told:
             meta = pod.metadata
             uid, known, version = self.uid, self.known_status, Version(meta.resource_version, meta.generation)

@@ -24,7 +24,7 @@ from plimsoll.kube.reflector import ObjectChange
 from plimsoll.node.checkpoint import CheckpointUnwritable, PodRecord
 from plimsoll.node.pod_worker import PodWorker
 from plimsoll.node.reporter import Version
-from plimsoll.node.resizing import Counts, ResizePolicyOfNode, Resizes
+from plimsoll.node.resizing import ResizePolicyOfNode, Resizes
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import all_containers, allocated_pod, allocation_of, same_pod_level, same_resources
 from plimsoll.rules.eviction import NodeCondition
@@ -59,11 +59,10 @@ class Pods:
         tools: Tools,
         node: Callable[[], Node],
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
-        counts: Counts | None = None,
     ) -> None:
-        self._tools, self._node, self._conditions, self._counts = tools, node, conditions, counts
+        self._tools, self._node, self._conditions = tools, node, conditions
         policy = resize_policy(tools)
-        self.resizes = Resizes(policy, tools.checkpoint, self, node, conditions, tools.clock, counts)
+        self.resizes = Resizes(policy, tools.checkpoint, self, node, conditions, tools.clock, tools.meters)
         self.workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
@@ -122,9 +121,8 @@ class Pods:
         before = worker.pod
         worker.give(pod, status, body)
         if asks_for_other(before, pod):
-            if self._counts is not None:
-                for operation in operations(before, pod):
-                    self._counts.resize_requested(*operation)
+            for operation in operations(before, pod):
+                self._tools.meters.resize_requested(*operation)
             self.resizes.changed(meta.uid)
         self._tools.reporter.seen(meta.uid, status, Version(meta.resource_version, meta.generation))
 
@@ -151,10 +149,12 @@ class Pods:
         )
         if not isinstance(verdict, Admitted):
             self._tools.tell(pod, "Warning", verdict.reason, verdict.event_text)
+            self._tools.meters.refusals.add(verdict.reason)
             return checkpoint.put(uid, verdict=Verdict(verdict.reason, verdict.event_text), refused=True)
         for victim in verdict.victims:
             ending = self.end(victim.metadata.uid, PREEMPTED)
             if ending is not None:
+                self._tools.meters.preemptions.add(verdict.short_of)
                 self._making_room.setdefault(uid, []).append(ending)
         give_cpus(self._tools, asked)
         start_s = record.start_s or self._tools.clock()
@@ -234,6 +234,7 @@ class Pods:
         if self._by_name.get(key) == uid:
             del self._by_name[key]
         self._tools.checkpoint.forget(uid)
+        self._tools.meters.forget_pod(uid)
         self._ended += 1
         if self._ended % COLLECTED_EVERY == 0:
             gc.collect()

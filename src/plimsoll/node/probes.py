@@ -89,7 +89,7 @@ class PodProbes:
     async def _probe(
         self, pod: RunPod, place: Place, running: SeenContainer, kind: ProbeKind, state: ProbeState
     ) -> None:
-        container = place.container
+        container, meta = place.container, pod.metadata
         probe = probe_of(container, kind)
         assert probe is not None, kind
         if kind != "Startup" and container.startup_probe is not None:
@@ -107,6 +107,7 @@ class PodProbes:
             await asyncio.sleep(max(0.0, due - self._tools.clock()))
             asked_s = self._tools.clock()
             answer = await _asked(place, probe)
+            self._tools.meters.probed(kind, _word(answer), container.name, meta.name, meta.namespace, meta.uid)
             event = probe_event(about, kind, answer)
             if event is not None:
                 self._tools.tell_lifecycle(pod, event)
@@ -124,6 +125,13 @@ def _probed(pod: RunPod, seen: PodSeen) -> Iterator[tuple[RunContainer, SeenCont
         for kind in KINDS:
             if probe_of(container, kind) is not None:
                 yield container, newest, kind
+
+
+def _word(answer: Answer) -> str:
+    """As the kubelet's metric has it."""
+    if answer.error:
+        return "unknown"
+    return "successful" if answer.is_success else "failed"
 
 
 async def _asked(place: Place, probe: Probe) -> Answer:

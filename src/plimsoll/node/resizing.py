@@ -66,7 +66,7 @@ class Neighbours(Protocol):
 
 
 class Counts(Protocol):
-    """What is measured; `meters.Meters` counts it."""
+    """What is measured; `meters.NodeMeters` counts it."""
 
     def resize_requested(self, resource: str, requirement: str, operation: str) -> None: ...
     def resize_accepted_late(self, trigger: str) -> None: ...

@@ -14,6 +14,7 @@ from plimsoll.node.container_spec import Place
 from plimsoll.node.cpu_manager import CpuManager
 from plimsoll.node.cpu_pinning import CpuPinning
 from plimsoll.node.event_correlation import About, EventType
+from plimsoll.node.meters import NodeMeters
 from plimsoll.node.mirror_pods import Mirror
 from plimsoll.node.pod_cgroups import PodCgroups
 from plimsoll.node.recorder import Recorder
@@ -51,6 +52,7 @@ class Tools:
         node_ip: str,
         clock: Callable[[], float],
         unenforced: str,
+        meters: NodeMeters,
         keeps_images: bool = False,
         hidden: Sequence[Path] = (),
     ) -> None:
@@ -60,7 +62,7 @@ class Tools:
         self.checkpoint, self.recorder, self.reporter, self.client = checkpoint, recorder, reporter, client
         self.state_dir, self.node_name, self.node_ip, self.clock = state_dir, node_name, node_ip, clock
         self.unenforced, self.keeps_images = unenforced, keeps_images
-        self.cpus = cpus
+        self.cpus, self.meters = cpus, meters
         self.mirror_of: Callable[[str], Mirror | None] = lambda _uid: None  # of a static pod, by its uid
         self.pinning = CpuPinning(cpus, cgroups, runtime, view, setting.config.cpu_manager_reconcile_period_s)
         self.logs = state_dir / "logs"

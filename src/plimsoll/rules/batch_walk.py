@@ -51,6 +51,7 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
     requested: Amounts = {}
     limited: Amounts = {}
     cpu_request = memory_request = cpu_limit = memory_limit = 0
+    asks_cpu = asks_memory = caps_cpu = caps_memory = False
     every_cpu = every_memory = only_compute = True
     init_containers, first = spec.init_containers, len(asks)
     for container in init_containers + spec.containers if init_containers else spec.containers:
@@ -62,12 +63,14 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
             others = len(limits)
             if (cpu := limits.get(CPU)) is not None:
                 others -= 1
+                caps_cpu = True
                 cpu_cap = cpu.tally
-                limited[CPU] = cpu_limit = cpu_limit + cpu_cap
+                cpu_limit += cpu_cap
             if (memory := limits.get(MEMORY)) is not None:
                 others -= 1
+                caps_memory = True
                 memory_cap = memory.value
-                limited[MEMORY] = memory_limit = memory_limit + memory.tally
+                memory_limit += memory.tally
         if requests:  # where one is missing, the limit stands in (D-1)
             others += len(requests)
             if (own := requests.get(CPU)) is not None:
@@ -77,11 +80,13 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
                 others -= 1
                 memory = own
         if cpu is not None:
+            asks_cpu = True
             cpu_ask = cpu.tally
-            requested[CPU] = cpu_request = cpu_request + cpu_ask
+            cpu_request += cpu_ask
         if memory is not None:
+            asks_memory = True
             memory_ask = memory.value
-            requested[MEMORY] = memory_request = memory_request + memory.tally
+            memory_request += memory.tally
         if not cpu_cap:
             every_cpu = False
         if not memory_cap:
@@ -100,9 +105,13 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
     overhead = spec.overhead
     if (init_containers or overhead) and (memory_request % 1000 or memory_limit % 1000):
         return None
-    if memory_request:
+    if asks_cpu:
+        requested[CPU] = cpu_request
+    if asks_memory:
         requested[MEMORY] = -(-memory_request // 1000)
-    if memory_limit:
+    if caps_cpu:
+        limited[CPU] = cpu_limit
+    if caps_memory:
         limited[MEMORY] = -(-memory_limit // 1000)
     apart = None
     if init_containers:

@@ -43,6 +43,7 @@ _RECOVERY_ERROR = "Unexpected error while attempting to recover from admission f
 
 class Admitted(msgspec.Struct, frozen=True):
     victims: tuple[Pod, ...] = ()  # in the order they are to be killed
+    short_of: str = ""  # the resource that they make room in
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -92,7 +93,7 @@ def admit(
     found = preemption(pod, others, missing, pod_level=pod_level)
     if found.failure:
         return Refused(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + found.failure)
-    return Admitted(found.victims)
+    return Admitted(found.victims, missing[0].resource)
 
 
 def shortfalls(pod: Pod, node: Node, others: Iterable[Pod], profile: Profile = DEFAULT_PROFILE) -> list[Shortfall]:
