@@ -24,6 +24,7 @@ from plimsoll.api.about import git_version
 from plimsoll.api.logs import log_to_stderr
 from plimsoll.cgroups.detect import memory_root, this_host
 from plimsoll.cgroups.entering import entry_directories
+from plimsoll.cgroups.usage import host_pressure
 from plimsoll.cli.daemon import allow_many_files, host_and_port, stop_event
 from plimsoll.cli.live_node import LiveNode
 from plimsoll.cli.runtime_asked import socket_of
@@ -273,7 +274,7 @@ class Node:
 
         async def summary() -> bytes:
             await stats.measure_disks()
-            return summary_json(stats.sample(PAGE_AGE_S))
+            return summary_json(stats.sample(PAGE_AGE_S), host_pressure())
 
         def metrics() -> str:
             seen = self.agent.view.last.values()

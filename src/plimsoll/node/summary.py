@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.cgroups.usage import Pressures
 from plimsoll.codec.go_times import from_unix
+from plimsoll.codec.kernel_files import PressureLine
 from plimsoll.node.disk_usage import FileSystem
 from plimsoll.node.stats import NOTHING_USED, ContainerSample, Measured, NodeSample, PodSample, Snapshot
 from plimsoll.rules.usage import FsUsage
@@ -14,14 +16,15 @@ from plimsoll.rules.usage import FsUsage
 Document = dict[str, Any]
 
 
-def summary_json(snapshot: Snapshot) -> bytes:
-    return msgspec.json.encode(summary(snapshot))
+def summary_json(snapshot: Snapshot, pressures: Pressures | None = None) -> bytes:
+    return msgspec.json.encode(summary(snapshot, pressures))
 
 
-def summary(snapshot: Snapshot) -> Document:
+def summary(snapshot: Snapshot, pressures: Pressures | None = None) -> Document:
+    """`pressures`: of the whole node, where its kernel tells."""
     at = _time(snapshot.at_s)
     return {
-        "node": _node(snapshot.node, at),
+        "node": _with_pressures(_node(snapshot.node, at), pressures, at),
         "pods": [_pod(each, snapshot.node.nodefs, at) for each in snapshot.pods],
     }
 
@@ -44,6 +47,24 @@ def _node(node: NodeSample, at: str) -> Document:
         },
         "rlimit": {"time": at, "maxpid": node.most_processes, "curproc": node.processes},
     }
+
+
+def _with_pressures(node: Document, pressures: Pressures | None, at: str) -> Document:
+    if pressures is None:
+        return node
+    found = {"cpu": pressures.cpu, "memory": pressures.memory, "io": pressures.io}
+    told = {
+        name: {"time": at, **node.get(name, {}), "psi": {"full": _stalls(each.full), "some": _stalls(each.some)}}
+        for name, each in found.items()
+        if each is not None
+    }
+    return {**node, **told}
+
+
+def _stalls(line: PressureLine | None) -> Document:
+    """In nanoseconds and per cent; a kernel that does not count this kind has stalled for nothing."""
+    line = line or PressureLine(0.0, 0.0, 0.0, 0)
+    return {"total": line.total_us * 1000, "avg10": line.avg10, "avg60": line.avg60, "avg300": line.avg300}
 
 
 def _pod(pod: PodSample, disk: FileSystem | None, at: str) -> Document:

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.cgroups.usage import Pressures
+from plimsoll.codec.kernel_files import Pressure, PressureLine
 from plimsoll.node.disk_usage import DiskUsage, file_system, tree_usage
 from plimsoll.node.process_usage import process_usage
 from plimsoll.node.stats import FIRST_RATE_S, RATE_S, ContainerPlace, NodePlace, PodPlace, Stats, _Rates
@@ -242,3 +244,13 @@ async def test_disks_are_counted_once_a_minute_and_forgotten_when_gone(tmp_path:
     assert disks.of(path).inodes == (first.inodes or 0) + 1
     await disks.refresh([])
     assert disks.of(path) == NO_FS_USAGE
+
+
+def test_stalls_of_the_node(node: PlayedNode) -> None:
+    stalled = Pressure(PressureLine(1.5, 0.5, 0.1, 2_000), None)
+    found = summary(node.stats.sample(), Pressures(cpu=stalled, io=stalled))["node"]
+    assert found["cpu"]["psi"]["some"] == {"total": 2_000_000, "avg10": 1.5, "avg60": 0.5, "avg300": 0.1}
+    assert found["cpu"]["psi"]["full"]["total"] == 0
+    assert found["cpu"]["usageCoreNanoSeconds"] > 0
+    assert "psi" not in found["memory"]
+    assert set(found["io"]) == {"time", "psi"}
