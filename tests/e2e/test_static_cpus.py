@@ -166,6 +166,7 @@ def test_a_fraction_shares(node: RealNode, kube: Kubectl) -> None:
 def test_another_policy_is_refused_while_pods_are_there(node: RealNode, kube: Kubectl) -> None:
     kube("create", "-f", "-", stdin=pod("here", "1"))
     running(kube, "here")
+    before = status_of(kube, "here", "c")["containerID"]
     node.kill_node()
     log = node.directory / "node.log"
     said = log.stat().st_size
@@ -178,3 +179,4 @@ def test_another_policy_is_refused_while_pods_are_there(node: RealNode, kube: Ku
     node.start_node()
     running(kube, "here")
     assert cpuset(node, kube, "here") == "1"
+    assert status_of(kube, "here", "c")["containerID"] == before  # an agent that cannot start ends nobody

@@ -29,7 +29,7 @@ SUITES = [
     pytest.param("uml-v2-systemd", ["test_resize.py"], 300.0, id="v2-systemd-resize", marks=LONG),
     pytest.param("uml-v1-systemd", ["test_resize.py"], 300.0, id="v1-systemd-resize"),
     pytest.param("uml-v2-systemd", ["test_systemd.py"], 300.0, id="v2-systemd"),
-    pytest.param("uml-v1-systemd", ["test_systemd.py"], 300.0, id="v1-systemd"),
+    pytest.param("uml-v1-systemd", ["test_systemd.py"], 300.0, id="v1-systemd", marks=LONG),
 ]
 
 

@@ -196,7 +196,7 @@ class Node:
         finally:
             await self._endpoint.close()
             self._stats.close()
-            if ends_pods and self._embedded is not None:
+            if ends_pods and stop.is_set() and self._embedded is not None:  # not where the agent has failed
                 await end_supervisor(self._embedded)
             await self._transport.close()
 

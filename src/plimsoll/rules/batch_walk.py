@@ -103,7 +103,7 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
         every_cpu and every_memory, (cpu_request, memory_request), (cpu_limit, memory_limit)
     )
     overhead = spec.overhead
-    if (init_containers or overhead) and (memory_request % 1000 or memory_limit % 1000):
+    if (init_containers or overhead) and not _all_whole(asks[first:], memory_request, memory_limit):
         return None
     if asks_cpu:
         requested[CPU] = cpu_request
@@ -138,6 +138,11 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
         apart,
         only_compute,
     )
+
+
+def _all_whole(asks: list[Ask], memory_request: int, memory_limit: int) -> bool:
+    """Whether no container asks for a fraction of a byte: then what each asks for, rounded up, adds up to the sums."""
+    return sum(ask[2] for ask in asks) * 1000 == memory_request and sum(ask[4] for ask in asks) * 1000 == memory_limit
 
 
 def _add_others(limits: ResourceList, requests: ResourceList, requested: Amounts, limited: Amounts) -> None:

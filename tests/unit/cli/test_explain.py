@@ -12,6 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.console import Ran, run
 from tests.unit.strategies import Json, valid_pods
 
@@ -604,7 +605,7 @@ def test_the_seeds_node_from_the_examples() -> None:
 # --- total ---
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(valid_pods(), min_size=1, max_size=2), st.sampled_from(("tree", "table", "json", "yaml", "sh")), st.data()
 )

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.unit.console import Ran, run
 from tests.unit.strategies import Json, valid_pods
 
@@ -180,7 +181,7 @@ def test_wrong_words(words: tuple[str, ...]) -> None:
     assert (ran.code, ran.out) == (2, "")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(valid_pods(), min_size=1, max_size=4), st.sampled_from(("1.27", "1.36")), st.sampled_from(("v1", "v2")))
 def test_any_valid_pods(documents: list[Json], profile: str, version: str) -> None:
     ran = plan(*documents, words=("--profile", profile, "--cgroup", version))

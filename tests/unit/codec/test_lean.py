@@ -15,6 +15,7 @@ from plimsoll.codec.lean import NumberText, from_document, json_document, pod_fr
 from plimsoll.errors import FieldError, InvalidObject
 from plimsoll.rules.objects import Node, Pod
 from plimsoll.rules.quantity import parse
+from tests.examples import examples
 from tests.unit.strategies import Json, valid_pods
 
 
@@ -226,7 +227,7 @@ def check_both_ways(data: str) -> None:
     assert outcome(lambda: pod_from_json(data)) == outcome(lambda: from_document(json_document(data), Pod))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(valid_pods())
 def test_both_ways_agree_on_valid_pods(document: Json) -> None:
     check_both_ways(json.dumps(document))
@@ -280,7 +281,7 @@ def replaced(document: Json, path: tuple[Any, ...], value: Any) -> Json:
     return result
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(valid_pods(), st.data())
 def test_both_ways_agree_on_odd_pods(document: Json, data: st.DataObject) -> None:
     """One value anywhere replaced by anything: numbers, nulls, wrong types."""
@@ -289,20 +290,20 @@ def test_both_ways_agree_on_odd_pods(document: Json, data: st.DataObject) -> Non
     check_both_ways(json.dumps(replaced(document, path, value)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(("priority", "terminationGracePeriodSeconds")), st.sampled_from(("0", "1", "-1", "1.0", "1e2", "1E2", "-0", "0.0", "9223372036854775807", "9223372036854775808", "18446744073709551616", "1e400", "123456789012345678901234567890")))  # fmt: skip
 def test_both_ways_agree_on_literal_numbers(field: str, literal: str) -> None:
     check_both_ways(f'{{"spec": {{"{field}": {literal}}}}}')
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.recursive(odd_values, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(("metadata", "spec", "status", "name", "containers", "resources", "limits", "cpu")), inner, max_size=4), max_leaves=12))  # fmt: skip
 @example({"spec": {"containers": [None, {}]}})
 def test_both_ways_agree_on_any_json(document: Any) -> None:
     check_both_ways(json.dumps(document))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(valid_pods())
 def test_documents_are_not_changed(document: Json) -> None:
     before = copy.deepcopy(document)

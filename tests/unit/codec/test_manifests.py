@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.codec.manifests import TEMPLATES, FoundPod, Passed, found_pods, path_steps, written_path
+from tests.examples import examples
 
 SPEC = {"containers": [{"name": "c", "image": "i"}]}
 
@@ -162,7 +163,7 @@ def test_lists_in_lists_without_end() -> None:
 names = st.text("abcdefghijklmnopqrstuvwxyz", min_size=1, max_size=6)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(names | st.integers(0, 99), max_size=6))
 def test_paths_both_ways(steps: list[str | int]) -> None:
     if not steps or isinstance(steps[0], str):
@@ -176,7 +177,7 @@ values = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(values)
 def test_any_document_is_answered(document: Any) -> None:
     for found in found_pods(document):

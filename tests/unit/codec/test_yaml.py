@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec import yaml as codec
 from plimsoll.codec.yaml import Document, YamlError, read
+from tests.examples import examples
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -716,7 +717,7 @@ def as_json(value: Any) -> Any:
 
 
 @given(objects)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_json_and_flow_yaml_agree(value: dict[str, Any]) -> None:
     text = json.dumps(value, ensure_ascii=False)
     assert repr(value_of(text)) == repr(value_of("# YAML\n" + text)) == repr(as_json(value))
@@ -739,7 +740,7 @@ def block(value: Any, path: tuple[str | int, ...], lines: list[str], places: dic
 
 
 @given(objects.filter(bool), st.integers(0, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_every_part_has_its_line(value: dict[str, Any], blank_lines: int) -> None:
     lines = ["", "# comment", "---"][:blank_lines]
     places: dict[tuple[str | int, ...], int] = {}
@@ -899,19 +900,19 @@ def mutated_manifests(draw: st.DrawFn) -> bytes:
 
 
 @given(mutated_manifests())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_fuzz_manifests(data: bytes) -> None:
     assert_sound(data)
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS) | printable, max_size=30).map(lambda parts: "".join(parts).encode()))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_fuzz_fragments(data: bytes) -> None:
     assert_sound(data)
 
 
 @given(st.sampled_from([b"", b"{", b"a: ", b'{"a":', b"\xff\xfe", b"\xef\xbb\xbf"]), st.binary(max_size=200))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_fuzz_bytes(prefix: bytes, data: bytes) -> None:
     assert_sound(prefix + data)
 
@@ -921,7 +922,7 @@ def test_fuzz_bytes(prefix: bytes, data: bytes) -> None:
     st.integers(1, 30_000),
     st.booleans(),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_fuzz_nesting(opening: str, count: int, as_value: bool) -> None:
     assert_sound((("a: " if as_value else "") + opening * count).encode())
 
@@ -931,7 +932,7 @@ def test_fuzz_nesting(opening: str, count: int, as_value: bool) -> None:
     st.sampled_from([0, 0, 0, 5_000, 100_000]),
     st.sampled_from(["a: {}", "{}: a", '{{"a": {}}}', "? {}\n: b"]),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_fuzz_numbers(text: str, zeros: int, template: str) -> None:
     assert_sound(template.format(text[:1] + "1" * zeros + text[1:]).encode())
 

@@ -35,6 +35,7 @@ from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import ZERO, from_milli, parse
 from plimsoll.rules.setting import Setting, machine_from_capacity, resolved
+from tests.examples import examples
 from tests.unit.api.asking import STRATEGIC, Asker, api
 from tests.unit.node.played_runtime import PlayedRuntime
 
@@ -290,5 +291,5 @@ class NodeLife(RuleBasedStateMachine):
 
 TestNodeLife = NodeLife.TestCase
 TestNodeLife.settings = settings(
-    max_examples=10, stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=examples(10), stateful_step_count=15, deadline=None, suppress_health_check=list(HealthCheck)
 )

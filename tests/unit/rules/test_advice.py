@@ -18,6 +18,7 @@ from plimsoll.rules.qos import computed_qos_class
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.setting import Machine, Setting, resolved
 from plimsoll.rules.validation import create_errors
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
 GI = 1 << 30
@@ -87,7 +88,7 @@ def applied(document: Json, changes: list[Any]) -> Json:
     return result
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(valid_pods(pod_level=False, stored=False))
 def test_advice_on_containers_works(document: Json) -> None:
     setting = setting_of()
@@ -98,7 +99,7 @@ def test_advice_on_containers_works(document: Json) -> None:
     assert bool(changes) == (computed_qos_class(defaulted(lean(document))) != "Guaranteed")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(valid_pods(stored=False).filter(lambda document: "resources" in document["spec"]))
 def test_advice_on_pod_level_works(document: Json) -> None:
     setting = setting_of()
@@ -195,7 +196,7 @@ def test_an_ordinary_node_has_none() -> None:
     assert setting_warnings(setting_of()) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(valid_pods(), node_settings(static_cpus=None))
 def test_there_is_always_a_sentence(document: Json, setting: Setting) -> None:
     work = workload(lean(document), setting)

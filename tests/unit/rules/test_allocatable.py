@@ -29,6 +29,7 @@ from plimsoll.rules.qos import qos_class
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.thresholds import eviction_reservation, parsed_thresholds
 from plimsoll.rules.values import Values
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, valid_pods
 
 MI, GI = 1 << 20, 1 << 30
@@ -259,7 +260,7 @@ def test_a_stored_class_decides_where_a_pod_counts() -> None:
 # --- properties ---
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(valid_pods(), max_size=4))
 def test_sums_are_sums(documents: list[Json]) -> None:
     """The node's sums are those of its pods taken one by one, in any order."""
@@ -276,7 +277,7 @@ def test_sums_are_sums(documents: list[Json]) -> None:
 capacity_bytes = st.integers(1 << 20, 1 << 42)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(1, 300), capacity_bytes, st.lists(st.integers(0, 1 << 43), min_size=3, max_size=3))
 def test_allocatable_is_capacity_less_everything(cores: int, memory: int, parts: list[int]) -> None:
     capacity = machine_capacity(cores, memory, 110)
@@ -292,7 +293,7 @@ def test_allocatable_is_capacity_less_everything(cores: int, memory: int, parts:
     assert node_values(absolute).cpu_shares == shares(absolute["cpu"].milli)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.integers(0, 1 << 42), st.integers(0, 100), st.integers(0, 100)
 )

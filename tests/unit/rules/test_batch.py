@@ -15,6 +15,7 @@ from plimsoll.rules.objects import Pod
 from plimsoll.rules.plan import PodPlan, placement, pod_plan
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.setting import Setting
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, quantity_texts, valid_pods
 
 NODE = NodePolicy(8 << 30, 8 << 30)
@@ -36,7 +37,7 @@ def together(pods: list[Pod], policy: NodePolicy, place: Any) -> list[PodPlan] |
         return f"{type(error).__name__}: {error}"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(valid_pods(), max_size=4), node_settings())
 def test_valid_pods(documents: list[Json], setting: Setting) -> None:
     pods = [lean(document) for document in documents]
@@ -44,7 +45,7 @@ def test_valid_pods(documents: list[Json], setting: Setting) -> None:
     assert together(pods, setting.policy, place) == alone(pods, setting.policy, place)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(valid_pods(), min_size=1, max_size=3), st.data())
 def test_pods_that_no_server_would_take(documents: list[Json], data: st.DataObject) -> None:
     """Any quantity anywhere: negative, giant, finer than a milli-unit; any resource name; containers taken away."""
@@ -62,7 +63,7 @@ def test_pods_that_no_server_would_take(documents: list[Json], data: st.DataObje
     assert together(pods, NODE, PLACE) == alone(pods, NODE, PLACE)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(valid_pods(), min_size=2, max_size=4), st.randoms(use_true_random=False))
 def test_order_and_neighbours_do_not_matter(documents: list[Json], shuffler: Any) -> None:
     pods = [lean(document) for document in documents]

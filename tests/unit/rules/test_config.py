@@ -21,6 +21,7 @@ from plimsoll.rules.config_reading import Reading, default_config, flag_value, r
 from plimsoll.rules.config_table import BY_NAME, ROWS, WITH_FLAG, Row
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, PROFILES
 from plimsoll.rules.quantity import QUANTITIES
+from tests.examples import examples
 
 BOTH = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -656,7 +657,7 @@ documents = st.dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(documents | values, st.sampled_from(list(PROFILES.values())))
 def test_any_document_is_read_or_refused(document: Any, profile: Any) -> None:
     try:
@@ -668,7 +669,7 @@ def test_any_document_is_read_or_refused(document: Any, profile: Any) -> None:
         assert not {BY_NAME[name].attribute for name in got.without_effect} - {""}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(WITH_FLAG), st.text(max_size=20) | st.text("0123456789=,<%-.smhGi", max_size=12))
 def test_any_flag_text_is_read_or_refused(row: Row, text: str) -> None:
     try:
@@ -677,14 +678,14 @@ def test_any_flag_text_is_read_or_refused(row: Row, text: str) -> None:
         assert all(error.path.startswith(row.flag) for error in refused.errors)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.sets(st.integers(0, 200), max_size=12))
 def test_cpu_lists(cpus: set[int]) -> None:
     text = ",".join(map(str, cpus))
     assert flag_value(BY_NAME["reservedSystemCPUs"], text) == tuple(sorted(cpus))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.dictionaries(st.sampled_from(["cpu", "memory", "ephemeral-storage", "pid"]), st.integers(0, 10**12)))
 def test_reservations_survive_both_ways(amounts: dict[str, int]) -> None:
     by_flag = flag_value(BY_NAME["systemReserved"], ",".join(f"{name}={amount}" for name, amount in amounts.items()))

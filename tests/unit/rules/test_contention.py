@@ -15,6 +15,7 @@ from plimsoll.rules.desired import Cgroup, Effective, File, desired_tree, worklo
 from plimsoll.rules.explanation import explanation
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.setting import Machine, Setting, resolved
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
 
@@ -235,7 +236,7 @@ def checked(cgroup: Cgroup, own: Effective | None) -> Iterator[str]:
         yield from checked(child, under)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(valid_pods(), max_size=4), node_settings(static_cpus=None))
 def test_children_never_have_more_than_their_parent(documents: list[Json], setting: Setting) -> None:
     works = [workload(lean(document), setting, title=f"p{index}") for index, document in enumerate(documents)]
@@ -243,7 +244,7 @@ def test_children_never_have_more_than_their_parent(documents: list[Json], setti
     assert list(checked(tree, None)) == []
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(valid_pods(), min_size=1, max_size=3), node_settings())
 def test_nothing_but_effective_changes(documents: list[Json], setting: Setting) -> None:
     works = [workload(lean(document), setting) for document in documents]

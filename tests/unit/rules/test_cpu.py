@@ -18,6 +18,7 @@ from plimsoll.rules.cpu import (
     weight_linear,
     weight_quadratic,
 )
+from tests.examples import examples
 
 # 02 §4.2: milli-cores, shares, weight linear, weight new, quota at 100 ms
 TABLE = [
@@ -98,7 +99,7 @@ def test_single_figures(got: int, want: int) -> None:
 milli_cores = st.integers(0, 400_000)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(milli_cores, milli_cores)
 def test_more_request_never_weighs_less(one: int, other: int) -> None:
     low, high = sorted((one, other))
@@ -107,7 +108,7 @@ def test_more_request_never_weighs_less(one: int, other: int) -> None:
     assert weight_quadratic(shares(low)) <= weight_quadratic(shares(high))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(milli_cores, milli_cores, st.integers(1000, 1_000_000))
 def test_more_limit_never_gives_less_time(one: int, other: int, period: int) -> None:
     low, high = sorted((one, other))
@@ -115,7 +116,7 @@ def test_more_limit_never_gives_less_time(one: int, other: int, period: int) -> 
     assert systemd_quota_us(quota_us(low, period), period) <= systemd_quota_us(quota_us(high, period), period)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 10**9))
 def test_ranges(milli: int) -> None:
     assert 2 <= shares(milli) <= 262144
@@ -124,7 +125,7 @@ def test_ranges(milli: int) -> None:
     assert quota_us(milli) == 0 if milli == 0 else quota_us(milli) >= 1000
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(1, 400_000), st.integers(1000, 1_000_000))
 def test_quota_is_the_share_of_the_period(milli: int, period: int) -> None:
     quota = quota_us(milli, period)
@@ -133,7 +134,7 @@ def test_quota_is_the_share_of_the_period(milli: int, period: int) -> None:
         assert milli - 1000 / period * 1000 <= milli_from_quota(quota, period) <= milli
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(1, 400_000))
 def test_systemd_never_takes_time_away_nor_gives_more_than_a_percent(milli: int) -> None:
     quota = quota_us(milli)
@@ -143,20 +144,20 @@ def test_systemd_never_takes_time_away_nor_gives_more_than_a_percent(milli: int)
     assert systemd_quota_us(kept, 100_000) == kept
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(1, 10000))
 def test_weight_survives_the_way_back(weight: int) -> None:
     """The inverse is lossy in shares, but never by more than one step of the weight."""
     assert weight_linear(shares_from_weight(weight)) in (weight - 1, weight)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(2, 256_000))
 def test_milli_survives_shares(milli: int) -> None:
     assert abs(milli_from_shares(shares(milli)) - milli) <= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(3, 262_143))
 def test_quadratic_curve(cpu_shares: int) -> None:
     """w is the ceiling of the curve: the curve at `cpu_shares` lies in (w − 1, w], but for the last bit of a double."""

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from plimsoll.rules.defaulting import defaulted, rounded_list
 from plimsoll.rules.objects import Pod, Resources
 from plimsoll.rules.quantity import parse
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, valid_pods
 
 
@@ -159,7 +160,7 @@ def test_rounded_list() -> None:
     assert rounded_list(whole) is whole
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(valid_pods())
 def test_once_is_enough(document: Json) -> None:
     """Idempotent, never lowering an amount, and the given pod stays as it was."""
@@ -185,7 +186,7 @@ def _check_block(before: Resources, after: Resources) -> None:
             assert quantity.nanos % 10**6 == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(valid_pods())
 def test_a_defaulted_pod_costs_no_copies(document: Json) -> None:
     pod = defaulted(lean(document))

@@ -15,6 +15,7 @@ from plimsoll.rules.desired import Cgroup, desired_tree, workload
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.setting import Machine, Setting, resolved
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, plain_pods, valid_pods
 
 UIDS = {name: f"{name}0000000-0000-4000-8000-000000000000" for name in "GBE"}
@@ -208,7 +209,7 @@ def test_a_node_without_pods() -> None:
 # --- properties ---
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(valid_pods(), max_size=3), node_settings(static_cpus=None))
 def test_shape(documents: list[Json], setting: Setting) -> None:
     works = [workload(lean(document), setting) for document in documents]
@@ -240,7 +241,7 @@ def amount(cgroup: Cgroup, *names: str) -> int:
     return sum(value for name in names if isinstance(value := cgroup.value(name), int))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(valid_pods(), max_size=4), node_settings(pod_level=True))
 def test_protection_at_every_level_is_the_sum_of_the_children(documents: list[Json], setting: Setting) -> None:
     """Both reservation modes (02 §6.2), gate PodLevelResources on (off, the real sums ignore it)."""
@@ -260,7 +261,7 @@ def test_protection_at_every_level_is_the_sum_of_the_children(documents: list[Js
         assert not any(amount(cgroup, "memory.min", "memory.low") for cgroup in cgroups(kubepods))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(valid_pods(), max_size=4), node_settings())
 def test_burstable_weight_is_of_the_sum(documents: list[Json], setting: Setting) -> None:
     """02 §8: converted once, after summing."""
@@ -273,7 +274,7 @@ def test_burstable_weight_is_of_the_sum(documents: list[Json], setting: Setting)
         assert burstable.value("cpu.weight") == weight_linear(shares(milli))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(plain_pods(), node_settings(pod_level=True))
 def test_limits_of_a_plain_pod_are_the_sum_of_its_containers(document: Json, setting: Setting) -> None:
     """Where the pod has a memory limit, it is the containers' together, each rounded up to a byte."""
@@ -291,7 +292,7 @@ def test_limits_of_a_plain_pod_are_the_sum_of_its_containers(document: Json, set
         assert 0 <= total - work.values.memory_min_bytes < len(work.container_values)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(valid_pods(), min_size=2, max_size=3), node_settings(static_cpus=None))
 def test_a_pod_is_the_same_beside_others(documents: list[Json], setting: Setting) -> None:
     """What a pod's own cgroup holds never depends on its neighbours."""

@@ -19,6 +19,7 @@ from plimsoll.rules.objects import Resources
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.setting import Setting
+from tests.examples import examples
 from tests.unit.formulas import is_sum_of_many, outcome, steps, value_of
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
@@ -97,14 +98,14 @@ def test_the_check_sees_what_is_wrong() -> None:
 # --- the property ---
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(valid_pods(), min_size=1, max_size=2), node_settings(static_cpus=None))
 def test_every_formula_is_true(documents: list[Json], setting: Setting) -> None:
     works = [workload(lean(document), setting, title=f"pod {index}") for index, document in enumerate(documents)]
     assert wrong_formulas(desired_tree(works, setting)) == []
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(st.lists(valid_pods(), min_size=1, max_size=2), node_settings(static_cpus=None))
 def test_every_cgroup_has_reasons(documents: list[Json], setting: Setting) -> None:
     """A file of a pod or container says where it comes from: a formula, a field or a note."""
@@ -136,7 +137,7 @@ def field_value(work: Workload, source: str) -> int | None:
     return quantity.milli if name == "cpu" else quantity.value
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(valid_pods(), node_settings(static_cpus=None))
 def test_a_value_without_a_formula_is_its_fields_value(document: Json, setting: Setting) -> None:
     work = workload(lean(document), setting)
@@ -153,7 +154,7 @@ def test_a_value_without_a_formula_is_its_fields_value(document: Json, setting: 
             )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(valid_pods(), node_settings(static_cpus=None))
 def test_cpu_values_start_from_their_field(document: Json, setting: Setting) -> None:
     """The first number of a one-field formula is that field, in milli-cores."""

@@ -25,6 +25,7 @@ from plimsoll.rules.effective import (
 )
 from plimsoll.rules.objects import Resources
 from plimsoll.rules.quantity import Quantity, parse
+from tests.examples import examples
 from tests.unit.strategies import Json, cpu_texts, lean, memory_texts, plain_pods, valid_pods
 
 
@@ -214,7 +215,7 @@ def nanos(resources: dict[str, Quantity]) -> dict[str, int]:
     return {name: quantity.nanos for name, quantity in resources.items()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(lists, lists, lists)
 def test_sum_and_maximum(one, two, three) -> None:
     assert nanos(added(one, two)) == nanos(added(two, one))
@@ -227,7 +228,7 @@ def test_sum_and_maximum(one, two, three) -> None:
         assert most.nanos == max(each[name].nanos for each in (one, two) if name in each)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(lists, max_size=4), st.lists(st.tuples(st.booleans(), lists), max_size=4))
 def test_aggregate_is_the_largest_moment(containers, inits) -> None:
     """A second writing of §6: play the pod's life and take the most it ever needs of each resource."""
@@ -248,7 +249,7 @@ def test_aggregate_is_the_largest_moment(containers, inits) -> None:
     assert nanos(aggregate(containers, inits)) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(plain_pods())
 def test_a_plain_pod_is_the_sum_of_its_containers(document: Json) -> None:
     each = defaulted(lean(document))
@@ -259,7 +260,7 @@ def test_a_plain_pod_is_the_sum_of_its_containers(document: Json) -> None:
         assert total.keys() == {name for resources in own for name in resources}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(valid_pods(stored=False))
 def test_valid_pods(document: Json) -> None:
     each = defaulted(lean(document))

@@ -9,6 +9,7 @@ from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.exclusive import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.qos import qos_class
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
 STATIC = NodePolicy(1 << 33, static_cpus=True)
@@ -49,7 +50,7 @@ def test_who_owns_cpus(got: tuple[list[int], int], expected: tuple[list[int], in
     assert got == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(valid_pods(), node_settings(static_cpus=True))
 def test_properties(document: Json, setting) -> None:
     policy = setting.policy

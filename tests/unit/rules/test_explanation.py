@@ -22,6 +22,7 @@ from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.setting import Machine, Setting, resolved
 from plimsoll.rules.sizes import oversized
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
 GI = 1 << 30
@@ -69,7 +70,7 @@ def script_form(found: Explanation, setting: Setting) -> None:
 FORMS = (tree_form, table_form, json_form, script_form, yaml_form)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(valid_pods(), max_size=3), node_settings(static_cpus=None), st.booleans(), st.sampled_from(FORMS))
 def test_explain_is_total(documents: list[Json], setting: Setting, advise: bool, form: Any) -> None:
     works = [workload(lean(document), setting, title=f"p{index}") for index, document in enumerate(documents)]
@@ -120,7 +121,7 @@ def check_steps(setting: Setting, name: str) -> None:
     assert parse(result or expression) == setting.allocatable[name]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(node_settings(static_cpus=None))
 def test_allocatable_steps_are_true(setting: Setting) -> None:
     for name in setting.allocatable:

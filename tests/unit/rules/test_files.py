@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from plimsoll.rules.cpu import weight_linear, weight_quadratic
 from plimsoll.rules.files import controller_of, cpu_max, file_map, files, hugetlb_files
 from plimsoll.rules.values import Values
+from tests.examples import examples
 
 MI, GI = 1 << 20, 1 << 30
 
@@ -81,7 +82,7 @@ def test_controller(name: str, controller: str) -> None:
 optional = st.none() | st.integers(0, 1 << 40)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.builds(
         Values, st.none() | st.integers(2, 262144), st.none() | st.integers(-1, 10**7), st.none() | st.integers(1000, 10**6),

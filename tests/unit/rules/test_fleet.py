@@ -15,6 +15,7 @@ from plimsoll.rules.fleet import Fleet
 from plimsoll.rules.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
 from plimsoll.rules.scheduling import by_node, decide
+from tests.examples import examples
 
 Json = dict[str, Any]
 ZONES = ("a", "b", "c")
@@ -107,7 +108,7 @@ def test_every_decision_of_a_200_node_cluster(profile: Profile) -> None:
     assert by_arrays == placed > 500
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([PROFILE_1_27, PROFILE_1_36]), st.sampled_from([0, 20])
 )

@@ -22,6 +22,7 @@ from plimsoll.rules.hierarchy import (
     slice_name,
     systemd_path,
 )
+from tests.examples import examples
 
 UID = "dba294ab-05fe-4314-a6d0-f9e0b3848104"
 SLICE_UID = UID.replace("-", "_")
@@ -179,13 +180,13 @@ components = st.text("abcdefghijklmnopqrstuvwxyz0123456789-.", min_size=1, max_s
 names = st.lists(components, min_size=1, max_size=5).map(tuple)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(names)
 def test_cgroupfs_both_ways(name: tuple[str, ...]) -> None:
     assert parse_cgroupfs(cgroupfs_path(name)) == name
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(names)
 def test_systemd_both_ways(name: tuple[str, ...]) -> None:
     """`_` is banned from components exactly so that this holds."""
@@ -195,7 +196,7 @@ def test_systemd_both_ways(name: tuple[str, ...]) -> None:
     assert is_systemd_style(path)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(names, components)
 def test_a_child_lies_in_its_parent(name: tuple[str, ...], component: str) -> None:
     for driver in ("cgroupfs", "systemd"):

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.rules.memory import memory_high, page_label, swap_limit_bytes
+from tests.examples import examples
 
 MI, GI = 1 << 20, 1 << 30
 A = 265214214144  # absolute allocatable of the seed's node (01 §10.5)
@@ -79,7 +80,7 @@ def test_page_label(size: int, label: str) -> None:
 sizes = st.integers(1, 1 << 45)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 1 << 45), sizes, st.floats(0.01, 1.0), st.sampled_from((4096, 16384, 65536)))
 def test_high_lies_between_request_and_limit(request_bytes: int, more: int, factor: float, page: int) -> None:
     limit = request_bytes + more
@@ -92,7 +93,7 @@ def test_high_lies_between_request_and_limit(request_bytes: int, more: int, fact
         assert request_bytes + more * factor < request_bytes + page + 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(sizes, sizes, sizes, st.floats(0.01, 1.0))
 def test_high_rises_with_the_limit(request_bytes: int, one: int, other: int, factor: float) -> None:
     low, large = sorted((one, other))
@@ -101,7 +102,7 @@ def test_high_rises_with_the_limit(request_bytes: int, one: int, other: int, fac
     assert (lower or 0) <= (higher or 0)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(sizes, sizes, sizes, st.integers(0, 1 << 45))
 def test_swap_is_monotone_and_bounded(one: int, other: int, capacity: int, swap: int) -> None:
     low, high = sorted((one, other))

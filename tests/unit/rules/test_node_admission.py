@@ -173,8 +173,8 @@ def test_pressure_comes_first() -> None:
 def test_a_critical_pod_makes_room() -> None:
     small, large = pod("small", "500m"), pod("large", "3")
     critical = pod(cpu="1", priority=CRITICAL)
-    assert admit(critical, [small, large], node()) == Admitted((small,))
-    assert admit(critical, [small, large], node(), ["DiskPressure"]) == Admitted((small,))
+    assert admit(critical, [small, large], node()) == Admitted((small,), "cpu")
+    assert admit(critical, [small, large], node(), ["DiskPressure"]) == Admitted((small,), "cpu")
 
 
 def test_a_critical_pod_that_fits_nowhere() -> None:

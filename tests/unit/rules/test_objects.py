@@ -19,6 +19,7 @@ from plimsoll.rules.objects import (
     is_sidecar,
     is_static,
 )
+from tests.examples import examples
 from tests.unit.strategies import lean, valid_pods
 
 MIRROR, SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"
@@ -83,7 +84,7 @@ def test_absent_and_empty_differ() -> None:
     assert Pod().spec.overhead is None
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(valid_pods())
 def test_objects_are_frozen_and_comparable(document) -> None:
     pod = lean(document)

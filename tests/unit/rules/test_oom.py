@@ -20,6 +20,7 @@ from plimsoll.rules.oom import (
     smallest_request_bytes,
 )
 from plimsoll.rules.qos import qos_class
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, valid_pods
 
 MI, GI = 1 << 20, 1 << 30
@@ -130,7 +131,7 @@ amounts = st.integers(0, 1 << 45)
 capacities = st.integers(1 << 20, 1 << 45)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(amounts, amounts, capacities)
 def test_more_request_is_never_less_safe(one: int, other: int, capacity: int) -> None:
     low, high = sorted((one, other))
@@ -138,14 +139,14 @@ def test_more_request_is_never_less_safe(one: int, other: int, capacity: int) ->
     assert clamped(burstable_score(high, capacity)) <= clamped(burstable_score(low, capacity))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(amounts, capacities, capacities)
 def test_a_larger_node_makes_a_request_less_safe(amount: int, one: int, other: int) -> None:
     small, large = sorted((one, other))
     assert burstable_score(amount, small) <= burstable_score(amount, large)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(valid_pods(), capacities, st.booleans(), st.booleans())
 def test_range_of_valid_pods(document: Json, capacity: int, share: bool, sidecars: bool) -> None:
     each = defaulted(lean(document))

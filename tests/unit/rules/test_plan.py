@@ -15,6 +15,7 @@ from plimsoll.rules.plan import PodPlan, placement, pod_plan
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.setting import Machine, Setting, resolved
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
 GI = 1 << 30
@@ -54,13 +55,13 @@ def check(document: Json, setting: Setting) -> None:
         }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(valid_pods(), node_settings())
 def test_plan_equals_explain(document: Json, setting: Setting) -> None:
     check(document, setting)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(valid_pods(pod_level=False, stored=False), node_settings(static_cpus=True))
 def test_plan_equals_explain_with_exclusive_cpus(document: Json, setting: Setting) -> None:
     """02 §4.3, §10: exclusive CPUs take the quota away in 1.36, in the batch form as well."""

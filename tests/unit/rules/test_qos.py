@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.qos import computed_qos_class, qos_class
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, plain_pods, valid_pods
 
 FULL = {"limits": {"cpu": "10m", "memory": "1Gi"}}
@@ -64,7 +65,7 @@ def test_a_stored_class_wins() -> None:
     assert qos_class(lean({**document([EQUAL], {}), "status": {"qosClass": ""}})) == G
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(plain_pods())
 def test_second_writing(given_document: Json) -> None:
     """QC-5: for a valid pod, Guaranteed means that every container has both limits and equal requests."""
@@ -83,7 +84,7 @@ def test_second_writing(given_document: Json) -> None:
     assert computed_qos_class(pod) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(valid_pods(pod_level=False, stored=False))
 def test_order_of_containers_does_not_matter(given_document: Json) -> None:
     spec = given_document["spec"]

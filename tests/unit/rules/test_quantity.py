@@ -23,6 +23,7 @@ from plimsoll.rules.quantity import (
     from_units,
     parse,
 )
+from tests.examples import examples
 from tests.unit.strategies import amounts, positive_texts, quantity_texts, wild_texts
 
 NANO = 10**9
@@ -297,7 +298,7 @@ def _sign(text: str) -> int:
     return -1 if text[0] == "-" else 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(quantity_texts())
 @example("0.5Ki")
 @example("-1.5Gi")
@@ -310,7 +311,7 @@ def test_value_is_the_grammars_value(text: str) -> None:
     assert parse(text).nanos == nanos * _sign(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(quantity_texts())
 def test_parse_of_format_is_the_identity(text: str) -> None:
     quantity = parse(text)
@@ -319,7 +320,7 @@ def test_parse_of_format_is_the_identity(text: str) -> None:
     assert (again.milli, again.value) == (quantity.milli, quantity.value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(amounts, st.sampled_from(("DecimalSI", "BinarySI", "DecimalExponent")))
 def test_format_of_parse_is_the_identity_on_canonical_texts(nanos: int, format: str) -> None:
     """Q-9: canonical text has no fraction, no leading zero, and (decimal) reads back to itself."""
@@ -331,7 +332,7 @@ def test_format_of_parse_is_the_identity_on_canonical_texts(nanos: int, format: 
         assert str(parse(text)) == text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(quantity_texts(), quantity_texts())
 def test_order_is_the_order_of_values(left: str, right: str) -> None:
     a, b = parse(left), parse(right)
@@ -349,7 +350,7 @@ def test_order_is_the_order_of_values(left: str, right: str) -> None:
         assert hash(a) == hash(b)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(quantity_texts(), quantity_texts(), quantity_texts())
 def test_arithmetic_is_exact(first: str, second: str, third: str) -> None:
     a, b, c = parse(first), parse(second), parse(third)
@@ -362,7 +363,7 @@ def test_arithmetic_is_exact(first: str, second: str, third: str) -> None:
         assert parse(str(a + b)) == a + b
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(positive_texts())
 def test_roundings_go_up_and_never_further(text: str) -> None:
     quantity = parse(text)
@@ -374,7 +375,7 @@ def test_roundings_go_up_and_never_further(text: str) -> None:
     assert rounded.rounded_to_milli() is rounded
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(-(10**15), 10**15))
 def test_from_units_and_milli(amount: int) -> None:
     assert (from_units(amount).value, from_milli(amount).milli) == (amount, amount)
@@ -382,7 +383,7 @@ def test_from_units_and_milli(amount: int) -> None:
     assert from_units(amount, "BinarySI").format == "BinarySI"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(wild_texts)
 def test_any_text_is_a_quantity_or_one_of_three_errors(text: str) -> None:
     try:

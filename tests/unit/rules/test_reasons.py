@@ -18,6 +18,7 @@ from plimsoll.rules.reasons import (
     sum_formula,
     weight_formula,
 )
+from tests.examples import examples
 from tests.unit.formulas import outcome, steps, value_of
 
 GI = 1 << 30
@@ -32,7 +33,7 @@ def check(formula: str, result: int, *, doubles: bool = False) -> None:
 milli_cores = st.integers(0, 400_000)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(milli_cores)
 @example(0)
 @example(1)
@@ -42,14 +43,14 @@ def test_shares(milli: int) -> None:
     check(shares_formula(milli), shares(milli))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(milli_cores)
 @example(256_000)
 def test_linear_weight(milli: int) -> None:
     check(weight_formula(milli, "linear"), weight_linear(shares(milli)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(milli_cores)
 @example(1000)
 @example(11106)  # the curve at 11372 shares lies just above 696: six decimals of the logarithm lose that
@@ -59,13 +60,13 @@ def test_quadratic_weight(milli: int) -> None:
     check(weight_formula(milli, "quadratic"), weight_quadratic(shares(milli)), doubles=True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(milli_cores.filter(bool), st.integers(1000, 1_000_000))
 def test_quota(milli: int, period: int) -> None:
     check(quota_formula(milli, NodePolicy(1, period_us=period), systemd=False), quota_us(milli, period))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(milli_cores.filter(bool), st.sampled_from((100_000, 50_000, 10_000, 1000, 1_000_000)))
 @example(255, 100_000)
 def test_quota_as_systemd_keeps_it(milli: int, period: int) -> None:
@@ -73,7 +74,7 @@ def test_quota_as_systemd_keeps_it(milli: int, period: int) -> None:
     check(quota_formula(milli, NodePolicy(1, period_us=period), systemd=True), kept)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(milli_cores.filter(bool), st.integers(1000, 1_000_000))
 def test_quota_as_systemd_keeps_it_in_odd_periods(milli: int, period: int) -> None:
     kept = systemd_quota_us(quota_us(milli, period), period)
@@ -84,7 +85,7 @@ def test_no_limit() -> None:
     assert outcome(quota_formula(0, NodePolicy(1), systemd=True)) == "max"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.integers(0, 1 << 40),
     st.integers(1, 1 << 40),
@@ -103,7 +104,7 @@ def test_memory_high(request_bytes: int, more: int, limited: bool, factor: float
         check(memory_high_formula(request_bytes, limit, high, policy), high, doubles=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(0, 1 << 40), max_size=12))
 def test_sum(terms: list[int]) -> None:
     formula = sum_formula(terms, sum(terms))

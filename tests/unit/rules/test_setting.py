@@ -12,6 +12,7 @@ from plimsoll.rules.config_reading import reading
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.setting import Machine, Setting, machine_from_capacity, resolved
+from tests.examples import examples
 from tests.unit.strategies import node_settings
 
 GI = 1 << 30
@@ -158,7 +159,7 @@ def test_a_machine_needs_cpu_and_memory(texts: dict[str, str]) -> None:
         machine_from_capacity({name: parse(text) for name, text in texts.items()})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(node_settings(static_cpus=None))
 def test_figures_agree(found: Setting) -> None:
     for name, quantity in found.allocatable.items():

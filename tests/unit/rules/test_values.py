@@ -24,6 +24,7 @@ from plimsoll.rules.values import (
     pod_values,
     uses_limited_swap,
 )
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
 MI, GI = 1 << 20, 1 << 30
@@ -328,7 +329,7 @@ def test_what_the_driver_keeps(values: Values, driver, quota: int | None) -> Non
 # --- properties ---
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(valid_pods(), node_settings(static_cpus=None))
 def test_any_valid_pod(document: Json, setting) -> None:
     work = workload(lean(document), setting)

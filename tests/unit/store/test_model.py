@@ -20,6 +20,7 @@ from plimsoll.store.errors import Expired
 from plimsoll.store.feed import Watch
 from plimsoll.store.records import Change, Decision, Delete, History, Record
 from plimsoll.store.store import Store
+from tests.examples import examples
 from tests.unit.store.bodies import body, crashed, value_of
 
 EVENTS = 24
@@ -279,5 +280,5 @@ class StoreMachine(RuleBasedStateMachine):
             assert len(kept) >= min(EVENTS, len(self.changes)) - 1
 
 
-StoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+StoreMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)
 TestStoreMachine = StoreMachine.TestCase
