@@ -215,6 +215,9 @@ class Executor:
         return left
 
     async def _whole(self, step: Step, pids: Mapping[str, int]) -> None:
+        if isinstance(step, Write) and self._driver.name == "cgroupfs" and self._lowering(step, back=False) is None:
+            await self._driver.write(step.path, step.file, step.value)  # waits for nobody: nothing comes in between
+            return
         doing = asyncio.ensure_future(self._do(step, pids))
         try:
             await asyncio.shield(doing)
@@ -232,12 +235,18 @@ class Executor:
                     if self._driver.members(path):  # whoever is in a cgroup that goes, goes first
                         await self._driver.kill(path)
                     await self._driver.remove(path)
-            case Write(path, file, value, was):
-                lower = self._lower if back or not self._lower_only_back else None
-                if lower is not None and was is not None and self._squeezes(path, file, value, was):
+            case Write(path, file, value):
+                if (lower := self._lowering(step, back=back)) is not None:
                     await lower(path, file, value)
                 else:
                     await self._driver.write(path, file, value)
+
+    def _lowering(self, step: Write, *, back: bool) -> Lower | None:
+        """Who brings this limit down, where it is one that comes down."""
+        lower = self._lower if back or not self._lower_only_back else None
+        if lower is None or step.was is None or not self._squeezes(step.path, step.file, step.value, step.was):
+            return None
+        return lower
 
     async def _make(self, path: str, pid: int | None) -> None:
         if pid is not None or self._holders is None or not path.endswith(SCOPE):

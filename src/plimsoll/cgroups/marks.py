@@ -104,7 +104,7 @@ class _Stored(msgspec.Struct):
     committed: int
     made: dict[str, Mark]
     kept: dict[str, dict[str, str]]
-    pods: list[_StoredPod]
+    pods: list[msgspec.Raw]
 
 
 class StateFile:
@@ -112,7 +112,7 @@ class StateFile:
         self._path = path
         self._boot_id = boot_id
         self._known: tuple[tuple[int, int, int], NodeState] | None = None
-        self._encoded: dict[str, tuple[Pod, msgspec.Raw]] = {}
+        self._encoded: dict[str, tuple[KnownPod, msgspec.Raw]] = {}
 
     def load(self) -> NodeState:
         """Of an earlier boot nothing is left but the number of the last plan. A file we wrote is not read again."""
@@ -124,10 +124,8 @@ class StateFile:
             return NodeState(self._boot_id)
         try:
             stored = msgspec.json.decode(data, type=_Stored)
-            pods = [
-                KnownPod(pod_from_json(bytes(each.pod)), each.containers, each.lifted, each.cpus)
-                for each in stored.pods
-            ]
+            found = [msgspec.json.decode(bytes(each), type=_StoredPod) for each in stored.pods]
+            pods = [KnownPod(pod_from_json(bytes(each.pod)), each.containers, each.lifted, each.cpus) for each in found]
         except (msgspec.DecodeError, PlimsollError) as error:
             if is_from_before_this_boot(self._path):  # a power cut has damaged it: nothing of it is there any more
                 return NodeState(self._boot_id)
@@ -142,7 +140,7 @@ class StateFile:
             state.committed,
             state.made,
             state.kept,
-            [self._stored(each) for each in state.pods.values()],
+            [self._stored(uid, each) for uid, each in state.pods.items()],
         )
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -153,13 +151,14 @@ class StateFile:
         self._known = (written, state) if written is not None else None
         self._encoded = {uid: each for uid, each in self._encoded.items() if uid in state.pods}
 
-    def _stored(self, known: KnownPod) -> _StoredPod:
+    def _stored(self, uid: str, known: KnownPod) -> msgspec.Raw:
         """A pod is turned into JSON once, not each time that another one comes or goes."""
-        kept = self._encoded.get(known.uid)
-        if kept is None or kept[0] is not known.pod:
-            encoded = msgspec.Raw(msgspec.json.encode(known.pod, enc_hook=str))
-            kept = self._encoded[known.uid] = (known.pod, encoded)
-        return _StoredPod(kept[1], known.containers, known.lifted, known.cpus)
+        kept = self._encoded.get(uid)
+        if kept is None or kept[0] is not known:
+            pod = msgspec.Raw(msgspec.json.encode(known.pod, enc_hook=str))
+            stored = _StoredPod(pod, known.containers, known.lifted, known.cpus)
+            kept = self._encoded[uid] = (known, msgspec.Raw(msgspec.json.encode(stored)))
+        return kept[1]
 
 
 def is_ours(state: NodeState, path: str, inode: int) -> bool:

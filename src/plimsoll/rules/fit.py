@@ -189,6 +189,11 @@ def is_terminal(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
+def requesting_load(pod: Pod) -> PodLoad:
+    """Only what a node's own admission counts: requests, and that it is one more pod."""
+    return PodLoad(pod, amounts(pod_requests(pod)))
+
+
 def waiting_load(pod: Pod) -> PodLoad:
     """A pod that is being scheduled counts from its spec only (A1)."""
     return _weighed(pod, pod_requests(pod), pod_requests(pod, absent=SCORING_DEFAULTS))

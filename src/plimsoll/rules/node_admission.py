@@ -27,6 +27,7 @@ from plimsoll.rules.fit import (
     kubelet_shortfalls,
     node_load,
     ports_taken,
+    requesting_load,
     waiting_load,
 )
 from plimsoll.rules.objects import Node, Pod, is_critical, is_static
@@ -98,8 +99,8 @@ def admit(
 
 def shortfalls(pod: Pod, node: Node, others: Iterable[Pod], profile: Profile = DEFAULT_PROFILE) -> list[Shortfall]:
     """What the node lacks for this pod beside the others, all counted from their (allocated) specs."""
-    own = waiting_load(pod)
-    loads = (waiting_load(other) for other in others)
+    own = requesting_load(pod)
+    loads = map(requesting_load, others)
     load = node_load(node, (), profile).with_pods(each for each in loads if each.key != own.key)
     return kubelet_shortfalls(own.requests, load)
 
