@@ -15,6 +15,7 @@ import pytest
 from tests.e2e.held_api import Asked, HeldApi, held_api
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
+from tests.e2e.resize_kill import ResizeKill, missing
 from tests.e2e.waiting import until
 
 MIB = 1 << 20
@@ -496,6 +497,17 @@ def scores(node: RealNode, kube: Kubectl, name: str) -> set[int]:
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
     return found
+
+
+def test_an_agent_killed_at_a_step_of_a_resize_brings_it_to_its_end(node: RealNode) -> None:
+    """Some of the steps; all of them in `./dev prove resize_kill`."""
+    if why := missing():
+        pytest.skip(why)
+    kills = ResizeKill(node)
+    for call, step in (("renameat2", 1), ("pwrite64", 1), ("write", 4), ("sendto", 2)):
+        kills.at(call, step)
+    kills.close()
+    assert not kills.faults
 
 
 @NEWER

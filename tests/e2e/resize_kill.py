@@ -1,0 +1,151 @@
+"""A resize with the agent killed −9 at one of its steps: at the n-th call of a kind that changes a file or tells the API.
+
+strace makes the kill exact: attached before the resize is asked for, it counts the calls and lets SIGKILL come with the
+n-th. The next agent must bring the resize to its end: then what is asked for, allocated, given and what the
+kernel has are one, and the container has never stopped. A step beyond the last one of a resize kills nobody, so the
+first of those tells how many there are.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.asks import Asks
+from tests.e2e.real_node import PODS, RealNode
+from tests.e2e.waiting import until
+
+CALLS = ("write", "pwrite64", "ftruncate", "renameat2", "unlinkat", "mkdirat", "sendto")
+MIB = 1 << 20
+SIZES = (("200m", 48), ("400m", 96))  # there and back: every other resize lowers both
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "kept"},
+    "spec": {
+        "terminationGracePeriodSeconds": 1,
+        "containers": [
+            {
+                "name": "c",
+                "image": "busybox",
+                "command": ["sleep", "100000"],
+                "resources": {"limits": {"cpu": "400m", "memory": "96Mi"}},
+            }
+        ],
+    },
+}
+Document = dict[str, Any]
+
+
+def missing() -> str:
+    """What keeps this from being run."""
+    return "" if shutil.which("strace") else "strace is not here (Debian package strace)"
+
+
+class ResizeKill:
+    def __init__(self, node: RealNode) -> None:
+        self._node, self._asks = node, Asks(node.kubeconfig)
+        self._asks("POST", PODS, POD)
+        self._container = until(self._running)["containerID"]
+        self._turn = 0
+        self.faults: list[str] = []
+
+    def close(self) -> None:
+        self._asks("DELETE", f"{PODS}/kept?gracePeriodSeconds=1")
+        until(lambda: not self._asks("GET", PODS)["items"], 30.0)
+        self._asks.close()
+
+    def at(self, call: str, step: int) -> bool:
+        """Whether the resize had such a step, and so the agent was killed there."""
+        node = self._node
+        assert node.node is not None
+        cpu, memory_mib = SIZES[self._turn % 2]
+        self._turn += 1
+        with _Killer(node.node.pid, call, step):
+            self._ask(cpu, memory_mib)
+            process = node.node
+            until(lambda: process.poll() is not None or self._is_done(cpu, memory_mib))
+        was_killed = process.poll() is not None
+        if was_killed:
+            node.kill_node()
+            node.start_node()
+            until(lambda: self._is_done(cpu, memory_mib))
+        self._judge(f"{call} {step}, to {cpu} and {memory_mib}Mi", cpu, memory_mib)
+        return was_killed
+
+    def _ask(self, cpu: str, memory_mib: int) -> None:
+        size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
+        body = {"spec": {"containers": [{"name": "c", "resources": {"requests": size, "limits": size}}]}}
+        way = "" if self._node.profile == "1.27" else "/resize"
+        self._asks("PATCH", f"{PODS}/kept{way}", body)
+
+    def _status(self) -> Document:
+        found: Document = self._asks("GET", f"{PODS}/kept")["status"]
+        return found
+
+    def _running(self) -> Document:
+        (found,) = self._status().get("containerStatuses") or [{}]
+        return found if found.get("ready") else {}
+
+    def _is_done(self, cpu: str, memory_mib: int) -> bool:
+        status, found = self._status(), self._running()
+        size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
+        is_busy = status.get("resize") or any(each["type"].startswith("PodResize") for each in status["conditions"])
+        is_so = found.get("resources") == {"requests": size, "limits": size}
+        return not is_busy and is_so and found.get("allocatedResources") == size
+
+    def _judge(self, what: str, cpu: str, memory_mib: int) -> None:
+        found, node = self._running(), self._node
+        if (found.get("containerID"), found.get("restartCount")) != (self._container, 0):
+            self.faults.append(f"{what}: the container was restarted")
+        pod = self._asks("GET", f"{PODS}/kept")
+        uid, ident = pod["metadata"]["uid"], self._container.removeprefix("plimsoll://")
+        quota = int(cpu.removesuffix("m")) * 100
+        for path in (f"pod{uid}", f"pod{uid}/{ident}"):
+            below = f"{node.cgroup_root}/kubepods/{path}"
+            have = (
+                int(Path(f"/sys/fs/cgroup/cpu{below}/cpu.cfs_quota_us").read_text()),
+                int(Path(f"/sys/fs/cgroup/memory{below}/memory.limit_in_bytes").read_text()),
+            )
+            if have != (quota, memory_mib * MIB):
+                self.faults.append(f"{what}: {path} has {have}")
+        until(lambda: self._kept(uid, cpu, memory_mib))
+
+    def _kept(self, uid: str, cpu: str, memory_mib: int) -> bool:
+        """What the agent has written down: allocated and given alike."""
+        record = json.loads((self._node.state / "node" / "agent.json").read_text())["data"][uid]
+        size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
+        allocated = record["allocation"]["containers"]["c"]["requests"]
+        return bool(allocated == size == record["actuated"]["c"]["requests"])
+
+
+class _Killer:
+    """SIGKILL with the n-th call of that kind from now on."""
+
+    def __init__(self, pid: int, call: str, step: int) -> None:
+        inject = f"inject={call}:signal=SIGKILL:when={step}"
+        self._command = ["strace", "-f", "-e", f"trace={call}", "-e", inject, "-o", "/dev/null", "-p", str(pid)]
+        self._pid = pid
+
+    def __enter__(self) -> None:
+        self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
+        end_s = time.monotonic() + 10
+        while not int(_field(self._pid, "TracerPid")):
+            assert time.monotonic() < end_s, "strace does not attach"
+            time.sleep(0.01)
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def _field(pid: int, name: str) -> str:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        key, _, value = line.partition(":")
+        if key == name:
+            return value.strip()
+    raise AssertionError(name)
