@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from plimsoll.kube import kubeconfig
+from tests.e2e.waiting import SLOW
 
 Document = dict[str, Any]
-WAIT_S = 30.0
+WAIT_S = 30.0 * SLOW
 
 
 class Asked:

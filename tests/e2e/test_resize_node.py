@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from collections import Counter
@@ -12,11 +13,14 @@ from typing import Any
 
 import pytest
 
+from plimsoll.cgroups.detect import this_host
+from plimsoll.rules.files import cpu_weight
 from tests.e2e.held_api import Asked, HeldApi, held_api
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
 from tests.e2e.resize_kill import ResizeKill, missing
 from tests.e2e.waiting import until
+from tests.kernel.guest import GUEST_VARIABLE
 
 MIB = 1 << 20
 KILLS = 4
@@ -37,7 +41,8 @@ NEWER = pytest.mark.parametrize("node", [_profile("1.36")], indirect=True, scope
 def node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]
 ) -> Iterator[RealNode]:
-    with real_node(tmp_path_factory.mktemp("resize") / "world", request.param) as made:
+    root = "/plimsolltest" if GUEST_VARIABLE in os.environ else ""
+    with real_node(tmp_path_factory.mktemp("resize") / "world", request.param, cgroup_root=root) as made:
         exercised("resize by the node agent", f"this machine, cgroup v1, embedded runtime, profile {request.param}")
         yield made
 
@@ -246,7 +251,7 @@ def test_the_timeline_of_the_document(node: RealNode, held: HeldApi, kube: Kubec
     assert held.next().let_go() == 200
     assert row(kube, "timeline") == ("1600m", "1600m", "1600m", "-")  # T=10
     assert conditions(kube, "timeline") == []
-    assert files(node, kube, "timeline", "app")["cpu.shares"] == 1638
+    assert_share_of_1600m(node, kube)
 
     if not older:
         refused = kube.refused("patch", "pod", "timeline", "--subresource", "resize", "-p", timeline_patch(4))
@@ -258,10 +263,21 @@ def test_the_timeline_of_the_document(node: RealNode, held: HeldApi, kube: Kubec
     assert last.let_go() == 200
     assert row(kube, "timeline") == shown("100", "1600m", "1600m", "Infeasible")  # T=12
     assert status_of(kube, "timeline", "app")["restartCount"] == 0
-    assert files(node, kube, "timeline", "app")["cpu.shares"] == 1638
+    assert_share_of_1600m(node, kube)
     held.release()
     told = {"ResizeStarted": 2, "ResizeCompleted": 2, "ResizeDeferred": 1, "ResizeInfeasible": 1}
     until(lambda: Counter(each for each in reasons(kube, "timeline") if each.startswith("Resize")) == told)
+
+
+def assert_share_of_1600m(node: RealNode, kube: Kubectl) -> None:
+    """On v1 its shares; on v2, in a guest, its weight: as old or as new runtimes make it of them."""
+    if this_host().version == 1:
+        assert files(node, kube, "timeline", "app")["cpu.shares"] == 1638
+        return
+    ident = status_of(kube, "timeline", "app")["containerID"].removeprefix("plimsoll://")
+    (path,) = [each for each in node.memory_cgroups() if each.endswith(ident)]
+    found = int((node.memory_root / path / "cpu.weight").read_text())
+    assert found in (cpu_weight(1638, "linear"), cpu_weight(1638, "quadratic"))
 
 
 def conditions(kube: Kubectl, name: str) -> list[tuple[str, str, int]]:
