@@ -19,7 +19,10 @@ IN_GUEST = "tests/kernel/in_guest"
 LONG = pytest.mark.long
 SUITES = [
     pytest.param(
-        "uml-v2", ["test_v2.py", "test_v2_events.py", "test_v2_tree.py", "test_v2_stats.py"], 300.0, id="v2-cgroupfs"
+        "uml-v2",
+        ["test_v2.py", "test_v2_events.py", "test_v2_tree.py", "test_v2_stats.py", "test_own_place.py"],
+        300.0,
+        id="v2-cgroupfs",
     ),
     pytest.param("uml-v2", ["test_effects.py"], 300.0, id="v2-effects"),
     pytest.param("uml-v2", ["test_runtime.py"], 300.0, id="v2-runtime", marks=LONG),

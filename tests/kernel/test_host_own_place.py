@@ -20,13 +20,14 @@ import asyncio, os, sys
 import msgspec
 from plimsoll.cgroups.detect import this_host
 from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.node.own_place import take_place
+from plimsoll.node.own_place import OwnPlace
 from plimsoll.rules.config_reading import default_config
 from plimsoll.rules.profile import PROFILE_1_27
 
 config = msgspec.structs.replace(default_config(PROFILE_1_27), kubelet_oom_score_adj=500, kubelet_cgroups=sys.argv[1])
 driver = open_cgroupfs(this_host())
-notes = asyncio.run(take_place(config, driver)) + asyncio.run(take_place(config, driver))
+place = OwnPlace(config, driver)
+notes = asyncio.run(place.take()) + asyncio.run(place.take())
 print(notes, open("/proc/self/oom_score_adj").read().strip(), os.getpid() in driver.members(sys.argv[1]))
 """
 

@@ -30,6 +30,12 @@ _AGENT = (
         is_flag=True,
         help="Never pull an image that is there, whatever imagePullPolicy says: for machines without a registry.",
     ),
+    click.option(
+        "--allow-move-system-processes",
+        "allow_move",
+        is_flag=True,
+        help="Let systemCgroups move every process of the top cgroup into the one that it names.",
+    ),
     click.option("--end-pods", is_flag=True, hidden=True, help="At the end, take away everything that was made."),
     click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input does, as after a signal."),
 )

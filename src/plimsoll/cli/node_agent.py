@@ -43,7 +43,7 @@ from plimsoll.node.endpoint_access import EndpointAccess
 from plimsoll.node.event_correlation import About, EventType
 from plimsoll.node.measurements import cadvisor_page, resource_page
 from plimsoll.node.meters import NodeMeters
-from plimsoll.node.own_place import take_place
+from plimsoll.node.own_place import OwnPlace
 from plimsoll.node.pod_files import pods_on_disk, remove_pod_files
 from plimsoll.node.pods_shown import PodsShown
 from plimsoll.node.registration import Registration
@@ -70,7 +70,7 @@ async def run_node(live: LiveNode, options: dict[str, Any]) -> None:
     log_to_stderr()
     allow_many_files()
     node = Node(live, options)
-    for note in [*live.notes, *await take_place(live.setting.config, live.driver)]:
+    for note in live.notes:
         log.warning("%s", note)
     try:
         await node.run(stop, ends_pods=options["end_pods"])
@@ -90,6 +90,7 @@ class Node:
 
     def __init__(self, live: LiveNode, options: dict[str, Any]) -> None:
         self._live = live
+        self._own_place = OwnPlace(live.setting.config, live.driver, may_move_system=options["allow_move"])
         self._name = node_name(options["name"])
         self._host, self._port = host_and_port(options["listen"])
         self._labels = _labels(options["node_labels"])
@@ -182,6 +183,7 @@ class Node:
             async with asyncio.TaskGroup() as group:
                 agent = group.create_task(self.agent.run(), name="agent")
                 present = [
+                    group.create_task(self._own_place.keep(lambda note: log.warning("%s", note)), name="own place"),
                     group.create_task(self._presence(port), name="presence"),
                     group.create_task(self._renewal.run(), name="certificate"),
                     group.create_task(self._pressure.run(), name="pressure"),

@@ -289,6 +289,7 @@ class Cluster:
         if self._options.demo is not None:
             yield "kubectl exec gold -- cat /proc/self/cgroup /proc/self/oom_score_adj"
             yield "kubectl top pods"
+            yield "plimsoll resize silver --cpu 100m --wait"
         if not (self._live is not None and self._live.driver.simulated):
             root = self._options.cgroup_root
             yield f"plimsoll tree {f'{root} ' if root else ''}--state-dir {self._state}"
