@@ -39,7 +39,7 @@ def started(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[S
         return made[-1]
 
     yield start
-    for each in made:
+    for each in reversed(made):  # two may share a state directory, and each ends all that has it
         each.close()
 
 
