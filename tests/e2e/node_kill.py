@@ -406,5 +406,6 @@ def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, in
         for log in ("node.log", "api.log"):
             if "Traceback" in (text := (node.directory / log).read_text()):
                 story.fault(f"a traceback in {log}:\n{text[text.index('Traceback') - 300 :][:3000]}")
+        print("\n".join(story.faults[:20]), flush=True)  # now: where something is wrong, the way out may fail too
     faults = [f"seed {seed}: {fault}" for fault in story.faults]
     return {**story.counts, "failed": len(faults)}, faults
