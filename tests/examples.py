@@ -1,5 +1,5 @@
-"""How many examples a property is tried with: a part of them in `./dev test`, always the same ones; all of them, and
-others with each seed, in `./dev prove properties`."""
+"""How many examples a property is tried with: a third of what its test says in `./dev test`, always the same ones; five
+times as many, and others with each seed, in `./dev prove properties`."""
 
 from __future__ import annotations
 

@@ -170,14 +170,14 @@ def main() -> None:
                 api.ask("POST", "/api/v1/namespaces/default/pods", manifest(names[-1]))
             for name in names:
                 watch.running(name)
-            before_s = [cpu_s(each) for each in (node.api, node.node)]
             factor = machine_factor()
+            before_s = [cpu_s(each) for each in (node.api, node.node)]
             to_file, to_status = measure(api, watch, node, names)
-            factor = (factor + machine_factor()) / 2
             used = [
                 (cpu_s(each) - before) * 1000 / RESIZES
                 for each, before in zip((node.api, node.node), before_s, strict=True)
             ]
+            factor = (factor + machine_factor()) / 2
             print(f"{count:4d} pods   to the file   {shown(to_file)}")
             print(f"            to the status {shown(to_status)}")
             print(

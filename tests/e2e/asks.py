@@ -12,15 +12,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plimsoll.kube.kubeconfig import load
+from tests.e2e.waiting import SLOW
 
 Document = dict[str, Any]
+TIMEOUT_S = 30.0 * SLOW
 
 
 class Asks:
     """As the administrator, one request after the other."""
 
-    def __init__(self, kubeconfig: Path, timeout_s: float = 30.0) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, kubeconfig: Path) -> None:
         access = load(kubeconfig)
         self._context = ssl.create_default_context(cadata=(access.ca or b"").decode())
         with tempfile.NamedTemporaryFile() as pair:
@@ -41,9 +42,7 @@ class Asks:
         data = None if body is None else json.dumps(body)
         for attempt in range(2):
             if self._connection is None:
-                self._connection = http.client.HTTPSConnection(
-                    self._host, context=self._context, timeout=self._timeout_s
-                )
+                self._connection = http.client.HTTPSConnection(self._host, context=self._context, timeout=TIMEOUT_S)
             try:
                 self._connection.request(method, path, data, {"Content-Type": kind})
                 answer = self._connection.getresponse()

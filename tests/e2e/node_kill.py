@@ -402,10 +402,12 @@ def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, in
     """`kills`: how many of "agent", "API server", "both", "supervisor". Counts, and everything that was wrong."""
     with real_node(directory / "world") as node:
         story = Story(node, directory, seed)
-        asyncio.run(_told(story, kills))
-        for log in ("node.log", "api.log"):
-            if "Traceback" in (text := (node.directory / log).read_text()):
-                story.fault(f"a traceback in {log}:\n{text[text.index('Traceback') - 300 :][:3000]}")
-        print("\n".join(story.faults[:20]), flush=True)  # now: where something is wrong, the way out may fail too
+        try:
+            asyncio.run(_told(story, kills))
+        finally:  # what is wrong is said now: the way out may fail, too
+            for log in ("node.log", "api.log"):
+                if "Traceback" in (text := (node.directory / log).read_text()):
+                    story.fault(f"a traceback in {log}:\n{text[text.index('Traceback') - 300 :][:3000]}")
+            print("\n".join(story.faults[:20]), flush=True)
     faults = [f"seed {seed}: {fault}" for fault in story.faults]
     return {**story.counts, "failed": len(faults)}, faults

@@ -1,7 +1,7 @@
 """A resize with the agent killed −9 at one of its steps: at the n-th call of a kind that changes a file or tells the API.
 
-strace makes the kill exact: attached before the resize is asked for, it counts the calls and lets SIGKILL come with the
-n-th. The next agent must bring the resize to its end: then what is asked for, allocated, given and what the
+strace makes the kill exact: attached before the resize is asked for, it counts the calls of a thread and lets SIGKILL
+come with the n-th. Memory limits are written in a thread beside the main one, so that one is looked at by itself. The next agent must bring the resize to its end: then what is asked for, allocated, given and what the
 kernel has are one, and the container has never stopped. A step beyond the last one of a resize kills nobody, so the
 first of those tells how many there are.
 """
@@ -19,7 +19,9 @@ from tests.e2e.asks import Asks
 from tests.e2e.real_node import PODS, RealNode
 from tests.e2e.waiting import until
 
-CALLS = ("write", "pwrite64", "ftruncate", "renameat2", "unlinkat", "mkdirat", "sendto")
+BESIDE = "write in another thread"
+CALLS = ("write", "pwrite64", "ftruncate", "renameat2", "sendto", BESIDE)  # those that a resize makes
+QUIET_S = 0.2
 MIB = 1 << 20
 SIZES = (("200m", 48), ("400m", 96))  # there and back: every other resize lowers both
 POD = {
@@ -60,15 +62,16 @@ class ResizeKill:
         self._asks.close()
 
     def at(self, call: str, step: int) -> bool:
-        """Whether the resize had such a step, and so the agent was killed there."""
+        """Whether the next resize, down and up in turn, had such a step, and so the agent was killed there."""
         node = self._node
         assert node.node is not None
         cpu, memory_mib = SIZES[self._turn % 2]
         self._turn += 1
-        with _Killer(node.node.pid, call, step):
+        process = node.node
+        with _Killer(process.pid, call, step):
             self._ask(cpu, memory_mib)
-            process = node.node
             until(lambda: process.poll() is not None or self._is_done(cpu, memory_mib))
+            self._quiet(process)
         was_killed = process.poll() is not None
         if was_killed:
             node.kill_node()
@@ -76,6 +79,12 @@ class ResizeKill:
             until(lambda: self._is_done(cpu, memory_mib))
         self._judge(f"{call} {step}, to {cpu} and {memory_mib}Mi", cpu, memory_mib)
         return was_killed
+
+    def _quiet(self, process: subprocess.Popen[str]) -> None:
+        """What is written down after the status belongs to the resize, too."""
+        end_s = time.monotonic() + QUIET_S
+        while process.poll() is None and time.monotonic() < end_s:
+            time.sleep(0.01)
 
     def _ask(self, cpu: str, memory_mib: int) -> None:
         size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
@@ -124,23 +133,29 @@ class ResizeKill:
 
 
 class _Killer:
-    """SIGKILL with the n-th call of that kind from now on."""
+    """SIGKILL with the n-th call of that kind from now on, as each thread counts."""
 
     def __init__(self, pid: int, call: str, step: int) -> None:
-        inject = f"inject={call}:signal=SIGKILL:when={step}"
-        self._command = ["strace", "-f", "-e", f"trace={call}", "-e", inject, "-o", "/dev/null", "-p", str(pid)]
-        self._pid = pid
+        others = [each.name for each in Path(f"/proc/{pid}/task").iterdir() if each.name != str(pid)]
+        name = "write" if call == BESIDE else call
+        options = ["-e", f"trace={name}", "-e", f"inject={name}:signal=SIGKILL:when={step}", "-o", "/dev/null"]
+        self._threads = others if call == BESIDE else [str(pid)]
+        self._command = ["strace", *options, *(word for each in self._threads for word in ("-p", each))]
+        self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> None:
+        if not self._threads:
+            return
         self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
         end_s = time.monotonic() + 10
-        while not int(_field(self._pid, "TracerPid")):
+        while not all(int(_field(int(each), "TracerPid")) for each in self._threads):
             assert time.monotonic() < end_s, "strace does not attach"
             time.sleep(0.01)
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait()
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
 
 
 def _field(pid: int, name: str) -> str:

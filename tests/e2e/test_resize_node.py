@@ -34,7 +34,7 @@ def _profile(name: str) -> Any:
 
 
 OLDER = pytest.mark.parametrize("node", [_profile("1.27")], indirect=True, scope="module")
-NEWER = pytest.mark.parametrize("node", [_profile("1.36")], indirect=True, scope="module")  # where both do the same
+NEWER = pytest.mark.parametrize("node", [_profile("1.36")], indirect=True, scope="module")  # what profiles share
 
 
 @pytest.fixture(scope="module", params=[_profile("1.27"), _profile("1.36")])
@@ -43,7 +43,8 @@ def node(
 ) -> Iterator[RealNode]:
     root = "/plimsolltest" if GUEST_VARIABLE in os.environ else ""
     with real_node(tmp_path_factory.mktemp("resize") / "world", request.param, cgroup_root=root) as made:
-        exercised("resize by the node agent", f"this machine, cgroup v1, embedded runtime, profile {request.param}")
+        place = f"{'a guest' if root else 'this machine'}, cgroup v{this_host().version}"
+        exercised("resize by the node agent", f"{place}, embedded runtime, profile {request.param}")
         yield made
 
 
@@ -520,9 +521,11 @@ def test_an_agent_killed_at_a_step_of_a_resize_brings_it_to_its_end(node: RealNo
     if why := missing():
         pytest.skip(why)
     kills = ResizeKill(node)
-    for call, step in (("renameat2", 1), ("pwrite64", 1), ("write", 4), ("sendto", 2)):
-        kills.at(call, step)
-    kills.close()
+    try:
+        for call, step in (("renameat2", 1), ("pwrite64", 1), ("write", 4), ("sendto", 2)):
+            assert kills.at(call, step), f"no {call} {step}"
+    finally:
+        kills.close()
     assert not kills.faults
 
 

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 from plimsoll.cgroups.detect import this_host
 from tests.e2e.asks import Asks
 from tests.e2e.real_node import NODE, RealNode
+from tests.e2e.waiting import SLOW
 from tests.kernel.guest import GUEST_VARIABLE
 
 MIB = 1 << 20
 CAPACITY_MIB = 512
 IN_GUEST = GUEST_VARIABLE in os.environ
-SLOW = 6 if IN_GUEST else 1  # how much longer everything may take
 Document = dict[str, Any]
 Found = TypeVar("Found")
 
@@ -106,7 +106,7 @@ class PressureWorld(RealNode):
         self.start_api()
         self.make_identity()
         self.start_again()
-        self.ask = Asks(self.kubeconfig, 30.0 * SLOW)
+        self.ask = Asks(self.kubeconfig)
 
     def start_again(self) -> None:
         """Without a declared size the node is the whole machine: only for guests."""

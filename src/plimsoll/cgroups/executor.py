@@ -19,6 +19,7 @@ from typing import Protocol
 
 import msgspec
 
+from plimsoll.cgroups.checked_write import is_slow
 from plimsoll.cgroups.driver import CgroupDriver, CgroupError, CgroupGone
 from plimsoll.cgroups.journal import Begin, Journal, StateUnwritable
 from plimsoll.cgroups.observe import observe_touched
@@ -215,7 +216,7 @@ class Executor:
         return left
 
     async def _whole(self, step: Step, pids: Mapping[str, int]) -> None:
-        if isinstance(step, Write) and self._driver.name == "cgroupfs" and self._lowering(step, back=False) is None:
+        if isinstance(step, Write) and self._at_once(step):
             await self._driver.write(step.path, step.file, step.value)  # waits for nobody: nothing comes in between
             return
         doing = asyncio.ensure_future(self._do(step, pids))
@@ -240,6 +241,9 @@ class Executor:
                     await lower(path, file, value)
                 else:
                     await self._driver.write(path, file, value)
+
+    def _at_once(self, step: Write) -> bool:
+        return self._driver.name == "cgroupfs" and not is_slow(step.file) and self._lowering(step, back=False) is None
 
     def _lowering(self, step: Write, *, back: bool) -> Lower | None:
         """Who brings this limit down, where it is one that comes down."""

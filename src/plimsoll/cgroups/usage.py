@@ -195,12 +195,12 @@ def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> Usage:
 
 
 def host_pressure(directory: str = "/proc/pressure") -> Pressures | None:
-    """Of the whole machine; None where the kernel has no PSI or it is switched off."""
+    """Of the whole machine; None where the kernel has no PSI, it is switched off, or not for us to read."""
     found: dict[str, bytes] = {}
     for resource in ("cpu", "memory", "io"):
         try:
             fd = os.open(f"{directory}/{resource}", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):
             continue
         try:
             found[f"{resource}.pressure"] = os.read(fd, 4096)

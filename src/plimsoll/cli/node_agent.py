@@ -24,7 +24,7 @@ from plimsoll.api.about import git_version
 from plimsoll.api.logs import log_to_stderr
 from plimsoll.cgroups.detect import memory_root, this_host
 from plimsoll.cgroups.entering import entry_directories
-from plimsoll.cgroups.usage import host_pressure
+from plimsoll.cgroups.usage import Pressures, host_pressure
 from plimsoll.cli.daemon import allow_many_files, host_and_port, stop_event
 from plimsoll.cli.live_node import LiveNode
 from plimsoll.cli.runtime_asked import socket_of
@@ -274,9 +274,13 @@ class Node:
     def _pages(self) -> Pages:
         stats, meters = self._stats, self.meters
 
+        def pressures() -> Pressures | None:
+            """Of the machine, where that is what the node is."""
+            return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
+
         async def summary() -> bytes:
             await stats.measure_disks()
-            return summary_json(stats.sample(PAGE_AGE_S), host_pressure())
+            return summary_json(stats.sample(PAGE_AGE_S), pressures())
 
         def metrics() -> str:
             seen = self.agent.view.last.values()

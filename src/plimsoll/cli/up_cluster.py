@@ -205,7 +205,10 @@ class Cluster:
 
         words = self._options.node_words(self._state, simulate=simulate, endpoint=self._endpoint())
         context = node.make_context("node", words, parent=click.get_current_context())
-        return opened(context.params)
+        live = opened(context.params)
+        if live.setting.config.system_cgroups:
+            raise PlimsollError("systemCgroups: `up` moves no processes of this machine; leave it out")
+        return live
 
     async def _start_api(self) -> tuple[str, Path]:
         listen = _free(self._options.listen or API_LISTEN, chosen=self._options.listen is not None)

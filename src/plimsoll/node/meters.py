@@ -36,6 +36,9 @@ class NodeMeters:
             buckets=START_BUCKETS_S,
         )
         self.started_pods = Counter("kubelet_started_pods_total", "Cumulative number of pods started")
+        self.started_pods_errors = Counter(
+            "kubelet_started_pods_errors_total", "Cumulative number of errors when starting pods"
+        )
         self.started_containers = Counter(
             "kubelet_started_containers_total", "Cumulative number of containers started", ("container_type",)
         )
@@ -88,8 +91,9 @@ class NodeMeters:
         name = Gauge("kubelet_node_name", "The node's name. The count is always 1", ("node",))
         name.set(1, node_name)
         self.registry.add(
-            name, self.running_pods, self.running_containers, self.pod_start_s, self.started_pods,
-            self.started_containers, self.start_errors, self.refusals, self.evictions, self.eviction_stats_age_s,
+            name, self.running_pods, self.running_containers, self.pod_start_s,
+            self.started_pods, self.started_pods_errors, self.started_containers, self.start_errors, self.refusals,
+            self.evictions, self.eviction_stats_age_s,
             self.preemptions, self.requested_resizes, self.resize_ms,
             self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,
             Computed(

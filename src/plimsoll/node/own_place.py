@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from plimsoll.cgroups.driver import CgroupDriver, CgroupError
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.processes import set_oom_score_adj
+from plimsoll.linux.processes import cgroups_of, set_oom_score_adj
 from plimsoll.rules.config import KubeletConfig
 
 EACH_MINUTE_S, SELDOM_S = 60.0, 300.0
@@ -32,7 +32,9 @@ class OwnPlace:
             )
         self._config, self._driver = config, driver
 
-    async def keep(self, tell: Callable[[str], None]) -> None:
+    async def keep(
+        self, tell: Callable[[str], None], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
         """For ever; `tell` hears of troubles when they change."""
         config, told = self._config, list[str]()
         while True:
@@ -41,7 +43,7 @@ class OwnPlace:
                 if each not in told:
                     tell(each)
             told = found
-            await asyncio.sleep(EACH_MINUTE_S if config.kubelet_cgroups or config.system_cgroups else SELDOM_S)
+            await sleep(EACH_MINUTE_S if config.kubelet_cgroups or config.system_cgroups else SELDOM_S)
 
     async def take(self) -> list[str]:
         """What could not be had, in sentences. A cgroup that is missing is made and, as by a kubelet, stays."""
@@ -60,9 +62,11 @@ class OwnPlace:
         path = self._config.system_cgroups
         if path:
             try:
-                await self._move_system(path)
+                left = await self._move_system(path)
             except CgroupError as error:
                 notes.append(f"systemCgroups {path}: processes stay where they are ({error})")
+            else:
+                notes += [f"systemCgroups {path}: process {pid} stays where it is ({why})" for pid, why in left.items()]
         return notes
 
     async def _enter(self, path: str, pid: int) -> None:
@@ -72,26 +76,34 @@ class OwnPlace:
         if pid not in driver.members(path):
             await driver.move(path, pid)
 
-    async def _move_system(self, path: str) -> None:
-        """Everything in the top cgroup that is neither init nor a thread of the kernel."""
-        driver = self._driver
+    async def _move_system(self, path: str) -> dict[int, str]:
+        """Everything in the top cgroup that is neither init nor a thread of the kernel; who could not be moved."""
+        driver, left = self._driver, dict[int, str]()
         if driver.look(path, ()) is None:
             await driver.make(path)
         for _ in range(ROUNDS):
-            found = list(self._system_processes())
+            found = [pid for pid in self._system_processes() if pid not in left]
             for pid in found:
                 try:
                     await driver.move(path, pid)
                 except CgroupError as error:
-                    if error.errno != errno.ESRCH:  # it has ended
-                        raise
+                    if error.errno != errno.ESRCH:  # else it has ended
+                        left[pid] = str(error)
             if not found:
-                return
+                break
+        return left
 
     def _system_processes(self) -> Iterator[int]:
         for pid in self._driver.members(TOP):
-            if pid > 1 and _is_a_program(pid):
+            if pid > 1 and self._is_at_the_top(pid) and _is_a_program(pid):
                 yield pid
+
+    def _is_at_the_top(self, pid: int) -> bool:
+        """Where memory is counted. On v1 a service, or a container, may be at the top of other hierarchies."""
+        for each in cgroups_of(pid) or ():
+            if each.controllers == () if self._driver.version == 2 else "memory" in each.controllers:
+                return each.path == TOP
+        return False
 
 
 def _is_a_program(pid: int) -> bool:

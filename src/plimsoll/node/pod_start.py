@@ -76,11 +76,10 @@ class PodStart:
             return work.sandbox_id
         meters = self._tools.meters
         meters.started_pods.add()
-        meters.started_containers.add("pod_sandbox")
         try:
             return await self._tools.runtime.make_sandbox(spec)
         except RuntimeTrouble as error:
-            meters.start_errors.add("pod_sandbox", "RunPodSandboxError")
+            meters.started_pods_errors.add()
             self._tools.tell_lifecycle(pod, sandbox_failed(error.reason))
             raise
 

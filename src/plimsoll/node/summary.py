@@ -1,4 +1,4 @@
-"""/stats/summary: a snapshot in the kubelet's words (04 §13b). Pure; what is not known is left out, never zero."""
+"""/stats/summary: a snapshot in the kubelet's words (04 §13b). Pure; what is not known is left out."""
 
 from __future__ import annotations
 
@@ -54,16 +54,17 @@ def _with_pressures(node: Document, pressures: Pressures | None, at: str) -> Doc
         return node
     found = {"cpu": pressures.cpu, "memory": pressures.memory, "io": pressures.io}
     told = {
-        name: {"time": at, **node.get(name, {}), "psi": {"full": _stalls(each.full), "some": _stalls(each.some)}}
+        name: {"time": at, **node.get(name, {}), "psi": _known(full=_stalls(each.full), some=_stalls(each.some))}
         for name, each in found.items()
         if each is not None
     }
     return {**node, **told}
 
 
-def _stalls(line: PressureLine | None) -> Document:
-    """In nanoseconds and per cent; a kernel that does not count this kind has stalled for nothing."""
-    line = line or PressureLine(0.0, 0.0, 0.0, 0)
+def _stalls(line: PressureLine | None) -> Document | None:
+    """In nanoseconds and per cent."""
+    if line is None:
+        return None
     return {"total": line.total_us * 1000, "avg10": line.avg10, "avg60": line.avg60, "avg300": line.avg300}
 
 

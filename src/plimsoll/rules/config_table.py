@@ -57,7 +57,8 @@ ROWS: tuple[Row, ...] = (
     Row("kubeletCgroups", "text", "", "--kubelet-cgroups",
         "Absolute name of the cgroup that the node agent moves itself into.", "kubelet_cgroups"),
     Row("systemCgroups", "text", "", "--system-cgroups",
-        "Absolute name of the cgroup for all other processes of the root cgroup; needs cgroupRoot.", "system_cgroups"),
+        "Absolute name of the cgroup for all other processes of the root cgroup; needs cgroupRoot, and "
+        "--allow-move-system-processes.", "system_cgroups"),
     Row("runtimeCgroups", "text", "", "--runtime-cgroups",
         "Absolute name of the cgroup that the container runtime runs in.", in_file=False),
 
