@@ -340,7 +340,7 @@ def test_a_crash_loop_begins_anew_with_other_resources(node: RealNode, kube: Kub
         found, whole = status_of(kube, "crash", "c"), status_of(kube, "crash")
         told = {each["type"] for each in whole["conditions"]} & {"PodResizePending", "PodResizeInProgress"}
         is_new = found.get("resources") == resources("200m", "48Mi")
-        return is_new and not told and not whole.get("resize")
+        return is_new and not told
 
     until(accepted)
     until(lambda: {"ResizeStarted", "ResizeCompleted"} <= set(reasons(kube, "crash")))
@@ -529,7 +529,6 @@ def test_an_agent_killed_at_a_step_of_a_resize_brings_it_to_its_end(node: RealNo
     assert not kills.faults
 
 
-@NEWER
 def test_a_sidecar_is_resized_in_place(node: RealNode, kube: Kubectl) -> None:
     side = shell("side", resources("100m", "32Mi"), restartPolicy="Always")
     kube("create", "-f", "-", stdin=pod("served", shell("c", resources("100m", "32Mi")), initContainers=[side]))
