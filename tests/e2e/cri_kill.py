@@ -122,8 +122,11 @@ async def _told(story: CriStory, daemon: Containerd, kills: dict[str, int]) -> t
         if turn % CHECK_EVERY == 0 or turn == len(acts):
             await story.checked_and_cleared()
     await story.settled()
+    for name in list(story.pods):  # an agent that ends does so in seconds, which is short for many pods of a runtime
+        await story.drop(name)
+    await story.settled()
     await story.close()
-    return {**story.counts, "faults": len(story.faults)}, story.faults
+    return {**story.counts, "failed": len(story.faults)}, story.faults
 
 
 def run_faults(directory: Path, seed: int, faults: list[Fault] = FAULTS) -> tuple[dict[str, int], list[str]]:
@@ -153,4 +156,4 @@ async def _run_faults(directory: Path, seed: int, faults: list[Fault]) -> tuple[
                 await story.close()
             finally:
                 await asyncio.to_thread(world.__exit__, None, None, None)
-    return {**story.counts, "faults": len(story.faults)}, story.faults
+    return {**story.counts, "failed": len(story.faults)}, story.faults

@@ -24,7 +24,7 @@ def main(seed: int) -> dict[str, int]:
         alone = asyncio.run(_calls(Path(directory)))
     print("\n".join([*told, *others][:20]))
     found = {**counts, **{f"{name}, faulty runtime": count for name, count in more.items()}}
-    return {**found, "single calls failed": alone, "faults": len(told) + len(others)}
+    return {**found, "single calls that failed": alone, "failed": len(told) + len(others)}
 
 
 async def _calls(directory: Path) -> int:
