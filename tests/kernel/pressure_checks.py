@@ -72,7 +72,8 @@ def best_effort_goes_first_and_guaranteed_stays(world: PressureWorld) -> None:
     (why,) = world.until(lambda: world.events("EvictionDecision", "hog"))
     assert "before default/silver" in why["message"]
     assert world.events("EvictionThresholdMet", NODE)
-    assert not [each for each in world.pod_cgroups() if world.pod("hog")["metadata"]["uid"] in each.name]
+    uid = world.pod("hog")["metadata"]["uid"]
+    world.until(lambda: not [each for each in world.pod_cgroups() if uid in each.name])
 
 
 def the_condition_lingers_and_best_effort_is_refused_meanwhile(world: PressureWorld) -> None:
