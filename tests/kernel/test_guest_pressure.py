@@ -11,15 +11,9 @@ from tests.kernel.kinds import inner_tests, pytest_argv
 IN_GUEST = "tests/kernel/in_guest"
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        pytest.param(("-k", "parked"), id="some"),
-        pytest.param((), id="all", marks=pytest.mark.long),
-    ],
-)
-def test_pressure_on_v2(chosen: tuple[str, ...], in_guest: InGuest, subtests: pytest.Subtests) -> None:
-    argv = pytest_argv("-s", *chosen, f"{IN_GUEST}/test_pressure.py")
+@pytest.mark.long
+def test_pressure_on_v2(in_guest: InGuest, subtests: pytest.Subtests) -> None:
+    argv = pytest_argv("-s", f"{IN_GUEST}/test_pressure.py")
     done = in_guest("uml-v2", argv, 900.0, memory_mib=900)
     tests = inner_tests(done)
     for test in tests:

@@ -27,7 +27,7 @@ SUITES = [
     pytest.param("uml-v2", ["test_effects.py"], 300.0, id="v2-effects"),
     pytest.param("uml-v2", ["test_runtime.py"], 300.0, id="v2-runtime", marks=LONG),
     pytest.param("uml-v2", ["test_agent.py"], 300.0, id="v2-agent", marks=LONG),
-    pytest.param("uml-v2-systemd", ["test_agent.py"], 300.0, id="v2-systemd-agent", marks=LONG),
+    pytest.param("uml-v2-systemd", ["test_agent.py"], 300.0, id="v2-systemd-agent"),
     pytest.param("uml-v2", ["test_resize.py"], 300.0, id="v2-resize", marks=LONG),
     pytest.param("uml-v2-systemd", ["test_resize.py"], 300.0, id="v2-systemd-resize", marks=LONG),
     pytest.param("uml-v1-systemd", ["test_resize.py"], 300.0, id="v1-systemd-resize"),

@@ -28,9 +28,8 @@ def test_on_this_machine(tmp_path: Path, exercised: Callable[[str, str], None]) 
     _judge(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("kind", "driver"), [pytest.param("uml-v2", "cgroupfs", marks=pytest.mark.long), ("uml-v2-systemd", "systemd")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "driver"), [("uml-v2", "cgroupfs"), ("uml-v2-systemd", "systemd")])
 def test_in_a_guest(kind: str, driver: str, in_guest: InGuest, exercised: Callable[[str, str], None]) -> None:
     command = [PYTHON, *STORY, "/tmp/story", "--driver", driver, "--cgroup-root", "/plimsolltest"]
     done = in_guest(kind, command, 500.0, memory_mib=768)
