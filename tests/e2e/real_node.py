@@ -54,8 +54,17 @@ class RealNode:
         self.node_options: tuple[str, ...] = ()
         self.before_node: tuple[str, ...] = ()  # words of a program that starts the node
 
-    def start_api(self) -> None:
-        words = ["api", "--state-dir", str(self.api_state), "--listen", self._listen, "--profile", self.profile]
+    def start_api(self, *options: str) -> None:
+        words = [
+            "api",
+            "--state-dir",
+            str(self.api_state),
+            "--listen",
+            self._listen,
+            "--profile",
+            self.profile,
+            *options,
+        ]
         self.api, line = self._started(words, "api.log", "https://")
         self._listen = line.removeprefix("https://")
 

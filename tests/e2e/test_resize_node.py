@@ -15,6 +15,7 @@ import pytest
 
 from plimsoll.cgroups.detect import this_host
 from plimsoll.rules.files import cpu_weight
+from plimsoll.rules.profile import profile_named
 from tests.e2e.held_api import Asked, HeldApi, held_api
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
@@ -142,7 +143,7 @@ def test_the_demo_pod_of_the_document(node: RealNode, kube: Kubectl) -> None:
     assert kube("get", "pod", "demo", "--no-headers").out.split()[3] == "1"
     for where in ("", "demo"):
         assert files(node, kube, "demo", where)["memory.limit_in_bytes"] == 524_288_000
-    assert kube("exec", "demo", "--", "free").out
+    assert "Mem:" in kube.on_a_terminal("exec", "-it", "demo", "--", "free")
     until(lambda: "Killing" in reasons(kube, "demo"))
     killed = [
         each["message"]
@@ -271,14 +272,14 @@ def test_the_timeline_of_the_document(node: RealNode, held: HeldApi, kube: Kubec
 
 
 def assert_share_of_1600m(node: RealNode, kube: Kubectl) -> None:
-    """On v1 its shares; on v2, in a guest, its weight: as old or as new runtimes make it of them."""
+    """On v1 its shares; on v2, in a guest, the weight that the profile's runtimes make of them."""
     if this_host().version == 1:
         assert files(node, kube, "timeline", "app")["cpu.shares"] == 1638
         return
     ident = status_of(kube, "timeline", "app")["containerID"].removeprefix("plimsoll://")
     (path,) = [each for each in node.memory_cgroups() if each.endswith(ident)]
     found = int((node.memory_root / path / "cpu.weight").read_text())
-    assert found in (cpu_weight(1638, "linear"), cpu_weight(1638, "quadratic"))
+    assert found == cpu_weight(1638, profile_named(node.profile).container_weight)
 
 
 def conditions(kube: Kubectl, name: str) -> list[tuple[str, str, int]]:
@@ -486,6 +487,23 @@ def test_larger_than_the_node_is_done_when_the_node_grows(node: RealNode, kube: 
     kube("delete", "pod", "huge")
     node.kill_node()
     node.start_node()
+
+
+@OLDER
+def test_without_the_gate_of_the_server_resources_are_immutable(node: RealNode, kube: Kubectl) -> None:
+    kube("create", "-f", "-", stdin=pod("fixed", shell("c", resources("100m", "32Mi"))))
+    running(kube, "fixed")
+    node.kill_api()
+    node.start_api("--feature-gates", "InPlacePodVerticalScaling=false")
+    try:
+        said = until(lambda: kube.refused("patch", "pod", "fixed", "-p", patch_of(c=resources("200m", "32Mi"))))
+        assert "spec: Forbidden: pod updates may not change fields other than" in said
+        assert files(node, kube, "fixed", "c")["cpu.cfs_quota_us"] == 10_000
+    finally:
+        node.kill_api()
+        node.start_api()
+    ask(node, kube, "fixed", patch_of(c=resources("200m", "32Mi")))
+    settled(kube, "fixed", "c", resources("200m", "32Mi"))
 
 
 # --- what else follows ---

@@ -83,7 +83,7 @@ class Resizes:
         node: Callable[[], Node],
         conditions: Callable[[], Iterable[NodeCondition]],
         clock: Callable[[], float],
-        counts: Counts | None = None,
+        counts: Counts,
     ) -> None:
         self._policy, self._checkpoint, self._pods, self._node = policy, checkpoint, pods, node
         self._conditions, self._clock, self._counts = conditions, clock, counts
@@ -219,7 +219,7 @@ class Resizes:
         marks, event = finished(before, pod)
         if event is None:
             return
-        if self._counts is not None and before.progress is not None:
+        if before.progress is not None:
             self._counts.resize_took(self._clock() - before.progress.since_s, success=True)
         self._put(pod.metadata.uid, marks)
         self._pods.told(pod.metadata.uid, event)
@@ -230,7 +230,7 @@ class Resizes:
         marks, event = failed(before, pod, error, self._clock())
         self._put(pod.metadata.uid, marks)
         if event is not None:
-            if self._counts is not None and before.progress is not None:
+            if before.progress is not None:
                 self._counts.resize_took(self._clock() - before.progress.since_s, success=False)
             self._pods.told(pod.metadata.uid, event)
 
@@ -243,8 +243,6 @@ class Resizes:
     def _count(
         self, before: ResizeMarks, verdict: ResizeVerdict, event: LifecycleEvent | None, trigger: Trigger
     ) -> None:
-        if self._counts is None:
-            return
         was_deferred = before.pending is not None and before.pending.reason == "Deferred"
         if verdict.decision == "Accepted" and was_deferred:
             self._counts.resize_accepted_late(trigger)

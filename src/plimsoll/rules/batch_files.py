@@ -1,7 +1,7 @@
 """Control files and OOM scores of many cgroups at once: the rules of `values`, `files` and `oom`, column by column.
 
-What depends on one amount alone (a weight, a quota's text, a score) or on a request and its limit (memory.high) is
-remembered per amount: a fleet writes the same few hundred over and over.
+What depends on one number alone (a weight, a quota's text, a score) is remembered per number: a fleet writes the same
+few hundred amounts over and over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from plimsoll.rules.memory import memory_high
 from plimsoll.rules.objects import CPU, MEMORY, QoSClass
 from plimsoll.rules.oom import burstable_score, clamped
 from plimsoll.rules.policy import NodePolicy
-from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
+from plimsoll.rules.qos import BEST_EFFORT
 from plimsoll.rules.values import (
     container_cgroup,
     container_protection,
@@ -28,24 +28,22 @@ from plimsoll.rules.values import (
     pod_quota,
 )
 
-Key = TypeVar("Key")
+Number = TypeVar("Number")
 Answer = TypeVar("Answer")
-Protection = tuple[int | None, int | None]
-CLASSES: tuple[QoSClass, ...] = (GUARANTEED, BURSTABLE, BEST_EFFORT)
 
 
-class _Memo(dict[Key, Answer]):
-    """The answers of a function of one amount, or of two. Cleared when full: a bound, paid by computing again."""
+class _Memo(dict[Number, Answer]):
+    """The answers of a function of one number. Cleared when full: a bound, paid by computing again."""
 
     bound = 8192
 
-    def __init__(self, compute: Callable[[Key], Answer]) -> None:
+    def __init__(self, compute: Callable[[Number], Answer]) -> None:
         self._compute = compute
 
-    def __missing__(self, key: Key) -> Answer:
+    def __missing__(self, number: Number) -> Answer:
         if len(self) >= self.bound:
             self.clear()
-        self[key] = answer = self._compute(key)
+        self[number] = answer = self._compute(number)
         return answer
 
 
@@ -58,23 +56,6 @@ class Conversions:
         self.container_weight = _Memo[int, int](lambda milli: cpu_weight(shares(milli), policy.weight))
         self.container_max = _Memo[int, str | None](lambda milli: cpu_max(*container_quota(milli, policy)))
         self.pod_weight = _Memo[int, int](lambda milli: cpu_weight(shares(milli), "linear"))
-        self.protection = {
-            qos: _Memo[int, Protection](lambda request, qos=qos: container_protection(request, qos, policy.reservation))  # type: ignore[misc]
-            for qos in CLASSES
-        }
-        self.pod_protection = {
-            qos: _Memo[int, Protection](lambda request, qos=qos: pod_protection(request, qos, policy.reservation))  # type: ignore[misc]
-            for qos in CLASSES
-        }
-        self.high = _Memo[tuple[int, int], int | None](
-            lambda sizes: memory_high(
-                *sizes,
-                policy.allocatable_memory_bytes,
-                policy.throttling_factor,
-                policy.page_size,
-                policy.high_without_request,
-            )
-        )
         self.pod_max = _Memo[int | None, str | None](lambda milli: cpu_max(*pod_quota(milli, policy)))
 
 
@@ -98,12 +79,16 @@ def container_files(
     low: Iterable[int | None] = repeat(None)
     high: Iterable[int | None] = repeat(None)
     if policy.memory_qos:
-        protection = known.protection
+        reservation, allocatable, factor = policy.reservation, policy.allocatable_memory_bytes, policy.throttling_factor
+        page_size, without_request = policy.page_size, policy.high_without_request
         minima, low = zip(
-            *[protection[qos][each] for each, qos in zip(memory_asks, classes, strict=True)],
+            *[container_protection(each, qos, reservation) for each, qos in zip(memory_asks, classes, strict=True)],
             strict=True,
         )
-        high = map(known.high.__getitem__, zip(memory_asks, own_memory_caps, strict=True))
+        high = [
+            memory_high(each, limit, allocatable, factor, page_size, without_request)
+            for each, limit in zip(memory_asks, own_memory_caps, strict=True)
+        ]
     return map(
         FilesV2,
         map(known.container_weight.__getitem__, cpu_asks),
@@ -133,9 +118,9 @@ def pod_files(
     minima: Iterable[int | None] = repeat(None)
     low: Iterable[int | None] = repeat(None)
     if policy.memory_qos:
-        protection = known.pod_protection
+        reservation = policy.reservation
         minima, low = zip(
-            *[protection[qos][each] for each, qos in zip(memory, classes, strict=True)],
+            *[pod_protection(each, qos, reservation) for each, qos in zip(memory, classes, strict=True)],
             strict=True,
         )
     return map(

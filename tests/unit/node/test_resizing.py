@@ -12,6 +12,7 @@ import pytest
 
 from plimsoll.codec.run_pod import run_pod_from_json
 from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.node.meters import NodeMeters
 from plimsoll.node.resizing import ResizePolicyOfNode, Resizes
 from plimsoll.rules.allocation import NodeResizeGates, allocated_pod, allocation_of
 from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod
@@ -43,6 +44,7 @@ class World:
         self.awake = asyncio.Event()
         self.cores = cores
         self.now_s = 100.0
+        self.meters = NodeMeters("n")
         gates = NodeResizeGates()
         self.resizes = Resizes(
             ResizePolicyOfNode(self.profile, gates, {"cpu": parse(cores), "memory": parse("8Gi")}),
@@ -51,6 +53,7 @@ class World:
             self.node,
             tuple,
             lambda: self.now_s,
+            self.meters,
         )
         self.resizes.begin()
 
