@@ -126,6 +126,7 @@ async def _told(story: CriStory, daemon: Containerd, kills: dict[str, int]) -> t
         await story.drop(name)
     await story.settled()
     await story.close()
+    print(dict(story.counts), *story.faults[:20], sep="\n", flush=True)  # the way out may fail by itself
     return {**story.counts, "failed": len(story.faults)}, story.faults
 
 

@@ -107,6 +107,7 @@ def guest_processes(job: str) -> list[str]:
     return found
 
 
+@LONG
 def test_several_cpus_cpuset_and_pressure(in_guest: InGuest) -> None:
     done = in_guest("qemu-v2-systemd", [PYTHON, f"{IN_GUEST}/several_cpus.py"], 300.0)
     assert done.status == 0, done.report()

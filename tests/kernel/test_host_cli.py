@@ -17,6 +17,7 @@ import pytest
 from plimsoll.cgroups.detect import CgroupsUnusable, default_root, this_host, writable
 from plimsoll.cgroups.journal import Journal
 from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cgroups.v1 import CgroupsV1
 from plimsoll.rules.steps import Make
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,6 +98,25 @@ def test_from_set_up_to_teardown(machine: Machine) -> None:
     assert "pods: 2" in machine.ok("node", "status")
     assert "nothing to do" not in machine.ok("node", "teardown")
     assert not machine.is_there(machine.root)
+
+
+def test_what_a_killed_runtime_left_in_some_hierarchies_goes_too(machine: Machine) -> None:
+    """A container's cgroup in one of them alone, and a pod's cgroup that has left the others already."""
+    if not isinstance(machine.driver, CgroupsV1):
+        pytest.skip("needs cgroup v1")
+    machine.ok("cgroup", "apply", PODS)
+    points = {name: Path(mount.mount_point) for name, mount in machine.driver.hierarchies.items()}
+    below = machine.root.lstrip("/") + "/kubepods"
+    cpuset = points["cpuset"] / below
+    for pod in (*cpuset.glob("*/pod*"), *cpuset.glob("pod*")):
+        (pod / ("ab" * 32)).mkdir()
+    assert machine.ok("cgroup", "rm", "gold").count("remove") == 3
+    pod = next((points["memory"] / below).glob("*/pod*"))
+    for container in [each for each in pod.iterdir() if each.is_dir()]:
+        container.rmdir()
+    pod.rmdir()
+    machine.ok("node", "teardown")
+    assert not [point for point in points.values() if (point / machine.root.lstrip("/")).exists()]
 
 
 def test_a_command_runs_in_its_container(machine: Machine) -> None:

@@ -25,7 +25,7 @@ from plimsoll.cgroups.journal import Begin
 from plimsoll.cgroups.marks import ForeignTree, KnownPod, NodeState
 from plimsoll.cgroups.node_turn import Applied, Drawn, NodeTurns
 from plimsoll.cgroups.node_wants import Containers, CpusOf
-from plimsoll.cgroups.observe import every_file, files_to_look_at, observe
+from plimsoll.cgroups.observe import every_file, files_to_look_at, observe, observe_going
 from plimsoll.cgroups.shrink import Shrinker, check_as_kubernetes
 from plimsoll.cgroups.simulated import SimulatedHolders, SimulatedKernel
 from plimsoll.errors import InvalidName, PlimsollError
@@ -214,7 +214,7 @@ class NodeTree:
             kept = {path: WantedCgroup("reserved", path, files) for path, files in state.kept.items()}
             wanted_files = files_to_look_at({**kept, **turns.wants.wanted(state.pods)}, turns.driver.version)
             files = sorted({*wanted_files, *every_file(turns.driver.version)})
-            snapshot = observe(turns.driver, (*gone, *kept), files)
+            snapshot = {**observe_going(turns.driver, gone, files), **observe(turns.driver, kept, files)}
             there = {path: each for path, each in kept.items() if path in snapshot}
             plan = reconcile(there, snapshot, ours=gone, page_size=turns.page_size)
             empty = NodeState(state.boot_id, state.committed)

@@ -29,7 +29,7 @@ from plimsoll.cgroups.marks import (
     this_boot,
 )
 from plimsoll.cgroups.node_wants import NodeWants
-from plimsoll.cgroups.observe import every_file, files_to_look_at, observe, walk
+from plimsoll.cgroups.observe import every_file, files_to_look_at, observe, observe_going, walk
 from plimsoll.cgroups.shrink import usage_bytes
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.hierarchy import KUBEPODS
@@ -129,7 +129,7 @@ class NodeTurns:
         files = sorted(
             {*files_to_look_at(plain, self.driver.version), *(every_file(self.driver.version) if gone else ())}
         )
-        snapshot = observe(self.driver, (*plain, *gone), files)
+        snapshot = {**observe(self.driver, plain, files), **observe_going(self.driver, gone, files)}
         own_roots = {
             path
             for path, each in plain.items()
@@ -211,11 +211,17 @@ class NodeTurns:
             whole = self.state.made[path].level in ("pod", "container")
             for name in self.driver.children(path):
                 below = f"{path}/{name}"
-                if whole:
-                    found.update(dict.fromkeys((below, *walk(self.driver, below))))
-                elif below not in found:
+                if not whole and below in found:
+                    continue
+                if not whole and not self._is_half_gone(below):
                     raise ForeignTree(below)
+                found.update(dict.fromkeys((below, *walk(self.driver, below))))
         return list(found)
+
+    def _is_half_gone(self, path: str) -> bool:
+        """A pod's cgroup of ours whose remover was killed: on v1 some hierarchies still have it."""
+        mark = self.state.made.get(path)
+        return mark is not None and mark.level == "pod" and self.driver.look(path, ()) is None
 
     # --- doing ---
 

@@ -176,9 +176,10 @@ class Agent:
         end_s = CRI_END_S if self.runtime.makes_cgroups else END_S
         try:
             async with asyncio.timeout(end_s):
-                await self.cleanup.everything()
+                await self.cleanup.all_pods()
         except TimeoutError:
-            log.error("not everything could be taken away within %g s", end_s)
+            log.error("not every pod could be ended within %g s: the rest is killed with its cgroups", end_s)
+        await self.cgroups.teardown()
         self._stopping.set()
 
     async def _follow_pods(self) -> None:

@@ -50,13 +50,12 @@ class Cleanup:
                         await self._tools.runtime.remove_container(container.id)
                 remove_logs(self._tools, log_directory(self._tools.logs, worker.pod.metadata).name)
 
-    async def everything(self) -> None:
-        """All pods, known or not, in a hurry; then the node's own cgroups."""
+    async def all_pods(self) -> None:
+        """Known or not, in a hurry. Their cgroups go with the node's own."""
         tools = self._tools
         seen = await tools.view.all()
         found = {*seen, *tools.cgroups.known(), *pods_on_disk(tools.state_dir), *tools.checkpoint.all()}
         await _side_by_side(self._end(uid, seen.get(uid, NOTHING), HURRIED_GRACE_S) for uid in sorted(found))
-        await tools.cgroups.teardown()
         self._remove_old_logs(())
 
     async def _end(self, uid: str, parts: PodParts, grace_s: float | None = None) -> None:
@@ -71,7 +70,7 @@ class Cleanup:
         for sandbox in parts.sandboxes:
             await runtime.stop_sandbox(sandbox.id)
             await runtime.remove_sandbox(sandbox.id)
-        if grace_s is None and uid in self._tools.cgroups.known():  # in a hurry they all go in one turn, at the end
+        if grace_s is None and uid in self._tools.cgroups.known():  # in a hurry they all go in one turn, later
             await self._tools.cgroups.remove(uid)
         await asyncio.to_thread(remove_pod_files, self._tools.state_dir, uid)
         self._tools.checkpoint.forget(uid)

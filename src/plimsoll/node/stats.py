@@ -164,8 +164,8 @@ class Stats:
         if self._last is not None and 0 <= now_s - self._last.at_s < max_age_s:
             return self._last
         places = list(self._places())
-        pods = tuple(self._pod(place, now_s) for place in places)
-        node = self._node_sample(now_s)
+        pods = tuple(self._pod(place) for place in places)
+        node = self._node_sample()
         self._last = Snapshot(now_s, node, pods)
         there = {path for place in places for path in (place.cgroup, *(each.cgroup for each in place.containers))}
         self._readers.keep_only(there | {self._node.pods_path, self._node.node_path})
@@ -205,7 +205,7 @@ class Stats:
 
     # ---
 
-    def _pod(self, place: PodPlace, now_s: float) -> PodSample:
+    def _pod(self, place: PodPlace) -> PodSample:
         own = self._readers.read(place.cgroup, _POD_PARTS)
         containers = []
         for each in place.containers:
@@ -213,18 +213,18 @@ class Stats:
             if found is None and each.pid and not self._readers.real:
                 found = process_usage(each.pid, deep=True, proc=self._proc)
             if found is not None:
-                measured = self._measured(f"{each.id} {each.cgroup}", found, now_s)
+                measured = self._measured(f"{each.id} {each.cgroup}", found)
                 containers.append(ContainerSample(each, measured, self.disks.of(each.log_directory)))
         if own is None and not self._readers.real and containers:
             own = _sum(each.measured.usage for each in containers)
         return PodSample(
             place,
-            None if own is None else self._measured(f"{place.uid} {place.cgroup}", own, now_s),
+            None if own is None else self._measured(f"{place.uid} {place.cgroup}", own),
             tuple(containers),
             {each.name: self.disks.of(each.directory) for each in place.volumes},
         )
 
-    def _node_sample(self, now_s: float) -> NodeSample:
+    def _node_sample(self) -> NodeSample:
         place, meminfo = self._node, meminfo_bytes((self._proc / "meminfo").read_text())
         own = self._readers.read(place.node_path, _NODE_PARTS) or Usage()
         if own.memory is None or own.cpu is None or own.cpu.usage_us is None:
@@ -234,9 +234,9 @@ class Stats:
         most = min(self._number("sys/kernel/pid_max"), self._number("sys/kernel/threads-max"))
         return NodeSample(
             place,
-            self._measured("node", own, now_s),
-            None if pods is None else self._measured("pods", pods, now_s),
-            {name: self._measured(f"/{name}", found, now_s) for name, found in system.items() if found is not None},
+            self._measured("node", own),
+            None if pods is None else self._measured("pods", pods),
+            {name: self._measured(f"/{name}", found) for name, found in system.items() if found is not None},
             place.capacity_bytes or meminfo["MemTotal"],
             file_system(place.nodefs),
             file_system(place.imagefs),
@@ -244,9 +244,10 @@ class Stats:
             int((self._proc / "loadavg").read_text().split()[3].partition("/")[2]),
         )
 
-    def _measured(self, key: str, found: Usage, now_s: float) -> Measured:
+    def _measured(self, key: str, found: Usage) -> Measured:
+        """The clock is asked for each reading: on a busy machine the last is made long after the first."""
         counted = None if found.cpu is None else found.cpu.usage_us
-        return Measured(found, None if counted is None else self._rates.nanocores(key, now_s, counted))
+        return Measured(found, None if counted is None else self._rates.nanocores(key, self._clock(), counted))
 
     def _number(self, name: str) -> int:
         return int((self._proc / name).read_text())

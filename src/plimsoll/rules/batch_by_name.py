@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from plimsoll.rules.defaulting import defaulted, pod_level_defaults
 from plimsoll.rules.effective import added, aggregate, overridden, with_overhead
 from plimsoll.rules.figures import COMPUTE, Amounts, Ask, Figures, in_bounds, thousandths, whole
-from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, QoSClass
+from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, QoSClass, Resources
 from plimsoll.rules.oom import surplus_share
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.qos import BURSTABLE, GUARANTEED, class_of, pod_level_class
@@ -16,7 +18,7 @@ from plimsoll.rules.values import declared_limits
 def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
     """As `batch_walk.figures`, for any pod."""
     block = pod.spec.resources if policy.pod_level else None
-    if block is not None and any(map(_is_fine, pod.spec.init_containers + pod.spec.containers)):
+    if block is not None and has_fine_amounts(pod):
         pod = defaulted(pod)  # D-2 adds up what R-2 has not rounded yet: thousandths would not be exact
         block = pod.spec.resources
     spec = pod.spec
@@ -27,21 +29,53 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
     requested, limited = _aggregated(requests, sidecars), _aggregated(limits, sidecars)
     if not (in_bounds(requested) and in_bounds(limited)):
         return None
-    pod_limits: Amounts = {}
-    share = 0
-    if block is None:
-        qos = _class_of_containers(requests, limits)
-    else:
-        pod_requests, pod_limits = thousandths(block.requests), thousandths(block.limits)
-        if pod_requests or pod_limits:
-            pod_requests, pod_limits = pod_level_defaults(pod_requests, pod_limits, requested, limited)
-            if policy.pod_level_oom_share and pod_requests.get(MEMORY):
-                share = surplus_share(_bytes(pod_requests), _bytes(requested), len(everybody))
-            requested, limited = overridden(requested, pod_requests), overridden(limited, pod_limits)
-        qos = pod_level_class(_compute(pod_requests), _compute(pod_limits), bool(pod_limits))
+    level = None if block is None else pod_level(block, requested, limited, len(everybody), policy)
+    pod_cpu, pod_memory = (0, 0) if level is None else (level.cpu_cap, level.memory_cap)
+    for container, wanted, capped in zip(everybody, requests, limits, strict=True):
+        cpu, own = capped.get(CPU, 0) or pod_cpu, -(-capped.get(MEMORY, 0) // 1000)
+        # The limit stands in for a cpu request that is missing, also one that pod level hands down (02 §4.5).
+        memory = -(-wanted.get(MEMORY, 0) // 1000)
+        asks.append((container.name, wanted.get(CPU, cpu), memory, cpu, own, own or pod_memory))
+    if level is None:
+        return finished(pod, _class_of_containers(requests, limits), requested, limited, 0, sidecars, policy)
+    return finished(pod, level.qos, level.requests, level.limits, level.share, sidecars, policy)
+
+
+class PodLevel(NamedTuple):
+    """What a pod-level block makes of the sums over containers (D-2, E-6), in thousandths."""
+
+    qos: QoSClass
+    requests: Amounts
+    limits: Amounts
+    cpu_cap: int  # what containers without a limit get, in milli-cores and bytes
+    memory_cap: int
+    share: int  # of each container in what pod level requests beyond them
+
+
+def pod_level(block: Resources, requested: Amounts, limited: Amounts, count: int, policy: NodePolicy) -> PodLevel:
+    requests, limits, share = thousandths(block.requests), thousandths(block.limits), 0
+    if requests or limits:
+        requests, limits = pod_level_defaults(requests, limits, requested, limited)
+        if policy.pod_level_oom_share and requests.get(MEMORY):
+            share = surplus_share(_bytes(requests), _bytes(requested), count)
+        requested, limited = overridden(requested, requests), overridden(limited, limits)
+    qos = pod_level_class(_compute(requests), _compute(limits), bool(limits))
+    return PodLevel(qos, requested, limited, limits.get(CPU, 0), _bytes(limits), share)
+
+
+def finished(
+    pod: Pod,
+    qos: QoSClass,
+    requested: Amounts,
+    limited: Amounts,
+    share: int,
+    sidecars: list[bool],
+    policy: NodePolicy,
+) -> Figures | None:
+    """From what is asked for in all, in thousandths, to the figures."""
     qos = pod.status.qos_class or qos
-    if spec.overhead:
-        overhead = thousandths(spec.overhead)
+    if pod.spec.overhead:
+        overhead = thousandths(pod.spec.overhead)
         requested, limited = added(requested, overhead), with_overhead(limited, overhead)
     if not (in_bounds(requested) and in_bounds(limited)):
         return None
@@ -52,12 +86,6 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
     cpu_declared = memory_declared = qos == GUARANTEED
     if qos == BURSTABLE:
         cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
-    pod_cpu, pod_memory = pod_limits.get(CPU, 0), _bytes(pod_limits)
-    for container, wanted, capped in zip(everybody, requests, limits, strict=True):
-        cpu, own = capped.get(CPU, 0) or pod_cpu, -(-capped.get(MEMORY, 0) // 1000)
-        # The limit stands in for a cpu request that is missing, also one that pod level hands down (02 §4.5).
-        memory = -(-wanted.get(MEMORY, 0) // 1000)
-        asks.append((container.name, wanted.get(CPU, cpu), memory, cpu, own, own or pod_memory))
     return (
         qos,
         requested,
@@ -67,6 +95,10 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
         (share, sidecars) if share or any(sidecars) else None,
         only_compute,
     )
+
+
+def has_fine_amounts(pod: Pod) -> bool:
+    return any(map(_is_fine, pod.spec.init_containers + pod.spec.containers))
 
 
 def _is_fine(container: Container) -> bool:

@@ -1,20 +1,20 @@
 """The walk of `batch`: one pod → its figures, in one pass over its containers.
 
 Everything is added up in thousandths, which amounts are whole numbers of once R-2 has rounded them, and rounded up to
-bytes and pieces at the end. Pods with pod-level resources go by name (`batch_by_name`), and so do those with fractions
-that a maximum or overhead would meet.
+bytes and pieces at the end. Pods with pod-level resources and init containers go by name (`batch_by_name`), and so do
+those with fractions that a maximum or overhead would meet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.rules.batch_by_name import figures_by_name
+from plimsoll.rules.batch_by_name import figures_by_name, finished, has_fine_amounts, pod_level
 from plimsoll.rules.defaulting import defaulted
 from plimsoll.rules.effective import added, peak, with_overhead
 from plimsoll.rules.figures import COMPUTE, Amounts, Ask, Figures, in_bounds, thousandths, whole
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Pod, PodSpec, ResourceList
+from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Pod, PodSpec, ResourceList, Resources
 from plimsoll.rules.pod_policy import is_plain
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, class_of
@@ -38,16 +38,18 @@ def figures(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
         pod = defaulted(pod, pod_level=policy.pod_level)
         if held_pod(pod) is not pod:
             return None
-    if pod.spec.resources is None:
+    spec = pod.spec
+    block = spec.resources if policy.pod_level else None
+    if block is None or not (spec.init_containers or has_fine_amounts(pod)):
         before = len(asks)
-        found = _plain(pod, pod.spec, asks)
+        found = _plain(pod, spec, asks, block, policy)
         if found is not None:
             return found
         del asks[before:]
     return figures_by_name(pod, asks, policy)
 
 
-def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
+def _plain(pod: Pod, spec: PodSpec, asks: list[Ask], block: Resources | None, policy: NodePolicy) -> Figures | None:
     requested: Amounts = {}
     limited: Amounts = {}
     cpu_request = memory_request = cpu_limit = memory_limit = 0
@@ -97,7 +99,7 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
         asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap, memory_cap))
     if cpu_request + memory_request + cpu_limit + memory_limit > MAX_INT64:
         return None
-    if not only_compute and not _others_whole(requested, limited):
+    if not only_compute and block is None and not _others_whole(requested, limited):
         return None
     qos = pod.status.qos_class or class_of(
         every_cpu and every_memory, (cpu_request, memory_request), (cpu_limit, memory_limit)
@@ -105,14 +107,18 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
     overhead = spec.overhead
     if (init_containers or overhead) and not _all_whole(asks[first:], memory_request, memory_limit):
         return None
+    if block is None:
+        memory_request, memory_limit = -(-memory_request // 1000), -(-memory_limit // 1000)
     if asks_cpu:
         requested[CPU] = cpu_request
     if asks_memory:
-        requested[MEMORY] = -(-memory_request // 1000)
+        requested[MEMORY] = memory_request
     if caps_cpu:
         limited[CPU] = cpu_limit
     if caps_memory:
-        limited[MEMORY] = -(-memory_limit // 1000)
+        limited[MEMORY] = memory_limit
+    if block is not None:
+        return _under_pod_level(pod, block, asks, first, requested, limited, policy)
     apart = None
     if init_containers:
         sidecars = [each.restart_policy == "Always" for each in init_containers]
@@ -121,7 +127,7 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
         if any(sidecars):
             apart = 0, sidecars
         if qos == BURSTABLE and not (every_cpu and every_memory):
-            every_cpu, every_memory = declared_limits(pod)
+            every_cpu, every_memory = declared_limits(pod, pod_level=policy.pod_level)
     if overhead:
         more = whole(thousandths(overhead))
         requested, limited = added(requested, more), with_overhead(limited, more)
@@ -138,6 +144,28 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask]) -> Figures | None:
         apart,
         only_compute,
     )
+
+
+def _under_pod_level(
+    pod: Pod, block: Resources, asks: list[Ask], first: int, requested: Amounts, limited: Amounts, policy: NodePolicy
+) -> Figures | None:
+    """Containers without limits of their own get pod level's, and its cpu limit stands in for a request (02 §4.5)."""
+    if not (in_bounds(requested) and in_bounds(limited)):
+        return None
+    level = pod_level(block, requested, limited, len(asks) - first, policy)
+    if level.cpu_cap or level.memory_cap:
+        for at, container in enumerate(pod.spec.containers, first):
+            name, cpu, memory, cpu_cap, own, _ = asks[at]
+            if not cpu_cap:
+                cpu_cap = level.cpu_cap
+                if not cpu and not _names(container.resources, CPU):
+                    cpu = cpu_cap
+            asks[at] = (name, cpu, memory, cpu_cap, own, own or level.memory_cap)
+    return finished(pod, level.qos, level.requests, level.limits, level.share, [], policy)
+
+
+def _names(resources: Resources, name: str) -> bool:
+    return name in (resources.requests or _NOTHING) or name in (resources.limits or _NOTHING)
 
 
 def _all_whole(asks: list[Ask], memory_request: int, memory_limit: int) -> bool:
