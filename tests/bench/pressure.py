@@ -3,7 +3,7 @@
 A real node of 512 MiB (this machine's kernel, or cgroup v2 in a guest with `--guest`), three quarters full; then one pod
 takes memory at a given pace. What is measured, per run:
 
-    crossing   the pods' working set passes the eviction threshold (looked at every half millisecond from outside)
+    crossing   the pods' working set passes the eviction threshold (looked at every half millisecond, every five in a guest)
     signal     the pod is told to end (TERM, by its own word), or its memory begins to shrink (KILL)
     free       what it had taken is given back
 
@@ -47,7 +47,7 @@ from tests.kernel.pressure_world import (  # noqa: E402
 
 SETTINGS = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "0s"}
 CAPACITY_MIB, BALLAST_MIB, THRESHOLD_MIB = 512, 320, 100
-POLL_S = 0.0005
+POLL_S = 0.005 if GUEST_VARIABLE in os.environ else 0.0005  # a guest has one CPU, and who looks must not fill it
 KUBELET_LOOKS_S = 10.0
 IDLE_S = 60.0
 GIVEN_UP_S = 60.0
