@@ -54,6 +54,9 @@ SCORING_DEFAULTS: ResourceList = {CPU: from_milli(100), MEMORY: from_units(200 *
 
 _ANY_ADDRESS = "0.0.0.0"
 
+_REQUESTING: dict[int, PodLoad] = {}
+_REQUESTING_MOST = 512
+
 
 class PodLoad(msgspec.Struct, frozen=True, gc=False):
     """A pod and what it weighs. Only amounts above zero are in `requests`."""
@@ -190,8 +193,16 @@ def is_terminal(pod: Pod) -> bool:
 
 
 def requesting_load(pod: Pod) -> PodLoad:
-    """Only what a node's own admission counts: requests, and that it is one more pod."""
-    return PodLoad(pod, amounts(pod_requests(pod)))
+    """Only what a node's own admission counts: requests, and that it is one more pod.
+
+    A node asks this of the same pods with every verdict, so each is weighed once; the memo is small and by identity.
+    """
+    found = _REQUESTING.get(id(pod))
+    if found is None or found.pod is not pod:
+        if len(_REQUESTING) >= _REQUESTING_MOST:
+            _REQUESTING.clear()
+        found = _REQUESTING[id(pod)] = PodLoad(pod, amounts(pod_requests(pod)))
+    return found
 
 
 def waiting_load(pod: Pod) -> PodLoad:
