@@ -36,6 +36,7 @@ from tests.e2e.real_node import RealNode, cgroup_of, real_node
 PODS = "/api/v1/namespaces/default/pods"
 STAYING = 3
 SETTLE_S = 45.0
+SAID_S = 5.0
 PATIENCE_S = 60.0
 _MARK = re.compile(rb"mark=([a-z0-9-]+/[a-z0-9]+)/1;")
 _PLACE = re.compile(r"/pod([0-9a-f-]{36})/")
@@ -194,7 +195,8 @@ class Story:
             wanted.container_id = wanted.container_id or containers[0]["containerID"]
             if restarts or containers[0]["containerID"] != wanted.container_id:
                 self.fault(f"restarted without need: {shown}")
-            return ""
+            # A container that runs may not have said so yet.
+            return "" if _starts(self.book, wanted.name, "c") else f"{wanted.name} has noted no start: {status}"
         ended = (state or {}).get("terminated")
         if not ended:
             return shown
@@ -207,6 +209,15 @@ class Story:
             self.fault(f"its first end is not told: {shown}")
         return "" if phase == ("Failed" if wanted.code else "Succeeded") else shown
 
+    async def _log(self, wanted: Wanted) -> str:
+        """Most say something, though perhaps a moment after they have started."""
+        deadline = time.monotonic() + SAID_S
+        while True:
+            text = (await self.ask("GET", f"{PODS}/{wanted.name}/log")).body.decode()
+            if text or wanted.kind == "comes" or time.monotonic() > deadline:
+                return text
+            await asyncio.sleep(0.1)
+
     async def _traces(self) -> None:
         """The notes of the starts, the logs, and the cgroups."""
         for wanted in self.pods.values():
@@ -214,7 +225,7 @@ class Story:
                 starts = _starts(self.book, wanted.name, which)
                 if starts != (2 if wanted.kind == "fails first" else 1):
                     self.fault(f"{wanted.name}/{which} was started {starts} times")
-            text = (await self.ask("GET", f"{PODS}/{wanted.name}/log")).body.decode()
+            text = await self._log(wanted)
             if wanted.kind == "stays":
                 lines = text.splitlines()
                 if lines != [f"line {number}" for number in range(len(lines))] or not lines:
@@ -345,7 +356,10 @@ async def _supervisor_dies(story: Story) -> None:
     never = manifest(Wanted("never", "comes"), story.book)
     never["spec"]["restartPolicy"] = "Never"
     assert (await story.ask("POST", PODS, never)).status == 201
-    await _until(story, lambda there: there["never"]["status"].get("phase") == "Running")
+    await _until(
+        story,
+        lambda there: there["never"]["status"].get("phase") == "Running" and _starts(story.book, "never", "c") == 1,
+    )
     os.kill(story.node.supervisor_pid(), signal.SIGKILL)
     story.counts["kills of the supervisor"] += 1
 

@@ -21,7 +21,7 @@ from tests.e2e.waiting import until
 
 BESIDE = "write in another thread"
 CALLS = ("write", "pwrite64", "ftruncate", "renameat2", "sendto", BESIDE)  # those that a resize makes
-QUIET_S = 0.2
+QUIET_S = 2.0
 MIB = 1 << 20
 SIZES = (("200m", 48), ("400m", 96))  # there and back: every other resize lowers both
 POD = {

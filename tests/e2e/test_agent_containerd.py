@@ -125,7 +125,12 @@ def test_an_out_of_memory_kill_restarts_that_container_alone(kube: Kubectl) -> N
 
 def test_a_failed_liveness_probe_restarts_the_container(kube: Kubectl) -> None:
     script = "touch /tmp/healthy; sleep 2.5; rm /tmp/healthy; sleep 1000"
-    probe = {"exec": {"command": ["test", "-f", "/tmp/healthy"]}, "periodSeconds": 1, "failureThreshold": 1}
+    probe = {
+        "exec": {"command": ["test", "-f", "/tmp/healthy"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+        "timeoutSeconds": 10,
+    }
     create(
         kube,
         pod("sick", shell("c", script, livenessProbe=probe, readinessProbe=probe), terminationGracePeriodSeconds=1),
@@ -223,7 +228,7 @@ def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nobody(node: Re
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
 def test_pods_outlive_the_runtime(daemon: Containerd, kube: Kubectl, how: signal.Signals) -> None:
-    create(kube, pod("stay", shell("c", HANDLES_TERM), shell("d", "sleep 3; exit 4"), restartPolicy="Never"))
+    create(kube, pod("stay", shell("c", HANDLES_TERM), shell("d", "sleep 10; exit 4"), restartPolicy="Never"))
     before = running(kube, "stay")["containerStatuses"][0]
     first = daemon.pid
     daemon.stop(how)

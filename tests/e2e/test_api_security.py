@@ -399,7 +399,7 @@ async def test_headers_without_end_end_the_connection(server: Server) -> None:
 
 
 async def test_a_rate_that_is_too_high(tmp_path: Path) -> None:
-    async with api(tmp_path, limits=Limits(requests_per_s=1, burst=5)) as ask:
+    async with api(tmp_path, limits=Limits(requests_per_s=0.001, burst=5)) as ask:
         said = [await ask("GET", PODS) for _ in range(8)]
         assert [each.code for each in said] == [200] * 5 + [429] * 3
         assert said[-1].headers["retry-after"] == "1"

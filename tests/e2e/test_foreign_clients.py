@@ -49,9 +49,10 @@ def test_lightkube(served: World, namespace: str, exercised: Callable[[str, str]
     assert list(client.list(Pod)) == []
     seen: list[tuple[str, str]] = []
     is_running, is_gone = threading.Event(), threading.Event()
+    begin = client.get(Namespace, namespace).metadata.resourceVersion
 
     def watch() -> None:
-        for change, pod in client.watch(Pod):
+        for change, pod in client.watch(Pod, resource_version=begin):
             seen.append((change, pod.status.phase))
             if pod.status.phase == "Running":
                 is_running.set()

@@ -85,7 +85,7 @@ def test_logs(kube: Kubectl) -> None:
     assert prefixed == ["[pod/two/a] started a", "[pod/two/b] started b"]
     assert "container zz is not valid for pod two" in kube.refused("logs", "two", "-c", "zz")
     assert kube("logs", "demo", "--limit-bytes=7").out == "started"
-    kube("exec", "demo", "--", "kill", "1")
+    kube.run("exec", "demo", "--", "kill", "1")  # it may end with what it kills
     until(lambda: kube("get", "pod", "demo").table[0][1:4] == ["1/1", "Running", "1"])
     assert kube("logs", "demo", "--previous").lines == ["started demo", "hello there", "ended"]
     until(lambda: kube("logs", "demo").out == "started demo\n")
@@ -99,7 +99,7 @@ def test_following_a_log(kube: Kubectl) -> None:
         log.wait_for(lambda lines: lines == ["started demo"])
         kube("exec", "demo", "--", "sh", "-c", "echo one > /proc/1/fd/1")
         log.wait_for(lambda lines: lines[-1] == "one")
-        kube("delete", "pod", "demo", "--now")
+        kube("delete", "pod", "demo", "--grace-period=10")
         log.wait_for(lambda lines: lines[-1] == "ended")
         assert log.process.wait(10) == 0, "it ends with the container"
 

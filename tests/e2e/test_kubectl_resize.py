@@ -57,9 +57,14 @@ def test_resize_to_two_cpus(kubectl: Kubectl, cluster: World) -> None:
     seen = [word for index, word in enumerate(words) if index == 0 or words[index - 1] != word]
     assert seen == (["", "Proposed", "InProgress", ""] if cluster.profile == "1.27" else [""]), lines
     assert kubectl("get", "pod", "demo", "-o", "jsonpath={.metadata.generation}").out == "2"
-    told = kubectl("describe", "pod", "demo").out
+    told = described(kubectl, "ResizeCompleted")
     assert re.search(r'Normal +ResizeStarted .*Pod resize started: \{"containers":\[\{"name":"demo"', told)
     assert re.search(r"Normal +ResizeCompleted .*Pod resize completed: ", told)
+
+
+def described(kubectl: Kubectl, event: str) -> str:
+    """With that event, which comes after the status."""
+    return until(lambda: text if event in (text := kubectl("describe", "pod", "demo").out) else "")
 
 
 def test_class_must_not_change(kubectl: Kubectl, cluster: World) -> None:
@@ -95,7 +100,7 @@ def test_more_than_the_node_has(kubectl: Kubectl, cluster: World) -> None:
     until(lambda: kubectl("get", "pod", "demo", "-o", "jsonpath={.status.resize}").out == "Infeasible")
     assert (cpu(kubectl, ALLOCATED), cpu(kubectl, ACTUAL)) == ("1", "1")
     assert kubectl("get", "pod", "demo").table[0][1:4] == ["1/1", "Running", "0"]
-    told = kubectl("describe", "pod", "demo").out
+    told = described(kubectl, "ResizeInfeasible")
     assert re.search(r"(?m)^  PodResizePending +True", told)
     assert re.search(r"Warning +ResizeInfeasible .*Pod resize Infeasible: ", told)
     assert kubectl(*asked(cluster), "-p", resized("demo", {"cpu": "3"}, {"cpu": "3"})).out == "pod/demo patched\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -75,17 +75,19 @@ def pod(name: str, cpu: str = "") -> str:
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": whole})
 
 
-def pid_of(node: RealNode, kube: Kubectl, name: str) -> int:
+def cpuset_path(node: RealNode, kube: Kubectl, name: str) -> str:
+    """Of a process of the container; some end as soon as they are seen."""
     ident = status_of(kube, name, "c")["containerID"].rpartition("/")[2]
     (cgroup,) = [each for each in node.memory_cgroups() if each.endswith(ident)]
-    procs = Path(f"/sys/fs/cgroup/memory{node.cgroup_root}/{cgroup}/cgroup.procs").read_text().split()
-    return int(procs[0])
+    for pid in Path(f"/sys/fs/cgroup/memory{node.cgroup_root}/{cgroup}/cgroup.procs").read_text().split():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            return cgroup_of(int(pid), "cpuset")
+    return ""
 
 
 def cpuset(node: RealNode, kube: Kubectl, name: str) -> str:
     """As the kernel has it for the container's own process, in the cpuset hierarchy."""
-    pid = pid_of(node, kube, name)
-    path = cgroup_of(pid, "cpuset")
+    path = until(lambda: cpuset_path(node, kube, name))
     assert path.startswith(node.cgroup_root), path
     return Path(f"/sys/fs/cgroup/cpuset{path}/cpuset.cpus").read_text().strip()
 
@@ -159,7 +161,7 @@ def test_a_fraction_shares(node: RealNode, kube: Kubectl) -> None:
         ),
     )
     until(lambda: "ResizeInfeasible" in reasons(kube, "half"))
-    assert status_of(kube, "half")["resize"] == "Infeasible"
+    until(lambda: status_of(kube, "half").get("resize") == "Infeasible")
     assert cpuset(node, kube, "half") == "1"
 
 

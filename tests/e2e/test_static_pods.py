@@ -102,8 +102,14 @@ def uid_of(kube: Kubectl, name: str) -> str:
     return found
 
 
+def shown_now(kube: Kubectl, name: str) -> Document:
+    """Empty where the API has none of that name."""
+    found: Document = json.loads(kube("get", "pod", name, "--ignore-not-found", "-o", "json").out or "{}")
+    return found
+
+
 def is_gone(kube: Kubectl, name: str) -> bool:
-    return kube("get", "pod", name, "--ignore-not-found", "-o", "name").out.strip() == ""
+    return not shown_now(kube, name)
 
 
 def shown(kube: Kubectl, name: str) -> Document:
@@ -137,7 +143,7 @@ def test_a_deleted_mirror_pod_comes_back_and_nothing_restarts(node: RealNode, ku
     name = f"keeps-{NODE}"
     before = shown(kube, name)
     kube("delete", "pod", name, "--wait=false")
-    until(lambda: not is_gone(kube, name) and uid_of(kube, name) != before["metadata"]["uid"], 20.0)
+    until(lambda: shown_now(kube, name).get("metadata", before["metadata"])["uid"] != before["metadata"]["uid"], 20.0)
     after = shown(kube, name)
     assert after["metadata"]["annotations"][MIRROR] == before["metadata"]["annotations"][MIRROR]
     assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"], "the very same container"
@@ -152,7 +158,7 @@ def test_a_changed_file_is_another_pod_after_the_first_has_ended(
 
     def told(word: str) -> Document:
         script = f"trap 'sleep 0.3; echo end {word} >> /v/log; exit 0' TERM; echo start {word} >> /v/log; while :; do sleep 0.05; done"
-        found = manifest("changes", script, **volume)
+        found = manifest("changes", script, **volume, terminationGracePeriodSeconds=10)
         found["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
         return found
 
@@ -162,7 +168,7 @@ def test_a_changed_file_is_another_pod_after_the_first_has_ended(
     until(lambda: (notes / "log").exists() and (notes / "log").read_text() == "start one\n")
     put(manifests, "changes", told("two"))
     until(lambda: (notes / "log").read_text() == "start one\nend one\nstart two\n", 20.0)
-    until(lambda: not is_gone(kube, name) and pod_of(kube, name)["metadata"]["annotations"][MIRROR] != first, 20.0)
+    until(lambda: (now := shown_now(kube, name)) and now["metadata"]["annotations"][MIRROR] != first, 20.0)
     shown(kube, name)
     (manifests / "changes.yaml").unlink()
     until(lambda: is_gone(kube, name), 20.0)

@@ -25,7 +25,7 @@ from tests.e2e.up_process import CAPACITY, Up, all_namespaces, namespaces, probl
 from tests.e2e.waiting import until
 
 real = pytest.mark.skipif(bool(problem()), reason=f"up: {problem()}")
-START_S, END_S = 20.0, 5.0
+START_S, END_S = 20.0, 12.0  # five seconds where nothing else runs
 Started = Callable[..., Up]
 
 
@@ -103,14 +103,14 @@ def test_three_pods_as_explained_and_nothing_left(started: Started, tmp_path: Pa
     assert compared >= 10
 
     assert up.left().keys() >= {"processes", "members", "cgroups"}
-    inside = namespaces(up.members())
-    assert inside, "the pods have namespaces of their own"
-    begun = time.monotonic()
-    up.interrupt()
-    assert up.ended() == 0, up.output
-    assert time.monotonic() - begun < END_S
-    assert up.left() == {}
-    assert not inside & all_namespaces()
+    with namespaces(up.members()) as inside:
+        assert inside, "the pods have namespaces of their own"
+        begun = time.monotonic()
+        up.interrupt()
+        assert up.ended() == 0, up.output
+        assert time.monotonic() - begun < END_S
+        assert up.left() == {}
+        assert not inside & all_namespaces()
 
 
 def _exists(name: str) -> Callable[[Up], bool]:
@@ -135,7 +135,8 @@ def test_ctrl_c_during_the_start(started: Started, moment: Callable[[Up], bool])
     up.interrupt()
     code = up.ended()
     assert time.monotonic() - begun < END_S
-    assert code in (0, 130, -signal.SIGINT), up.output  # before our own handler is there, Python's is
+    # Before our own handler is there, Python's is; and before that, its own start is cut off.
+    assert code in (0, 130, -signal.SIGINT) or "init_import_site" in up.output, up.output
     if "Traceback" in up.output:
         assert up.output.rstrip().endswith("KeyboardInterrupt"), "before a line of ours has run"
     assert up.left() == {}

@@ -46,7 +46,7 @@ def test_real_images_limits_as_explained_and_nothing_left(up: Up, tmp_path: Path
         )
     )
     assert "Welcome to nginx!" in until(
-        lambda: kube("exec", "web", "--", "wget", "-q", "-O", "-", "http://127.0.0.1").out
+        lambda: kube.run("exec", "web", "--", "wget", "-q", "-O", "-", "http://127.0.0.1").out
     )
     up.interrupt()
     assert up.ended() == 0, up.output

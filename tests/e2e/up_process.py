@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from plimsoll.cgroups.detect import CgroupsUnusable, default_root, this_host, writable
@@ -129,10 +130,16 @@ class Up:
         return {name: what for name, what in found.items() if what}
 
 
-def namespaces(pids: list[int]) -> set[str]:
-    """Of these processes, without those that this process is in too."""
+@contextmanager
+def namespaces(pids: list[int]) -> Iterator[set[str]]:
+    """Of these processes, without those that this process is in too. Open meanwhile: nobody gets their numbers."""
     own = {_link(f"/proc/self/ns/{kind}") for kind in _KINDS}
-    return {_link(f"/proc/{pid}/ns/{kind}") for pid in pids for kind in _KINDS} - own - {""}
+    places = [f"/proc/{pid}/ns/{kind}" for pid in pids for kind in _KINDS]
+    with ExitStack() as held:
+        for place in places:
+            with suppress(OSError):
+                held.callback(os.close, os.open(place, os.O_RDONLY))
+        yield set(map(_link, places)) - own - {""}
 
 
 def all_namespaces() -> set[str]:

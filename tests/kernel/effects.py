@@ -330,8 +330,8 @@ class Node:
         """Which part of one CPU each of them has had, over that long."""
         before, started = [self._used_s(each) for each in pods], time.monotonic()
         time.sleep(seconds)
-        took = time.monotonic() - started
-        return [(self._used_s(each) - was) / took for each, was in zip(pods, before, strict=True)]
+        after, took = [self._used_s(each) for each in pods], time.monotonic() - started
+        return [(used - was) / took for used, was in zip(after, before, strict=True)]
 
     def _used_s(self, of: Pod) -> float:
         used_us = self.cpu(of).usage_us

@@ -75,7 +75,7 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureW
         {
             "evictionHard": {"memory.available": "20Mi"},
             "evictionSoft": {"memory.available": "200Mi"},
-            "evictionSoftGracePeriod": {"memory.available": "5s"},
+            "evictionSoftGracePeriod": {"memory.available": "10s"},
             "evictionMinimumReclaim": {"memory.available": "150Mi"},
             "evictionMaxPodGracePeriod": 5,
             "evictionPressureTransitionPeriod": "1s",
@@ -86,7 +86,7 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureW
     full_s = world.full("brief")
     world.until(lambda: world.condition("MemoryPressure") == "True", 10)
     assert not world.is_evicted("brief")
-    assert time.monotonic() - full_s < 5.0
+    assert time.monotonic() - full_s < 10.0
     world.ask("DELETE", "/api/v1/namespaces/default/pods/brief?gracePeriodSeconds=1")
     world.until(lambda: not world.pod("brief"), 10)
     world.until(lambda: world.condition("MemoryPressure") == "False", 10)
@@ -94,9 +94,9 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureW
     # Longer: the larger one goes. That leaves less than threshold and minimum reclaim together, so a second goes, too.
     world.create(*(pod(name, container("c", eater(mib), **memory("10Mi"))) for name, mib in (("a", 110), ("b", 220))))
     up_s, full_s = (max(world.said(name, what) for name in "ab") for what in ("up", "full"))  # crossed in between
-    world.until(lambda: world.is_evicted("b"), 20)
+    world.until(lambda: world.is_evicted("b"), 40)
     told_s = world.said("b", "told")
-    assert told_s - up_s >= 5.0 and told_s - full_s < 12
+    assert told_s - up_s >= 10.0 and told_s - full_s < 25
     assert not world.is_evicted("a")
     decision = world.page("pressure")["decisions"][-1]
     assert (decision["hard"], decision["graceS"]) == (False, 2.0)  # the pod's own, below what the node allows

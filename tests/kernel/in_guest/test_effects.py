@@ -145,10 +145,10 @@ def test_a_cpu_limit_holds_a_busy_loop(tmp_path: Path) -> None:
         worker.tell("loop", 0)
         worker.until("looping")
         (share,) = node.cpu_shares(busy, seconds=3)
-        assert 0.15 <= share <= 0.25
+        assert 0.08 <= share <= 0.25
         counted = [node.cpu(busy), node.cpu(busy, "app")]  # both have the limit, and either may meet it first
-        assert sum(each.throttled_periods or 0 for each in counted) >= 20
-        assert sum(each.throttled_us or 0 for each in counted) >= 1_500_000
+        assert sum(each.throttled_periods or 0 for each in counted) >= 10
+        assert sum(each.throttled_us or 0 for each in counted) >= 750_000
 
 
 def test_cpu_requests_split_a_cpu(tmp_path: Path) -> None:

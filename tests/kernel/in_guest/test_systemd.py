@@ -25,7 +25,7 @@ from plimsoll.rules.rounding import same_value
 MIB = 1 << 20
 SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket"
 PRIVATE = "unix:path=/run/systemd/private"
-DELAY_S = 4
+DELAY_S = 8
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 

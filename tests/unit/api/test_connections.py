@@ -149,11 +149,11 @@ async def test_beyond_the_reserve_nothing_is_answered(tmp_path: Path, monkeypatc
 async def test_an_idle_connection_is_closed_and_a_used_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "KEEP_ALIVE_S", 0.5)
+    monkeypatch.setattr(connection_module, "KEEP_ALIVE_S", 2.0)
     async with served(tmp_path) as (_, url):
         reader, writer = await opened(url)
         loop = asyncio.get_running_loop()
-        end = loop.time() + 1.2
+        end = loop.time() + 4.5
         while loop.time() < end:
             writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert (await answer(reader))[0] == 200
