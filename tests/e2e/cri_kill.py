@@ -33,12 +33,13 @@ class CriStory(Story):
     that it had made and not started, whose number is then used up. That each ran exactly once is still asked for."""
 
     runtime_has_died = False
+    since_check: tuple[str, ...] = ()
 
     def fault(self, text: str) -> None:
         if self.runtime_has_died and text.startswith("the log of ends-"):  # the runtime itself copies the output
             self.counts["logs lost by the runtime"] += 1
         else:
-            super().fault(text)
+            super().fault(f"{text} (since the last check: {', '.join(self.since_check)})")
 
     def _wrong(self, wanted: Wanted, found: Document | None) -> str:
         if found is not None and self.runtime_has_died:
@@ -115,12 +116,14 @@ async def _told(story: CriStory, daemon: Containerd, kills: dict[str, int]) -> t
     for _ in range(STAYING):
         await story.add("stays")
     await story.settled()
-    acts = [ACTS[name] for name, count in kills.items() for _ in range(count)]
+    acts = [name for name, count in kills.items() for _ in range(count)]
     story.dice.shuffle(acts)
-    for turn, act in enumerate(acts, 1):
-        await act(story, daemon)
+    for turn, name in enumerate(acts, 1):
+        await ACTS[name](story, daemon)
+        story.since_check += (name,)
         if turn % CHECK_EVERY == 0 or turn == len(acts):
             await story.checked_and_cleared()
+            story.since_check = ()
     await story.settled()
     for name in list(story.pods):  # an agent that ends does so in seconds, which is short for many pods of a runtime
         await story.drop(name)

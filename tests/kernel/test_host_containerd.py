@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import ImageTrouble, Resources, RuntimeTrouble
+from plimsoll.runtime.runtime import ImageTrouble, Mount, Resources, RuntimeTrouble
 from tests.kernel import containerd_checks as checks
 from tests.kernel.containerd import IMAGE, PLUGINS, Containerd, cgroup_parent, private_containerd
 from tests.kernel.containerd_checks import MIB, WAITS_FOR_TERM, Bench, cgroup_directory, until
@@ -236,6 +237,50 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
     await until(decided)
     seen = [each for each in (await runtime.seen()).containers if each.pod_uid == spec.pod_uid]
     assert [(each.phase, each.attempt) for each in seen] == [("running", 0)]
+
+
+STARTS = """
+import asyncio, sys
+from plimsoll.runtime.cri.runtime import CriRuntime
+
+async def main():
+    runtime = CriRuntime(sys.argv[1], outlives_us=True)
+    await runtime.open()
+    print("asks", flush=True)
+    await runtime.start_container(sys.argv[2])
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.01, 0.04, 0.06, 0.08, 0.1, 0.12], ids="{:g}s".format)
+async def test_a_container_starts_once_whenever_the_agent_is_killed(
+    bench: Bench, daemon: Containerd, tmp_path: Path, after_s: float
+) -> None:
+    runtime, spec = bench.runtime, bench.sandbox()
+    sandbox_id = await runtime.make_sandbox(spec)
+    script = "echo start >>/book/starts; sleep 1000"
+    mounts = (Mount(host_path=str(tmp_path), container_path="/book"),)
+    made = await runtime.make_container(
+        spec, sandbox_id, await bench.container("main", ("sh", "-c", script), mounts=mounts)
+    )
+    agent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", STARTS, str(daemon.socket), made, stdout=asyncio.subprocess.PIPE
+    )
+    assert agent.stdout is not None
+    assert await agent.stdout.readline() == b"asks\n"
+    await asyncio.sleep(after_s)  # the moment of the kill, not a wait for anything
+    if agent.returncode is None:
+        agent.kill()
+    await agent.wait()
+    await runtime.start_container(made)  # as the next agent does
+    assert (await bench.seen(made)).phase == "running"
+
+    async def noted() -> bool:
+        return (tmp_path / "starts").exists()
+
+    await until(noted)
+    assert (tmp_path / "starts").read_text() == "start\n"
 
 
 async def test_what_was_made_and_not_started_is_gone_when_it_is_stopped(bench: Bench) -> None:

@@ -108,7 +108,7 @@ class Node:
         self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
         client = Client(self._transport)
         self._embedded = embedded_runtime(live, self._home, self._kubeconfig) if live.told is None else None
-        self._cri = CriRuntime(socket_of(live.told.endpoint)) if live.told is not None else None
+        self._cri = CriRuntime(socket_of(live.told.endpoint), outlives_us=True) if live.told is not None else None
         runtime: Runtime | None = self._embedded or self._cri
         assert runtime is not None
         version = runtime if live.told is None else live.told

@@ -70,8 +70,8 @@ IMAGE_FS_INFO = Call("ImageService/ImageFsInfo", im.ImageFsInfoResponse, 30, rep
 
 
 class CriClient:
-    def __init__(self, socket_path: str, patience_s: float = PATIENCE_S) -> None:
-        self._grpc = GrpcClient(socket_path)
+    def __init__(self, socket_path: str, patience_s: float = PATIENCE_S, *, outlives_us: bool = False) -> None:
+        self._grpc = GrpcClient(socket_path, outlives_us=outlives_us)
         self._patience_s = patience_s
         self._asking: set[asyncio.Task[bytes]] = set()
 

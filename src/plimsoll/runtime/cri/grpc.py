@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from urllib.parse import unquote
 
 from h2.config import H2Configuration
@@ -29,6 +30,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from plimsoll.errors import PlimsollError
+from plimsoll.runtime.cri.lifeline import Lifeline
 
 OK, CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 0, 1, 2, 4, 5, 6
 UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 12, 13, 14
@@ -64,8 +66,10 @@ class Unreachable(GrpcError):
 
 
 class GrpcClient:
-    def __init__(self, socket_path: str) -> None:
+    def __init__(self, socket_path: str, *, outlives_us: bool = False) -> None:
+        """`outlives_us`: what was asked for is done, also when we are killed (`lifeline`)."""
         self.socket_path = socket_path
+        self._outlives_us = outlives_us
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
 
@@ -115,7 +119,8 @@ class GrpcClient:
                 loop = asyncio.get_running_loop()
                 try:
                     async with asyncio.timeout(CONNECT_S):
-                        _, self._connection = await loop.create_unix_connection(_Connection, self.socket_path)
+                        made = partial(_Connection, outlives_us=self._outlives_us)
+                        _, self._connection = await loop.create_unix_connection(made, self.socket_path)
                 except TimeoutError:
                     raise Unreachable(f"{self.socket_path}: not connected within {CONNECT_S:g} s") from None
                 except OSError as error:
@@ -169,7 +174,9 @@ class _Call:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self) -> None:
+    def __init__(self, *, outlives_us: bool = False) -> None:
+        self._outlives_us = outlives_us
+        self._lifeline: Lifeline | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, _Call] = {}
@@ -178,6 +185,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if self._outlives_us:
+            self._lifeline = Lifeline(transport.get_extra_info("socket").fileno())
         self._h2.initiate_connection()
         self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW, SettingCodes.ENABLE_PUSH: 0})
         self._h2.increment_flow_control_window(WINDOW)
@@ -205,6 +214,8 @@ class _Connection(asyncio.Protocol):
         self._calls.clear()
         if self._transport is not None:
             self._transport.close()
+        if self._lifeline is not None:
+            self._lifeline.end()
 
     async def start(self, method: str, request: bytes, deadline_s: float | None) -> _Call:
         if self.lost:

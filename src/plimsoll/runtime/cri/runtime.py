@@ -8,6 +8,7 @@ when a process ends (`exits`).
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import socket
@@ -50,6 +51,7 @@ from plimsoll.runtime.runtime import (
 )
 
 KILLED = 137
+_BEING_STARTED, _BEING_STARTED_S, _AGAIN_S = "in starting state", 30.0, 0.05  # containerd's words
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -77,15 +79,23 @@ class FilesystemUse(msgspec.Struct, frozen=True):
 class CriRuntime:
     makes_cgroups = True
 
-    def __init__(self, socket_path: str, *, handler: str = "", patience_s: float = calls.PATIENCE_S) -> None:
-        """`handler`: the runtime class of every sandbox, "" for the runtime's default."""
+    def __init__(
+        self,
+        socket_path: str,
+        *,
+        handler: str = "",
+        patience_s: float = calls.PATIENCE_S,
+        outlives_us: bool = False,
+    ) -> None:
+        """`handler`: the runtime class of every sandbox, "" for the runtime's default. `outlives_us`: what the runtime
+        is asked for it does, also when we are killed meanwhile."""
         self.name, self.version = "", ""
         self.cgroup_driver: Driver | None = None  # as RuntimeConfig tells; None before containerd 2.0
         self.configured_driver: Driver | None = None  # as its configuration shows, where it does
         self._handler = handler
         self._socket_path = socket_path.removeprefix("unix://")
         self._pid = 0
-        self._client = CriClient(self._socket_path, patience_s)
+        self._client = CriClient(self._socket_path, patience_s, outlives_us=outlives_us)
         self._look = Look(self._client)
         self._changes = Changes(self._client, self._look)
 
@@ -240,14 +250,23 @@ class CriRuntime:
         return None
 
     async def start_container(self, container_id: str) -> None:
-        try:
-            await self._client.ask(calls.START_CONTAINER, m.ContainerRequest(container_id=container_id))
-        except CallRefused as refused:
-            # Started before, by an agent or over a connection that did not live to tell.
-            if refused.code == NOT_FOUND or not (status := await self._status(container_id)).started_at:
-                raise
-            if PHASES.get(status.state) not in ("running", "exited"):
-                raise
+        clock = asyncio.get_running_loop().time
+        give_up = clock() + _BEING_STARTED_S
+        while True:
+            try:
+                await self._client.ask(calls.START_CONTAINER, m.ContainerRequest(container_id=container_id))
+            except CallRefused as refused:
+                # Started before, or just now, by an agent or over a connection that did not live to tell.
+                if refused.code == NOT_FOUND:
+                    raise
+                status = await self._status(container_id)
+                if status.started_at and PHASES.get(status.state) in ("running", "exited"):
+                    return
+                if _BEING_STARTED not in refused.description or clock() > give_up:
+                    raise
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return
 
     async def stop_container(self, container_id: str, grace_s: float) -> None:
         request = m.StopContainerRequest(container_id=container_id, timeout=math.ceil(grace_s))
