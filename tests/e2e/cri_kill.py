@@ -47,6 +47,7 @@ class CriStory(Story):
                 ended = each.get("state", {}).get("terminated") or {}
                 if ended.get("reason") == "Unknown" and ended.get("exitCode") == LOST:
                     ended["exitCode"] = wanted.code
+                    found["status"]["phase"] = "Failed" if wanted.code else "Succeeded"  # it failed with the 255
                     self.counts["ends lost by the runtime"] += 1
                 if wanted.kind != "fails first" and each.get("restartCount") == 1 and not each.get("lastState"):
                     each["restartCount"] = 0

@@ -14,6 +14,7 @@ import pytest
 
 from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
 from plimsoll.linux.processes import oom_score_adj
+from plimsoll.node.unused_images import remove_unused_images
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.runtime import ImageTrouble, Mount, Resources, RuntimeTrouble
 from tests.kernel import containerd_checks as checks
@@ -281,6 +282,31 @@ async def test_a_container_starts_once_whenever_the_agent_is_killed(
 
     await until(noted)
     assert (tmp_path / "starts").read_text() == "start\n"
+
+
+async def test_images_that_nobody_uses_go_and_those_of_containers_and_sandboxes_stay(tmp_path: Path) -> None:
+    """In a containerd of its own: the other tests need theirs."""
+    with private_containerd() as own, cgroup_parent() as parent:
+        runtime = CriRuntime(own.socket)
+        await runtime.open()
+        assert runtime.sandbox_image
+        bench = Bench(runtime, parent, tmp_path)
+        spec = bench.sandbox()
+        sandbox_id = await runtime.make_sandbox(spec)
+        container = await bench.run(spec, sandbox_id, "main", ("sleep", "1000"))
+        before = {name for each in await runtime.images() for name in each.names}
+        await remove_unused_images(runtime)
+        kept = {name for each in await runtime.images() for name in each.names}
+        assert {IMAGE, runtime.sandbox_image} <= kept, "one that runs, and one that sandboxes run"
+        await runtime.stop_container(container.id, 0)
+        await remove_unused_images(runtime)
+        assert {name for each in await runtime.images() for name in each.names} == kept, "it has ended and is there"
+        await runtime.remove_container(container.id)
+        await remove_unused_images(runtime)
+        left = {name for each in await runtime.images() for name in each.names}
+        assert (IMAGE in left, runtime.sandbox_image in left) == (False, True), (before, left)
+        await runtime.remove_sandbox(sandbox_id)
+        await runtime.close()
 
 
 async def test_what_was_made_and_not_started_is_gone_when_it_is_stopped(bench: Bench) -> None:

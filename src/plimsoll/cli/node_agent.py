@@ -51,6 +51,7 @@ from plimsoll.node.runtime_health import RuntimeHealth
 from plimsoll.node.stats import NodePlace, Stats
 from plimsoll.node.summary import summary_json
 from plimsoll.node.under_pressure import UnderPressure
+from plimsoll.node.unused_images import remove_unused_images
 from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.node_document import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.runtime import CriRuntime
@@ -164,6 +165,9 @@ class Node:
             tell=self._tell,
             changed=self._pressure_changed,
             counted=self.meters.evicted,
+            remove_images=partial(remove_unused_images, self._cri)
+            if self._cri is not None and not options["keep_images"]
+            else None,
         )
         self.meters.oom_totals = self._pressure.oom_totals
         self._endpoint = Endpoint(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,13 @@ class UnderPressure:
         tell: Tell,
         changed: Callable[[], None],
         counted: Callable[[str, float], None],
+        remove_images: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`log_prefix`: what precedes our cgroups' paths in the kernel's log. `tell`: type, reason, message of an event
         about the node. `changed`: its conditions are others now.
 
-        `counted`: a pod is evicted for this signal, on figures that are so many seconds old.
+        `counted`: a pod is evicted for this signal, on figures that are so many seconds old. `remove_images`: all that
+        nobody uses, where the runtime has images.
         """
         self._agent, self._setting, self._extras, self._files = agent, setting, extras, files
         self._place, self._state = place, state
@@ -81,9 +83,10 @@ class UnderPressure:
         )
         self._layout = self._signals.layout
         self._thresholds = with_containerfs(setting.thresholds, self._layout)
-        self._victims = PodVictims(
-            agent.tools, agent.pods, agent.cgroups, stats, {"delete dead containers": agent.cleanup.dead_containers}
-        )
+        reclaims: dict[str, Callable[[], Awaitable[None]]] = {"delete dead containers": agent.cleanup.dead_containers}
+        if remove_images is not None:
+            reclaims["delete unused images"] = remove_images
+        self._victims = PodVictims(agent.tools, agent.pods, agent.cgroups, stats, reclaims)
         self._kills = OomWatch(
             files,
             self._watched,

@@ -60,6 +60,7 @@ class _Containerd(msgspec.Struct):
 
 class _RuntimeConfig(msgspec.Struct):
     containerd: _Containerd | None = None
+    sandbox_image: str = msgspec.field(default="", name="sandboxImage")
 
 
 def inside(info: dict[str, str]) -> Inside:
@@ -162,12 +163,22 @@ def driver_told(answer: m.RuntimeConfigResponse) -> Driver | None:
     return "systemd" if answer.linux.cgroup_driver == m.SYSTEMD else "cgroupfs"
 
 
-def driver_configured(info: dict[str, str], handler: str = "") -> Driver | None:
-    """containerd before 2.0 shows its configuration in Status: a mismatch is known before a pod is misplaced."""
+def _configured(info: dict[str, str]) -> _RuntimeConfig:
+    """containerd before 2.0 shows its configuration in Status."""
     try:
-        containerd = msgspec.json.decode(info.get("config", "{}"), type=_RuntimeConfig).containerd
+        return msgspec.json.decode(info.get("config", "{}"), type=_RuntimeConfig)
     except msgspec.MsgspecError:
-        return None
+        return _RuntimeConfig()
+
+
+def sandbox_image_configured(info: dict[str, str]) -> str:
+    """The image of sandboxes, where the runtime tells; newer ones pin it."""
+    return _configured(info).sandbox_image
+
+
+def driver_configured(info: dict[str, str], handler: str = "") -> Driver | None:
+    """So that a mismatch is known before a pod is misplaced."""
+    containerd = _configured(info).containerd
     used = containerd.runtimes.get(handler or containerd.default) if containerd is not None else None
     if used is None:
         return None

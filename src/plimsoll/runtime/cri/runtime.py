@@ -32,6 +32,7 @@ from plimsoll.runtime.cri.answers import (
     image_found,
     never_began,
     resources_told,
+    sandbox_image_configured,
 )
 from plimsoll.runtime.cri.calls import CallRefused, CriClient
 from plimsoll.runtime.cri.changes import Changes
@@ -92,6 +93,7 @@ class CriRuntime:
         self.name, self.version = "", ""
         self.cgroup_driver: Driver | None = None  # as RuntimeConfig tells; None before containerd 2.0
         self.configured_driver: Driver | None = None  # as its configuration shows, where it does
+        self.sandbox_image = ""
         self._handler = handler
         self._socket_path = socket_path.removeprefix("unix://")
         self._pid = 0
@@ -109,6 +111,7 @@ class CriRuntime:
                 raise
         status = await self._client.ask(calls.STATUS, m.StatusRequest(verbose=True))
         self.configured_driver = self.cgroup_driver or driver_configured(status.info, self._handler)
+        self.sandbox_image = sandbox_image_configured(status.info)
 
     async def close(self) -> None:
         self._changes.close()
