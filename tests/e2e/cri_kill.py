@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.e2e.containerd_node import Containerd, containerd_node, inside, node_options, own_containerd
 from tests.e2e.node_kill import STAYING, Document, Story, Wanted
-from tests.e2e.real_node import real_node
+from tests.e2e.real_node import RealNode, real_node
 from tests.kernel.test_host_faulty_cri import FAULTS, Fault, faulty, path
 from tests.unit.runtime.cri.grpc_server import Server
 
@@ -35,6 +35,10 @@ class CriStory(Story):
     runtime_has_died = False
     since_check: tuple[str, ...] = ()
 
+    def __init__(self, node: RealNode, directory: Path, seed: int) -> None:
+        super().__init__(node, directory, seed)
+        self.lost: set[str] = set()
+
     def fault(self, text: str) -> None:
         if self.runtime_has_died and text.startswith("the log of ends-"):  # the runtime itself copies the output
             self.counts["logs lost by the runtime"] += 1
@@ -48,7 +52,8 @@ class CriStory(Story):
                 if ended.get("reason") == "Unknown" and ended.get("exitCode") == LOST:
                     ended["exitCode"] = wanted.code
                     found["status"]["phase"] = "Failed" if wanted.code else "Succeeded"  # it failed with the 255
-                    self.counts["ends lost by the runtime"] += 1
+                    self.lost.add(wanted.name)
+                    self.counts["ends lost by the runtime"] = len(self.lost)
                 if wanted.kind != "fails first" and each.get("restartCount") == 1 and not each.get("lastState"):
                     each["restartCount"] = 0
         return super()._wrong(wanted, found)
