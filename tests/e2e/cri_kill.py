@@ -7,6 +7,7 @@ a real runtime one more thing can go wrong: a call that dies with its connection
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -38,12 +39,20 @@ class CriStory(Story):
     def __init__(self, node: RealNode, directory: Path, seed: int) -> None:
         super().__init__(node, directory, seed)
         self.lost: set[str] = set()
+        self.daemon: Containerd | None = None
 
     def fault(self, text: str) -> None:
         if self.runtime_has_died and text.startswith("the log of ends-"):  # the runtime itself copies the output
             self.counts["logs lost by the runtime"] += 1
-        else:
-            super().fault(f"{text} (since the last check: {', '.join(self.since_check)})")
+            return
+        told = "\n".join(self._runtime_tells(text)[-4:])
+        super().fault(f"{text[:1500]} (since the last check: {', '.join(self.since_check)})\n{told}")
+
+    def _runtime_tells(self, text: str) -> list[str]:
+        """Whatever went wrong, by the runtime's own log, with the containers that a text names."""
+        ids = set(re.findall("[0-9a-f]{64}", text))
+        lines = self.daemon.log().splitlines() if self.daemon is not None else []
+        return [line[:500] for line in lines if "level=info" not in line and any(each in line for each in ids)]
 
     def _wrong(self, wanted: Wanted, found: Document | None) -> str:
         if found is not None and self.runtime_has_died:
@@ -119,6 +128,7 @@ def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, in
 
 
 async def _told(story: CriStory, daemon: Containerd, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
+    story.daemon = daemon
     for _ in range(STAYING):
         await story.add("stays")
     await story.settled()
