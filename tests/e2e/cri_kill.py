@@ -32,8 +32,9 @@ AGENT_CALLS = [
 class CriStory(Story):
     """A runtime that dies may take with it how a container ended (255, `Unknown`), what it said last, and a container
     that it had made and not started, whose number is then used up. One that it was just starting it may not know any
-    more at all (`Failed to load container`, by its own log): then it runs again, as a kubelet would have it. That each
-    of the others ran exactly once is still asked for, and of those that stay nothing is excused."""
+    more at all (`Failed to load container`, by its own log): then it runs again, as a kubelet would have it, and so does
+    one with `OnFailure` whose end was lost. That each of the others ran exactly once is still asked for, and of those
+    that stay nothing is excused."""
 
     runtime_has_died = False
     since_check: tuple[str, ...] = ()
@@ -64,11 +65,14 @@ class CriStory(Story):
         forgotten = set(
             re.findall(r'Failed to load container[^"]*"([0-9a-f]{64})', self.daemon.log().replace("\\", ""))
         )
-        return not forgotten.isdisjoint(self._ids.get(wanted.name, ()))
+        return wanted.name in self.forgotten or not forgotten.isdisjoint(self._ids.get(wanted.name, ()))
 
     def _wrong(self, wanted: Wanted, found: Document | None) -> str:
         if found is not None:
             self._ids.setdefault(wanted.name, set()).update(re.findall("[0-9a-f]{64}", str(found.get("status"))))
+            for each in found.get("status", {}).get("containerStatuses", ()) if wanted.kind == "fails first" else ():
+                if self.runtime_has_died and _is_lost(each.get("lastState", {}).get("terminated") or {}):
+                    self.forgotten.add(wanted.name)  # how it ended is not known, and so it runs again
         if found is not None and self.is_excused(wanted):
             self.forgotten.add(wanted.name)
             self.counts["containers forgotten by the runtime"] = len(self.forgotten)
@@ -78,7 +82,7 @@ class CriStory(Story):
         if found is not None and self.runtime_has_died:
             for each in found.get("status", {}).get("containerStatuses", ()):
                 ended = each.get("state", {}).get("terminated") or {}
-                if ended.get("reason") == "Unknown" and ended.get("exitCode") == LOST:
+                if _is_lost(ended):
                     ended["exitCode"] = wanted.code
                     found["status"]["phase"] = "Failed" if wanted.code else "Succeeded"  # it failed with the 255
                     self.lost.add(wanted.name)
@@ -86,6 +90,10 @@ class CriStory(Story):
                 if wanted.kind != "fails first" and each.get("restartCount") == 1 and not each.get("lastState"):
                     each["restartCount"] = 0
         return super()._wrong(wanted, found)
+
+
+def _is_lost(ended: Document) -> bool:
+    return ended.get("reason") == "Unknown" and ended.get("exitCode") == LOST
 
 
 async def _agent_dies(story: CriStory, _daemon: Containerd) -> None:
