@@ -21,6 +21,7 @@ from tests.unit.runtime.cri.grpc_server import Server
 Act = Callable[["CriStory", Containerd], Awaitable[None]]
 
 LOST = 255
+LOGS = ("the log of ends-", "the log of fails-")
 # Those that the agent makes in a pod's life.
 AGENT_CALLS = [
     "Version", "Status", "ListPodSandbox", "PodSandboxStatus", "RunPodSandbox", "StopPodSandbox", "RemovePodSandbox",
@@ -47,7 +48,7 @@ class CriStory(Story):
         self.daemon: Containerd | None = None
 
     def fault(self, text: str) -> None:
-        if self.runtime_has_died and text.startswith("the log of ends-"):  # the runtime itself copies the output
+        if self.runtime_has_died and text.startswith(LOGS):  # the runtime itself copies the output
             self.counts["logs lost by the runtime"] += 1
             return
         told = "\n".join(self._runtime_tells(text)[-4:])
