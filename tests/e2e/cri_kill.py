@@ -51,7 +51,7 @@ class CriStory(Story):
         if self.runtime_has_died and text.startswith(LOGS):  # the runtime itself copies the output
             self.counts["logs lost by the runtime"] += 1
             return
-        told = "\n".join(self._runtime_tells(text)[-4:])
+        told = "\n".join([*self._runtime_tells(text)[-4:], *self._node_tells(text)[-8:]])
         super().fault(f"{text[:1500]} (since the last check: {', '.join(self.since_check)})\n{told}")
 
     def _runtime_tells(self, text: str) -> list[str]:
@@ -59,6 +59,18 @@ class CriStory(Story):
         ids = set(re.findall("[0-9a-f]{64}", text))
         lines = self.daemon.log().splitlines() if self.daemon is not None else []
         return [line[:500] for line in lines if "level=info" not in line and any(each in line for each in ids)]
+
+    def _node_tells(self, text: str) -> list[str]:
+        """The agent's log of the pods that a text names by uid, and who is in their cgroups."""
+        uids = set(re.findall("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text))
+        names = {name for name, each in self.pods.items() if each.uid in uids} | uids
+        lines = (self.node.directory / "node.log").read_text().splitlines()
+        found = [line[:400] for line in lines if any(each in line for each in names)]
+        for path in self.node.memory_cgroups():
+            if any(each in path for each in uids):
+                pids = (self.node.memory_root / path / "cgroup.procs").read_text().split()
+                found.append(f"{path}: {[Path(f'/proc/{pid}/cmdline').read_bytes()[:80] for pid in pids]}")
+        return found
 
     def is_excused(self, wanted: Wanted) -> bool:
         if wanted.kind == "stays" or not self.runtime_has_died or self.daemon is None:
