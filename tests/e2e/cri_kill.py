@@ -66,10 +66,10 @@ class CriStory(Story):
         names = {name for name, each in self.pods.items() if each.uid in uids} | uids
         lines = (self.node.directory / "node.log").read_text().splitlines()
         found = [line[:400] for line in lines if any(each in line for each in names)]
-        for path in self.node.memory_cgroups():
-            if any(each in path for each in uids):
-                pids = (self.node.memory_root / path / "cgroup.procs").read_text().split()
-                found.append(f"{path}: {[Path(f'/proc/{pid}/cmdline').read_bytes()[:80] for pid in pids]}")
+        for place in self.node.memory_cgroups():
+            if any(each in place for each in uids):
+                pids = (self.node.memory_root / place / "cgroup.procs").read_text().split()
+                found.append(f"{place}: {[Path(f'/proc/{pid}/cmdline').read_bytes()[:80] for pid in pids]}")
         return found
 
     def is_excused(self, wanted: Wanted) -> bool:

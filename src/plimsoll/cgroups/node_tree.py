@@ -11,6 +11,7 @@ values of the reserved cgroups, which are kept for teardown.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,13 +20,13 @@ from typing import Literal
 import msgspec
 
 from plimsoll.cgroups import holder
-from plimsoll.cgroups.driver import CgroupDriver
+from plimsoll.cgroups.driver import CgroupDriver, CgroupGone
 from plimsoll.cgroups.executor import Holders
 from plimsoll.cgroups.journal import Begin
 from plimsoll.cgroups.marks import ForeignTree, KnownPod, NodeState
 from plimsoll.cgroups.node_turn import Applied, Drawn, NodeTurns
 from plimsoll.cgroups.node_wants import Containers, CpusOf
-from plimsoll.cgroups.observe import every_file, files_to_look_at, observe, observe_going
+from plimsoll.cgroups.observe import every_file, files_to_look_at, observe, observe_going, walk
 from plimsoll.cgroups.shrink import Shrinker, check_as_kubernetes
 from plimsoll.cgroups.simulated import SimulatedHolders, SimulatedKernel
 from plimsoll.errors import InvalidName, PlimsollError
@@ -201,6 +202,21 @@ class NodeTree:
             applied = await self._turns.bring(_titles(known), every, only=(), gone=gone)
             self._turns.wants.forget(uids)
             return applied
+
+    async def sweep(self) -> list[str]:
+        """Remove pods' cgroups in our classes that we did not make and in which nobody is.
+
+        A runtime makes the whole path anew for a container that it was told to start before its pod was removed."""
+        async with self._turns.mine():
+            driver, gone = self._turns.driver, []
+            for path in self._turns.unmarked_pods():
+                if driver.members(path, deep=True):
+                    continue
+                for each in (*reversed([*walk(driver, path)]), path):
+                    with contextlib.suppress(CgroupGone):
+                        await driver.remove(each)
+                gone.append(path)
+            return gone
 
     async def teardown(self, *, kill: bool = False) -> Applied:
         """Remove all that we made and restore all that we changed, or refuse and change nothing."""

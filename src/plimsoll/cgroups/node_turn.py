@@ -38,6 +38,7 @@ from plimsoll.rules.reconcile import MEMORY_LIMITS, Plan, Unmet, reconcile
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.steps import Snapshot, Step, Write
 from plimsoll.rules.wanted import Wanted, parent_path, protected
+from plimsoll.rules.whose import owner_of
 
 
 class MissingCgroup(PlimsollError):
@@ -217,6 +218,14 @@ class NodeTurns:
                     raise ForeignTree(below)
                 found.update(dict.fromkeys((below, *walk(self.driver, below))))
         return list(found)
+
+    def unmarked_pods(self) -> list[str]:
+        """Pods' cgroups in classes of ours that bear no mark of ours."""
+        found = []
+        for path in self.marked([path for path, mark in self.state.made.items() if mark.level in ("pods", "class")]):
+            below = [f"{path}/{name}" for name in self.driver.children(path)]
+            found += [each for each in below if each not in self.state.made and owner_of(each).kind == "pod"]
+        return found
 
     def _is_half_gone(self, path: str) -> bool:
         """A pod's cgroup of ours whose remover was killed: on v1 some hierarchies still have it."""

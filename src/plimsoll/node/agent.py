@@ -53,6 +53,7 @@ from plimsoll.runtime.runtime import Runtime
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 60.0
+TIDY_S = 5.0
 END_S = 4.0  # Ctrl-C ends everything within five seconds
 CRI_END_S = 12.0  # a runtime is slower; `up` does not wait for that, and takes away the rest itself
 CLOSE_S = 2.0
@@ -124,6 +125,7 @@ class Agent:
         self.static.changed = self.pods.one_is_gone = self.mirrors.wake
         self.tools.mirror_of = self._mirror_of
         self._stopping = asyncio.Event()
+        self._untidy = asyncio.Event()
         self.ready = asyncio.Event()  # the first list has come
 
     async def run(self) -> None:
@@ -151,6 +153,7 @@ class Agent:
                         ("mirror pods", self.mirrors.run()),
                         ("CPUs", self.tools.pinning.run(self._with_processes, self._cpus_freed)),
                         ("housekeeping", self._housekeeping()),
+                        ("tidying", self._tidying()),
                     )
                 ]
                 if self.runtime.makes_cgroups:
@@ -226,6 +229,8 @@ class Agent:
     async def _follow_runtime(self) -> None:
         async for uid in self.runtime.changes():
             self.pods.wake([uid] if uid else None)
+            if uid and uid not in self.pods.workers:
+                self._untidy.set()
 
     def _log_rotation(self) -> LogRotation:
         config = self.setting.config
@@ -245,6 +250,19 @@ class Agent:
                 log.warning("housekeeping: %s", error)
             gc.collect()  # the daemon's high thresholds leave it to us; what was frozen is not looked at
             await asyncio.sleep(HOUSEKEEPING_S)
+
+    async def _tidying(self) -> None:
+        """The runtime tells of a pod that we do not know: mostly one that is just gone, else one to be ended."""
+        await self.ready.wait()
+        await self.static.all_read.wait()
+        while True:
+            await self._untidy.wait()
+            await asyncio.sleep(TIDY_S)
+            self._untidy.clear()
+            try:
+                await self.cleanup.leftovers()
+            except (PlimsollError, OSError) as error:
+                log.warning("tidying up: %s", error)
 
 
 def plain_node(name: str, setting: Setting) -> Node:

@@ -30,14 +30,20 @@ HURRIED_GRACE_S = 1.0
 class Cleanup:
     def __init__(self, tools: Tools, pods: Pods) -> None:
         self._tools, self._pods = tools, pods
+        self._one_at_a_time = asyncio.Lock()
 
     async def leftovers(self) -> None:
         """End what belongs to no pod of ours. One that cannot be ended is tried again next time."""
+        async with self._one_at_a_time:
+            await self._leftovers()
+
+    async def _leftovers(self) -> None:
         tools = self._tools
         seen = await tools.view.all()
         found = {*seen, *tools.cgroups.known(), *pods_on_disk(tools.state_dir), *tools.checkpoint.all()}
         unknown = sorted(found - self._pods.workers.keys())
         await _side_by_side(self._end(uid, seen.get(uid, NOTHING)) for uid in unknown)
+        await tools.cgroups.sweep()
         self._remove_old_logs({*seen, *self._pods.workers})
 
     async def dead_containers(self) -> None:

@@ -12,6 +12,7 @@ counts for all below it, tells by how much it has risen.
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import time
 from collections.abc import Mapping
@@ -37,6 +38,8 @@ from plimsoll.rules.resize_status import TOLD_FILES, kernel_values
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.shrink_ladder import Ladder
 from plimsoll.rules.values import Values
+
+log = logging.getLogger(__name__)
 
 RESCORE_ROUNDS = 5
 QUICK = Ladder(deadline_s=0.5, pause_s=0.05)  # while one limit comes down nobody else has a turn; it is tried again
@@ -162,7 +165,18 @@ class PodCgroups:
 
     async def teardown(self) -> None:
         """Everything that we made on this node goes, with whatever runs in it."""
+        await self.sweep()
         await self._tree.teardown(kill=True)
+
+    async def sweep(self) -> None:
+        """Empty cgroups of pods that are no longer there, which a runtime has made once more."""
+        try:
+            gone = await self._tree.sweep()
+        except CgroupError as error:
+            log.info("a cgroup of a pod that is gone stays for now: %s", error)
+        else:
+            for path in gone:
+                log.info("removed %s, which the runtime had made after its pod was gone", path)
 
     # --- what was counted ---
 

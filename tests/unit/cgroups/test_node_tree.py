@@ -259,6 +259,27 @@ def test_teardown_leaves_running_pods_alone_unless_told(tmp_path: Path) -> None:
     assert node.kernel.members("/", deep=True) == [] and node.kernel.children("/") == [RESERVED[1:]]
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_pod_cgroup_that_somebody_made_anew_is_swept_away_once_it_is_empty(
+    tmp_path: Path, version: CgroupVersion
+) -> None:
+    """A runtime makes the whole path for a container that it was told to start before the pod was removed."""
+    node = Node(tmp_path, version)
+    node.run(lambda tree: tree.add(PODS))
+    pod = node.tree.paths(BURSTABLE.metadata.uid)[""]
+    node.run(lambda tree: tree.remove(BURSTABLE.metadata.uid))
+    foreign = f"{pod.rpartition('/')[0]}/somebody-else"
+    for path in (pod, f"{pod}/{'ab' * 32}", foreign):
+        asyncio.run(node.kernel.make(path))
+    pid = node.kernel.spawn(f"{pod}/{'ab' * 32}")
+    assert asyncio.run(node.tree.sweep()) == []
+    node.kernel.exit(pid)
+    assert asyncio.run(node.tree.sweep()) == [pod]
+    assert node.kernel.look(pod, ()) is None
+    assert node.kernel.look(foreign, ()) is not None
+    assert node.tree.paths(GUARANTEED.metadata.uid), "those that are ours stay"
+
+
 def test_what_the_kernel_lacks_is_said_even_when_only_writing_shows_it(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.kernel = SimulatedKernel(2, swap=False, lacking={"memory.oom.group": "too old"})
