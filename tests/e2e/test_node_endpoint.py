@@ -76,7 +76,10 @@ def test_a_log_is_followed_to_its_end_and_the_one_before_is_kept(kube: Kubectl) 
 
 
 def test_each_run_has_its_own_log(kube: Kubectl) -> None:
-    _run(kube, "again", "echo this is $(cat /proc/sys/kernel/random/uuid); sleep 0.5; exit 3")
+    said = "echo this is $(cat /proc/sys/kernel/random/uuid)"
+    script = f"{said}; [ -e /data/once ] && exec sleep 1000; touch /data/once; exit 3"
+    container = shell("c", script, volumeMounts=[{"name": "data", "mountPath": "/data"}])
+    kube("create", "-f", "-", stdin=pod("again", container, volumes=[{"name": "data", "emptyDir": {}}]))
     until(lambda: status_of(kube, "again", "c").get("restartCount", 0) >= 1)
     now, before = until(lambda: _both(kube))
     assert now.startswith("this is ")
