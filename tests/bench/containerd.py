@@ -184,7 +184,7 @@ async def runtime_alone(daemon: OwnContainerd, cgroup_root: str, rounds: int) ->
     made, updated = [], []
     for turn in range(rounds):
         uid = f"alone-{turn}"
-        place = f"{cgroup_root}/kubepods/burstable/pod{uid}"
+        place = f"{cgroup_root}/alone/pod{uid}"  # not below kubepods: the agent would end what it does not know
         sandbox = SandboxSpec(uid, uid, "default", host_network=True, cgroup_parent=place)
         size = Resources(cpu_shares=1024, cpu_quota_us=100_000, cpu_period_us=100_000, memory_limit_bytes=16 << 20)
         command = ("sh", "-c", "sleep 1000")

@@ -1,7 +1,8 @@
 """What is left of pods that nobody knows any more: after a restart, after a pod was deleted while we were away.
 
 A pod leaves traces in four places: containers and sandboxes in the runtime, cgroups, files, and our checkpoint. A uid
-in any of them that is not among our pods is ended with the grace it was started with, and everything of it removed.
+in any of them that is not among our pods is ended with the grace it was started with, and everything of it removed. A
+runtime may serve others, too: sandboxes whose cgroup is not below our kubepods are theirs.
 The list of pods must have come before: without it every pod would look unknown.
 """
 
@@ -39,7 +40,7 @@ class Cleanup:
 
     async def _leftovers(self) -> None:
         tools = self._tools
-        seen = await tools.view.all()
+        seen = await self._seen()
         found = {*seen, *tools.cgroups.known(), *pods_on_disk(tools.state_dir), *tools.checkpoint.all()}
         unknown = sorted(found - self._pods.workers.keys())
         await _side_by_side(self._end(uid, seen.get(uid, NOTHING)) for uid in unknown)
@@ -59,10 +60,19 @@ class Cleanup:
     async def all_pods(self) -> None:
         """Known or not, in a hurry. Their cgroups go with the node's own."""
         tools = self._tools
-        seen = await tools.view.all()
+        seen = await self._seen()
         found = {*seen, *tools.cgroups.known(), *pods_on_disk(tools.state_dir), *tools.checkpoint.all()}
         await _side_by_side(self._end(uid, seen.get(uid, NOTHING), HURRIED_GRACE_S) for uid in sorted(found))
         self._remove_old_logs(())
+
+    async def _seen(self) -> dict[str, PodParts]:
+        """What the runtime has of our pods, known or not."""
+        elsewhere = self._tools.cgroups.is_elsewhere
+        return {
+            uid: parts
+            for uid, parts in (await self._tools.view.all()).items()
+            if uid in self._pods.workers or not any(elsewhere(each.cgroup_parent) for each in parts.sandboxes)
+        }
 
     async def _end(self, uid: str, parts: PodParts, grace_s: float | None = None) -> None:
         runtime = self._tools.runtime

@@ -31,6 +31,7 @@ from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, signal_me
 from plimsoll.node.runtime_cgroups import RuntimeCgroups
 from plimsoll.rules.desired import Workload, workload
 from plimsoll.rules.files import file_map
+from plimsoll.rules.hierarchy import cgroup_path
 from plimsoll.rules.objects import Container, Metadata, Pod, PodSpec
 from plimsoll.rules.policy import CgroupVersion, Weight
 from plimsoll.rules.reconcile import Unmet
@@ -154,6 +155,11 @@ class PodCgroups:
     def planned_path(self, pod: Pod) -> str:
         """Of the pod's own cgroup, whether it is there or not; "" where pods have none."""
         return self._tree.planned_paths(pod).get("", "")
+
+    def is_elsewhere(self, path: str) -> bool:
+        """Not below our kubepods; a runtime that does not tell has only ours."""
+        top = cgroup_path(self._setting.pods_root, self._setting.driver)
+        return bool(path) and not f"/{path.strip('/')}/".startswith(f"{top.rstrip('/')}/")
 
     async def run(self) -> None:
         while True:
