@@ -48,6 +48,7 @@ from tests.bench.node import (  # noqa: E402
 from tests.bench.node import Seen as Watched  # noqa: E402
 from tests.e2e.containerd_node import containerd_node  # noqa: E402
 from tests.e2e.real_node import NODE, RealNode  # noqa: E402
+from tests.kernel.containerd import cgroup_parent  # noqa: E402
 
 GOALS = {"running": 215.0, "gone": 400.0, "file": 24.0, "status": 40.0, "cpu": 1.0, "memory": 60.0}
 LOOK_S = 0.00005
@@ -176,7 +177,7 @@ def _quota(file: Path, wanted_us: int) -> float:
     return time.perf_counter()
 
 
-async def runtime_alone(daemon: OwnContainerd, cgroup_root: str, rounds: int) -> tuple[list[float], list[float]]:
+async def runtime_alone(daemon: OwnContainerd, parent: str, rounds: int) -> tuple[list[float], list[float]]:
     """Sandbox, container and start; and an update until it is answered."""
     runtime = CriRuntime(daemon.socket)
     await runtime.open()
@@ -184,7 +185,7 @@ async def runtime_alone(daemon: OwnContainerd, cgroup_root: str, rounds: int) ->
     made, updated = [], []
     for turn in range(rounds):
         uid = f"alone-{turn}"
-        place = f"{cgroup_root}/alone/pod{uid}"  # not below kubepods: the agent would end what it does not know
+        place = f"{parent}/pod{uid}"  # not below kubepods: the agent would end what it does not know
         sandbox = SandboxSpec(uid, uid, "default", host_network=True, cgroup_parent=place)
         size = Resources(cpu_shares=1024, cpu_quota_us=100_000, cpu_period_us=100_000, memory_limit_bytes=16 << 20)
         command = ("sh", "-c", "sleep 1000")
@@ -220,7 +221,8 @@ def go_first(node: RealNode, daemon: OwnContainerd) -> None:
 async def measured(node: RealNode, daemon: OwnContainerd, sizes: list[int], *, quick: bool) -> None:
     rounds, idle_s = (15, 15.0) if quick else (60, 60.0)
     transport = HttpTransport(load(node.kubeconfig))
-    made, updated = await runtime_alone(daemon, node.cgroup_root, rounds)
+    with cgroup_parent() as parent:
+        made, updated = await runtime_alone(daemon, parent, rounds)
     print(f"runtime alone   sandbox, create, start {spread(made)}")
     print(f"runtime alone   update                 {spread(updated)}")
     async with watched(transport, Seen()) as seen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import signal
@@ -12,10 +13,13 @@ from typing import Any
 
 import pytest
 
+from plimsoll.runtime.cri.runtime import CriRuntime
+from plimsoll.runtime.runtime import SandboxSpec
 from tests.e2e.containerd_node import Containerd, containerd_node
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, reasons, running, status_of
 from tests.e2e.waiting import until
+from tests.kernel.containerd import cgroup_parent
 
 MIB = 1 << 20
 HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
@@ -268,3 +272,31 @@ def test_no_pod_of_a_killed_agent_is_lost_doubled_or_restarted(node: RealNode, k
 
 def names(kube: Kubectl) -> list[str]:
     return [each["metadata"]["name"] for each in json.loads(kube("get", "pods", "-o", "json").out)["items"]]
+
+
+def test_pods_of_others_in_the_same_runtime_are_left_alone(node: RealNode, daemon: Containerd) -> None:
+    """What is below our kubepods and unknown is ended; a sandbox elsewhere is somebody else's."""
+    with cgroup_parent() as elsewhere:
+        places = {"theirs": f"{elsewhere}/podtheirs", "ours": f"{node.cgroup_root}/kubepods/besteffort/podours"}
+
+        async def made() -> None:
+            runtime = CriRuntime(daemon.socket)
+            await runtime.open()
+            for uid, place in places.items():
+                await runtime.make_sandbox(SandboxSpec(uid, uid, "default", host_network=True, cgroup_parent=place))
+            await runtime.close()
+
+        async def there() -> set[str]:
+            runtime = CriRuntime(daemon.socket)
+            await runtime.open()
+            found = {each.pod_uid: each.id for each in (await runtime.seen()).sandboxes if each.pod_uid in places}
+            if found.keys() == {"theirs"}:
+                await runtime.remove_sandbox(found["theirs"])
+            await runtime.close()
+            return set(found)
+
+        node.kill_node()
+        asyncio.run(made())
+        node.start_node()
+        assert until(lambda: (found := asyncio.run(there())) != {"theirs", "ours"} and found, 30.0) == {"theirs"}
+        until(lambda: not [each for each in node.memory_cgroups() if "podours" in each], 30.0)
