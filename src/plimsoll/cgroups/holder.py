@@ -1,10 +1,10 @@
 """A process that only exists, for a systemd scope that has no other yet.
 
 systemd makes a scope around processes and removes it after the last of them. Where a container's cgroup is wanted
-before its processes are there (`plimsoll cgroup apply`), a holder keeps it: a sleeping shell command, without open
-files, in a session of its own and in `/`. It outlives whoever started it. It costs the container next to nothing, as
-its memory was charged to the starter's cgroup before it was moved. Its environment says for which cgroup it is, so that
-it can be found among the members and ended when it is no longer needed; nothing else is ever taken for one.
+before its processes are there (`plimsoll cgroup apply`), a holder keeps it: a sleeping bystander without open files.
+It outlives whoever started it. It costs the container next to nothing, as its memory was charged to the starter's
+cgroup before it was moved. Its environment says for which cgroup it is, so that it can be found among the members and
+ended when it is no longer needed; nothing else is ever taken for one.
 """
 
 from __future__ import annotations
@@ -14,16 +14,10 @@ import signal
 import time
 
 from plimsoll.errors import PlimsollError
+from plimsoll.linux import bystander
 from plimsoll.linux.processes import stat
 
 VARIABLE = "PLIMSOLL_HOLDER"
-_SHELL = "/bin/sh"
-_COMMAND = ("sh", "-c", "cd / && exec sleep infinity")
-_SEARCH = "/usr/local/bin:/usr/bin:/bin"
-# Python ignores them, and what is ignored stays so after exec.
-_RESET = (signal.SIGPIPE, signal.SIGXFSZ)
-
-
 _EXEC_S = 1.0
 
 
@@ -33,24 +27,7 @@ class NotAHolder(PlimsollError):
 
 def start(cgroup_path: str) -> int:
     """A new holder for that cgroup, still in our own; whoever makes the scope hands the pid to systemd."""
-    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
-    closed = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable()]
-    environment = {VARIABLE: cgroup_path, "PATH": _SEARCH}
-    return os.posix_spawn(
-        _SHELL, _COMMAND, environment, file_actions=[*null, *closed], setsid=True, setsigmask=(), setsigdef=_RESET
-    )
-
-
-def _inheritable() -> list[int]:
-    """What our own starter has left open for us, and would stay open in the holder for ever: a pipe to a pager, say."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if int(name) > 2 and os.get_inheritable(int(name)):
-                found.append(int(name))
-        except OSError:
-            continue  # the one that listed the directory
-    return found
+    return bystander.start("exec sleep infinity", environment={VARIABLE: cgroup_path})
 
 
 def held_by(pid: int) -> str | None:

@@ -42,7 +42,7 @@ def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | 
 
 
 class PodLevel(NamedTuple):
-    """What a pod-level block makes of the sums over containers (D-2, E-6), in thousandths."""
+    """What a pod-level block makes of the sums over containers (D-2, E-2), in thousandths."""
 
     qos: QoSClass
     requests: Amounts
