@@ -2,7 +2,8 @@
 
 A test that drives a real kernel, container runtime or browser says so: `exercised("kernel", "Linux 6.18, cgroup v1")`.
 The closing lines then list each of these once, and every reason for a skip, so that nobody takes a green run on a small
-machine for a full one. Under xdist each worker sends its list to the controller when it ends.
+machine for a full one. Under xdist each worker sends its list to the controller when it ends, and a run of what failed
+in the last one (`--once-more`) goes on with its list.
 """
 
 from __future__ import annotations
@@ -16,10 +17,19 @@ import pytest
 pytest.register_assert_rewrite("tests.unit")  # what tests share fails in as many words as a test does
 
 _EXERCISED = pytest.StashKey[set[tuple[str, str]]]()
+_KEPT = "plimsoll/exercised"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--once-more", action="store_true", help="some tests of the last run again: keep what it exercised"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[_EXERCISED] = set()
+    cache = getattr(config, "cache", None)  # not there where pytest was told to keep nothing
+    kept = cache.get(_KEPT, []) if cache is not None and config.getoption("once_more") else []
+    config.stash[_EXERCISED] = {(kind, name) for kind, name in kept}
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +61,8 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> Generator[None, None, None]:
     yield
+    if getattr(config, "cache", None) is not None:
+        config.cache.set(_KEPT, sorted(config.stash[_EXERCISED]))
     reasons = Counter(_skip_reason(report) for report in terminalreporter.stats.get("skipped", []))
     for reason, count in sorted(reasons.items()):
         terminalreporter.write_line(f"skipped: {count} × {reason}")

@@ -50,7 +50,11 @@ async def bench(daemon: Containerd, tmp_path: Path) -> AsyncIterator[Bench]:
     await runtime.open()
     with cgroup_parent() as parent:
         yield Bench(runtime, parent, tmp_path)
-        for sandbox in (await runtime.seen()).sandboxes:
+        left = await runtime.seen()
+        for container in left.containers:
+            await runtime.stop_container(container.id, 0)
+            await runtime.remove_container(container.id)
+        for sandbox in left.sandboxes:
             await runtime.remove_sandbox(sandbox.id)
         await runtime.close()
 
@@ -238,6 +242,24 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
     await until(decided)
     seen = [each for each in (await runtime.seen()).containers if each.pod_uid == spec.pod_uid]
     assert [(each.phase, each.attempt) for each in seen] == [("running", 0)]
+
+
+async def test_a_container_whose_task_the_runtime_has_lost_is_removed_all_the_same(
+    bench: Bench, daemon: Containerd
+) -> None:
+    """A start that was cut off may leave one, once in many hundred; here a task is begun behind the back of CRI."""
+    runtime, spec = bench.runtime, bench.sandbox()
+    sandbox_id = await runtime.make_sandbox(spec)
+    container = await bench.container("main", ("sleep", "1000"))
+    made = await runtime.make_container(spec, sandbox_id, container)
+    await asyncio.to_thread(daemon.begin_task, made)
+    assert daemon.has_task(made)
+    assert (await bench.seen(made)).phase == "created", "which the runtime does not know"
+    await runtime.remove_container(made)
+    assert not daemon.has_task(made)
+    again = await runtime.make_container(spec, sandbox_id, container)
+    await runtime.start_container(again)
+    assert again != made and (await bench.seen(again)).phase == "running"
 
 
 STARTS = """

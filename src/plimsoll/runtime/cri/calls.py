@@ -17,7 +17,7 @@ from plimsoll.codec.protobuf_structs import decode, encode
 from plimsoll.codec.protobuf_wire import ProtobufError
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.grpc import INTERNAL, UNAVAILABLE, GrpcClient, GrpcError, Unreachable
+from plimsoll.runtime.cri.grpc import INTERNAL, UNAVAILABLE, GrpcClient, GrpcError, Headers, Unreachable
 from plimsoll.runtime.runtime import RuntimeTrouble
 
 A = TypeVar("A", bound=msgspec.Struct)
@@ -34,12 +34,21 @@ class CallRefused(RuntimeTrouble):
 
 class Call(Generic[A]):
     def __init__(
-        self, rpc: str, answer: type[A], deadline_s: float, *, repeats: bool = False, finishes: bool = False
+        self,
+        rpc: str,
+        answer: type[A],
+        deadline_s: float,
+        *,
+        repeats: bool = False,
+        finishes: bool = False,
+        headers: Headers = (),
     ) -> None:
-        """`finishes`: once asked it goes on, also when nobody waits any more. A runtime that is told to give up in the
-        middle of making something takes seconds to take it back, and calls it an exit."""
-        service, _, self.name = rpc.rpartition("/")
-        self.path = f"/runtime.v1.{service}/{self.name}"
+        """`rpc`: of CRI, or a whole path. `finishes`: once asked it goes on, also when nobody waits any more. A runtime
+        that is told to give up in the middle of making something takes seconds to undo it, and calls that an exit.
+        """
+        self.name = rpc.rpartition("/")[2]
+        self.path = rpc if rpc.startswith("/") else f"/runtime.v1.{rpc}"
+        self.headers = headers
         self.answer, self.deadline_s, self.repeats, self.finishes = answer, deadline_s, repeats, finishes
 
 
@@ -94,8 +103,8 @@ class CriClient:
 
     async def _answer(self, call: Call[A], data: bytes, deadline_s: float) -> bytes:
         if not call.finishes:
-            return await self._grpc.unary(call.path, data, deadline_s)
-        asking = asyncio.create_task(self._grpc.unary(call.path, data, deadline_s), name=call.name)
+            return await self._grpc.unary(call.path, data, deadline_s, call.headers)
+        asking = asyncio.create_task(self._grpc.unary(call.path, data, deadline_s, call.headers), name=call.name)
         self._asking.add(asking)
         asking.add_done_callback(self._asked)
         return await asyncio.shield(asking)

@@ -33,7 +33,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.runtime.cri.lifeline import Lifeline
 
 OK, CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 0, 1, 2, 4, 5, 6
-UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 12, 13, 14
+FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 9, 12, 13, 14
 CODE_NAMES = (
     "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
     "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal",
@@ -43,6 +43,7 @@ CONNECT_S = 5.0
 PREFIX = 5
 WINDOW = 1 << 20
 MAX_MESSAGE = 64 << 20  # an answer that claims more is no answer
+Headers = tuple[tuple[str, str], ...]
 
 
 class GrpcError(PlimsollError):
@@ -73,13 +74,13 @@ class GrpcClient:
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
 
-    async def unary(self, method: str, request: bytes, deadline_s: float) -> bytes:
+    async def unary(self, method: str, request: bytes, deadline_s: float, headers: Headers = ()) -> bytes:
         """One request, one answer. `method` is the whole path."""
         call: _Call | None = None
         try:
             async with asyncio.timeout(deadline_s):
                 connection = await self._connected()
-                call = await connection.start(method, request, deadline_s)
+                call = await connection.start(method, request, deadline_s, headers)
                 answer = await call.received.get()
                 if isinstance(answer, GrpcError):
                     raise answer if answer.code else GrpcError(INTERNAL, "an answer without a message")
@@ -217,7 +218,7 @@ class _Connection(asyncio.Protocol):
         if self._lifeline is not None:
             self._lifeline.end()
 
-    async def start(self, method: str, request: bytes, deadline_s: float | None) -> _Call:
+    async def start(self, method: str, request: bytes, deadline_s: float | None, more: Headers = ()) -> _Call:
         if self.lost:
             raise Unreachable("the connection was closed")
         headers = [
@@ -227,6 +228,7 @@ class _Connection(asyncio.Protocol):
             (":authority", "localhost"),
             ("te", "trailers"),
             ("content-type", "application/grpc"),
+            *more,
         ]
         if deadline_s is not None:
             headers.append(("grpc-timeout", f"{max(1, round(deadline_s * 1000))}m"))

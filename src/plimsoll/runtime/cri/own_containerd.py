@@ -23,6 +23,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.linux.mounts import detach
 from plimsoll.linux.processes import CAP_SYS_RESOURCE, has_capability
 from plimsoll.runtime.cri.local_images import BUSYBOX, PAUSE, write_images
+from plimsoll.runtime.cri.stray_task import NAMESPACE
 
 # What must be there → the Debian package that has it.
 PROGRAMS: Mapping[str, str] = {
@@ -34,7 +35,6 @@ PROGRAMS: Mapping[str, str] = {
 START_S, END_S = 30.0, 10.0
 LOOK_S = 0.02
 LONGEST_SOCKET = 107
-NAMESPACE = "k8s.io"  # of containerd's, where CRI looks
 
 _CONFIG = """\
 version = 2

@@ -22,7 +22,7 @@ import msgspec
 from plimsoll.codec.protobuf_structs import decode
 from plimsoll.linux.namespaces import NET, open_namespace, setns
 from plimsoll.rules.hierarchy import Driver
-from plimsoll.runtime.cri import calls, requests
+from plimsoll.runtime.cri import calls, requests, stray_task
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import (
@@ -280,8 +280,15 @@ class CriRuntime:
                 await self.remove_container(container_id)
 
     async def remove_container(self, container_id: str) -> None:
+        request = m.ContainerRequest(container_id=container_id)
         with _gone_is_fine():
-            await self._client.ask(calls.REMOVE_CONTAINER, m.ContainerRequest(container_id=container_id))
+            try:
+                await self._client.ask(calls.REMOVE_CONTAINER, request)
+            except CallRefused as refused:
+                if stray_task.REFUSAL not in refused.description:
+                    raise
+                await stray_task.end(self._client, container_id)
+                await self._client.ask(calls.REMOVE_CONTAINER, request)
 
     async def update_container(self, container_id: str, resources: Resources) -> None:
         request = m.UpdateContainerResourcesRequest(
