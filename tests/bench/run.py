@@ -33,7 +33,7 @@ from plimsoll.rules.setting import machine_from_capacity, resolved
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-ROUNDS = 15
+ROUNDS = 40
 
 
 def policy_and_place() -> tuple[NodePolicy, Placement]:

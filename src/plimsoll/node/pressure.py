@@ -122,6 +122,7 @@ class PressureLoop:
         self._limits_at_s = float("-inf") if storage_limits else float("inf")
         self._looked_s = self._armed_s = float("-inf")
         self._marks: set[UsageMark] = set()
+        self._is_told = False  # by the kernel, at every threshold on memory
         self.decisions = decisions or DecisionLog()
 
     @property
@@ -183,7 +184,7 @@ class PressureLoop:
 
     def pause_s(self) -> float:
         """Until the next look, where no kernel event comes first."""
-        pause = next_look_s(self._trends.values())
+        pause = next_look_s(self._trends.values(), told=self._is_told)
         if self._pressure.first_met_s:  # a soft threshold's grace runs, or what is met is exempt
             pause = min(pause, 1.0)
         return min(pause, self._others_pause_s())
@@ -216,12 +217,13 @@ class PressureLoop:
         if marks == self._marks:
             return
         watcher.forget(_KERNEL)
-        self._marks = marks
+        self._marks, self._is_told = marks, bool(marks)
         for mark in marks:
             try:
                 with files.directory(mark.path, "memory.usage_in_bytes") as directory:
                     watcher.usage_threshold(_KERNEL, directory, mark.usage_bytes)
             except (CgroupError, OSError) as error:
+                self._is_told = False
                 _LOG.info("no notification at %s, looking alone will do: %s", mark, error)
 
     async def _over_own_limits(self, now_s: float) -> bool:

@@ -204,8 +204,9 @@ def _take_peaks(spec: PodSpec, sidecars: list[bool], asks: list[Ask], requests: 
     _, cpu_asks, memory_asks, cpu_caps, memory_caps, _ = zip(*asks, strict=True)
     _take_peak(requests, CPU, cpu_asks, sidecars)
     _take_peak(requests, MEMORY, memory_asks, sidecars)
-    _take_peak(limits, CPU, cpu_caps, sidecars)
-    _take_peak(limits, MEMORY, memory_caps, sidecars)
+    if limits:
+        _take_peak(limits, CPU, cpu_caps, sidecars)
+        _take_peak(limits, MEMORY, memory_caps, sidecars)
     if not requests.keys() <= COMPUTE:
         lists = [
             (each.resources.requests or _NOTHING, each.resources.limits or _NOTHING)
@@ -220,4 +221,7 @@ def _take_peaks(spec: PodSpec, sidecars: list[bool], asks: list[Ask], requests: 
 
 def _take_peak(total: Amounts, name: str, column: Sequence[int], sidecars: list[bool]) -> None:
     if name in total:
-        total[name] = peak(sum(column[len(sidecars) :]), zip(sidecars, column, strict=False)) or 0
+        regular = sum(column[len(sidecars) :])
+        # Nobody can need more than all together, and where only regular containers ask that is what they need.
+        if regular != total[name]:
+            total[name] = peak(regular, zip(sidecars, column, strict=False)) or 0

@@ -5,8 +5,8 @@ look costs a few file reads, so it can be had often where it matters. What has b
 moment: until kernel events say so, a rate is assumed that few workloads exceed. The pause is a fraction of the time in
 which the threshold could be reached, so that several looks come before it.
 
-A node that rests just above its threshold is looked at less often the longer it rests; a kernel event or any fall ends
-that at once.
+A node that rests just above its threshold is looked at less often once it has rested, and still less where the kernel
+tells of the threshold itself (`told`: usage marks of v1); such an event or any fall ends that at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import msgspec
 
 LOOK_LEAST_S, LOOK_MOST_S = 0.01, 10.0
-RESTING_LEAST_S = 0.25  # a node that rests near its threshold: four looks a second are below 0.2 % of a core
+RESTING_LEAST_S, RESTING_TOLD_S = 0.25, 2.0  # a node that rests near its threshold
 RESTING_AFTER_S = 5.0
 ASSUMED_BYTES_PER_S = 256 << 20
 LOOKS_BEFORE_THRESHOLD = 3
@@ -41,16 +41,17 @@ def trend(distance: float, now_s: float, before: Trend | None, still_per_s: floa
     return Trend(distance, now_s, falling, now_s if rate > still_per_s else before.moved_s)
 
 
-def pause_s(found: Trend, assumed_per_s: float = ASSUMED_BYTES_PER_S) -> float:
+def pause_s(found: Trend, assumed_per_s: float = ASSUMED_BYTES_PER_S, *, told: bool = False) -> float:
     """How long nobody need look at this signal."""
     if found.distance < 0:
         return LOOK_LEAST_S if found.falling_per_s > 0 else RESTING_LEAST_S
     rate = max(2 * found.falling_per_s, assumed_per_s)
     pause = found.distance / rate / LOOKS_BEFORE_THRESHOLD
-    least = RESTING_LEAST_S if found.time_s - found.moved_s > RESTING_AFTER_S else LOOK_LEAST_S
+    resting_s = RESTING_TOLD_S if told else RESTING_LEAST_S
+    least = resting_s if found.time_s - found.moved_s > RESTING_AFTER_S else LOOK_LEAST_S
     return min(max(pause, least), LOOK_MOST_S)
 
 
-def next_look_s(trends: Iterable[Trend]) -> float:
+def next_look_s(trends: Iterable[Trend], *, told: bool = False) -> float:
     """The shortest pause of several signals."""
-    return min(map(pause_s, trends), default=LOOK_MOST_S)
+    return min((pause_s(each, told=told) for each in trends), default=LOOK_MOST_S)

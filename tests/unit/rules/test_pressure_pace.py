@@ -12,6 +12,7 @@ from plimsoll.rules.pressure_pace import (
     LOOK_MOST_S,
     RESTING_AFTER_S,
     RESTING_LEAST_S,
+    RESTING_TOLD_S,
     Trend,
     next_look_s,
     pause_s,
@@ -60,10 +61,26 @@ def test_several_signals_are_looked_at_for_the_most_urgent() -> None:
     assert next_look_s([]) == LOOK_MOST_S
 
 
-@given(distance=st.floats(0, 1e12), rate=st.floats(0, 1e12), rested_s=st.floats(0, 1000))
-def test_several_looks_come_before_the_threshold(distance: float, rate: float, rested_s: float) -> None:
+@pytest.mark.parametrize(
+    ("found", "expected_s"),
+    [
+        (Trend(64 * GIB, 0.0), LOOK_MOST_S),
+        (Trend(1 * MIB, 100.0, moved_s=1.0), RESTING_TOLD_S),
+        (Trend(1 * MIB, 1.0, moved_s=1.0), LOOK_LEAST_S),
+        (Trend(-5 * MIB, 100.0), RESTING_LEAST_S),
+    ],
+    ids=["far", "near and at rest", "near", "met"],
+)
+def test_pause_where_the_kernel_tells_of_the_threshold(found: Trend, expected_s: float) -> None:
+    assert pause_s(found, told=True) == expected_s
+    assert next_look_s([found], told=True) == expected_s
+
+
+@given(distance=st.floats(0, 1e12), rate=st.floats(0, 1e12), rested_s=st.floats(0, 1000), told=st.booleans())
+def test_several_looks_come_before_the_threshold(distance: float, rate: float, rested_s: float, told: bool) -> None:
     found = Trend(distance, rested_s, rate, 0.0)
-    pause = pause_s(found)
+    pause = pause_s(found, told=told)
     assert LOOK_LEAST_S <= pause <= LOOK_MOST_S
-    least = RESTING_LEAST_S if rested_s > RESTING_AFTER_S else LOOK_LEAST_S
+    resting_s = RESTING_TOLD_S if told else RESTING_LEAST_S
+    least = resting_s if rested_s > RESTING_AFTER_S else LOOK_LEAST_S
     assert pause <= max(least, distance / max(rate, ASSUMED_BYTES_PER_S) / 3 * (1 + 1e-9))
