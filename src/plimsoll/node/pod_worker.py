@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 RETRY_FIRST_S, RETRY_MOST_S = 1.0, 60.0
 SLOW_START_S = 0.15  # a start that takes longer is worth a status of its own: ContainerCreating
 SLOW_CRI_START_S = 0.5  # what is usual with a runtime is not slow
+SLOW_STOP_S = 0.1  # and one that takes longer to stop
 
 
 class PodWorker:
@@ -314,8 +315,12 @@ class PodWorker:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
         live = self._end.stops(pod, seen, record.verdict, by_itself=has_ended(pod, self.status))
         if live:
-            self._report(pod, seen)
-            await self._end.stop(pod, seen, live)
+            # Most have ended before anybody could read that they are about to.
+            slow = asyncio.get_running_loop().call_later(SLOW_STOP_S, self._report, pod, seen)
+            try:
+                await self._end.stop(pod, seen, live)
+            finally:
+                slow.cancel()
             pod, seen = await self._look()
             if seen.live():
                 raise RuntimeTrouble("stop", f"{len(seen.live())} containers of {self.title} still run")

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 WAITING_MOST = 1000
 RETRY_S = 2.0
-GATHER_S = 0.1  # a pod's status goes first: it is what people wait for
+GATHER_S = 0.25  # doing goes first, and then a pod's status: that is what people wait for
 COMPONENT = "kubelet"  # what dashboards and `kubectl describe` know; who we are stands in the Node's version
 
 
