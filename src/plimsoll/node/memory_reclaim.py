@@ -1,9 +1,9 @@
 """Asks the kernel to give memory of the pods back before one of them is ended, for a moment only.
 
 `memory.reclaim` (cgroup v2, Linux 5.19) blocks while the kernel works, so it is written by a thread and in small parts:
-between two parts the clock is looked at. Where the pods have hardly any page cache and the machine has no swap there is
-nothing to gain, and the kernel is not asked: it would look through all their memory to find that out. v1 has nothing of
-the kind that would not empty whole cgroups.
+between two parts the clock is looked at. Where the pods have hardly any page cache that counts (what is inactive does
+not) and the machine has no swap there is nothing to gain, and the kernel is not asked: it would look through all their
+memory to find that out. v1 has nothing of the kind that would not empty whole cgroups.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class MemoryReclaim:
     def _may_gain(self) -> bool:
         with self._files.directory(self._pods_path, "memory.stat") as directory:
             stat = flat_keyed(directory.read("memory.stat"))
-        cached = sum(stat.get(name, 0) for name in ("inactive_file", "active_file", "slab_reclaimable"))
+        cached = sum(stat.get(name, 0) for name in ("active_file", "slab_reclaimable"))
         return cached >= LEAST_BYTES or meminfo_bytes((self._proc / "meminfo").read_text()).get("SwapFree", 0) > 0
 
     def _used(self) -> int:

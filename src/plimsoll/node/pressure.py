@@ -51,6 +51,7 @@ STALL_US, STALL_WINDOW_US = 50_000, 1_000_000
 LIMIT_GRACE_S = 1.0  # §6
 REARM_S = 10.0  # §2.5: limits and page cache move, and the kernel's marks with them
 AFTER_TROUBLE_S = 1.0
+RECLAIM_EVERY_S = 10.0  # who is back at the threshold so soon after a reclaim needs more than another one
 _KERNEL = "kernel"
 _LOG = logging.getLogger(__name__)
 
@@ -120,7 +121,7 @@ class PressureLoop:
         self._others: Observations = {}
         self._others_at_s = float("-inf")
         self._limits_at_s = float("-inf") if storage_limits else float("inf")
-        self._looked_s = self._armed_s = float("-inf")
+        self._looked_s = self._armed_s = self._reclaimed_s = float("-inf")
         self._marks: set[UsageMark] = set()
         self._is_told = False  # by the kernel, at every threshold on memory
         self.decisions = decisions or DecisionLog()
@@ -290,8 +291,10 @@ class PressureLoop:
         return True
 
     async def _reclaimed_memory(self, threshold: Threshold, observations: Observations) -> int:
-        if self._reclaim_memory is None:
+        now_s = self._clock()
+        if self._reclaim_memory is None or now_s - self._reclaimed_s < RECLAIM_EVERY_S:
             return 0
+        self._reclaimed_s = now_s
         seen = observations[threshold.signal]
         short = (wanted(threshold, seen.capacity, with_min_reclaim=True) - seen.available).value
         try:

@@ -43,7 +43,7 @@ from plimsoll.rules.objects import Node
 from plimsoll.rules.setting import Setting
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 7.0
-GATHER_S = 0.1  # what is news of the node is mostly being acted upon: doing goes before telling
+GATHER_S = 0.25  # what is news of the node is mostly being acted upon: doing goes before telling
 LEASE_JITTER = 0.04  # of the renewal's period, so that a thousand nodes do not come at once
 TROUBLES = (ApiError, Unreachable, TimeoutError)
 

@@ -147,6 +147,16 @@ async def test_reclaim_comes_first(reclaimable_mib: int, evicted: list[str]) -> 
     assert [uid for uid, _ in node.evicted] == evicted
 
 
+async def test_who_is_back_at_once_after_a_reclaim_is_evicted() -> None:
+    node = Node(large=950)
+    pressure = loop(node, HARD, reclaims=True)
+    for later_s, evicted in ((0.0, []), (11.0, []), (0.5, ["large"])):
+        node.now_s += later_s
+        node.used["large"], node.reclaimable = 950 * MIB, 500 * MIB
+        assert await pressure.turn()
+        assert [uid for uid, _ in node.evicted] == evicted
+
+
 async def test_a_pod_above_its_own_storage_limit_goes_without_pressure() -> None:
     node = Node(filler=1)
     node.spec = PodSpec((Container("c"),), volumes=(Volume("scratch", EmptyDir(size_limit=parse("10Mi"))),))
