@@ -28,20 +28,21 @@ IN_GUEST = GUEST_VARIABLE in os.environ
 Document = dict[str, Any]
 Found = TypeVar("Found")
 
-# Takes memory at a pace, in hundredths of a second; tells what it has done with its times, and ends when told to.
+# Takes memory at a pace, in hundredths of a second and pieces of 64 KiB (a guest takes 0.1 s for a whole MiB, and Python
+# hears no signal meanwhile); tells what it has done with its times, and ends when told to.
 EATER = """
 import os, signal, sys, time
 def told(*_):
     os.write(1, b"told %f\\n" % time.monotonic()); os._exit(143)
 signal.signal(signal.SIGTERM, told)
-have, want, pace = [], int(sys.argv[1]), float(sys.argv[2])
+have, want, pace = [], int(sys.argv[1]) * 16, float(sys.argv[2]) * 16
 os.write(1, b"up %f\\n" % time.monotonic())
 begin, taken = time.monotonic(), 0
 while taken < want:
     due = want if not pace else min(want, int((time.monotonic() - begin) * pace) + 1)
     while taken < due:
-        have.append(bytearray(b"x") * (1 << 20)); taken += 1
-    if pace: time.sleep(min(0.01, 0.5 / pace))
+        have.append(bytearray(b"x") * (1 << 16)); taken += 1
+    if pace: time.sleep(min(0.01, 8 / pace))
 os.write(1, b"full %f\\n" % time.monotonic())
 while True: time.sleep(1000)
 """
