@@ -11,6 +11,8 @@ next.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -28,6 +30,7 @@ from plimsoll.runtime.cri.calls import (
 from plimsoll.runtime.cri.grpc import NOT_FOUND
 from plimsoll.runtime.runtime import ContainerSeen, SandboxSeen, Seen
 
+T = TypeVar("T")
 AT_ONCE = 8  # statuses asked in parallel
 KILLED = 137
 SETTLED_S = 2.0  # after that the reason of a kill is what it is
@@ -101,8 +104,10 @@ class Look:
             self._client.ask(LIST_SANDBOXES, m.ListPodSandboxRequest()),
             self._client.ask(LIST_CONTAINERS, m.ListContainersRequest()),
         )
-        found_sandboxes = await asyncio.gather(*map(self._sandbox, sandboxes.items))
-        found_containers = await asyncio.gather(*map(self._container, containers.containers))
+        found_sandboxes, found_containers = await asyncio.gather(
+            _known_or_asked(sandboxes.items, self._known_sandbox, self._sandbox),
+            _known_or_asked(containers.containers, self._known_container, self._container),
+        )
         self._sandboxes = {each.seen.id: each for each in found_sandboxes if each is not None}
         self._containers = {each.seen.id: each for each in found_containers if each is not None}
         return Seen(
@@ -115,12 +120,13 @@ class Look:
             ),
         )
 
-    async def _sandbox(self, data: bytes) -> _Sandbox | None:
+    def _known_sandbox(self, data: bytes) -> _Sandbox | None:
         state = decode(m.PodSandboxState, data)
         known = self._sandboxes.get(state.id)
-        if known is not None and known.seen.ready == (state.state == m.SANDBOX_READY):
-            return known
-        request = m.PodSandboxStatusRequest(pod_sandbox_id=state.id, verbose=True)
+        return known if known is not None and known.seen.ready == (state.state == m.SANDBOX_READY) else None
+
+    async def _sandbox(self, data: bytes) -> _Sandbox | None:
+        request = m.PodSandboxStatusRequest(pod_sandbox_id=decode(m.PodSandboxState, data).id, verbose=True)
         try:
             async with self._few:
                 status = await self._client.ask(SANDBOX_STATUS, request)
@@ -130,13 +136,18 @@ class Look:
             raise
         return _Sandbox(sandbox_seen(decode(m.PodSandbox, data), status), inside(status.info).pid)
 
+    def _known_container(self, data: bytes) -> _Container | None:
+        state = decode(m.ContainerState, data)
+        known = self._containers.get(state.id)
+        if known is None or known.seen.phase != PHASES.get(state.state, "unknown"):
+            return None
+        return known if asyncio.get_running_loop().time() >= known.settled_s else None
+
     async def _container(self, data: bytes) -> _Container | None:
         state = decode(m.ContainerState, data)
         known = self._containers.get(state.id)
         now_s = asyncio.get_running_loop().time()
         same = known is not None and known.seen.phase == PHASES.get(state.state, "unknown")
-        if known is not None and same and now_s >= known.settled_s:
-            return known
         request = m.ContainerStatusRequest(container_id=state.id, verbose=state.state != m.EXITED)
         try:
             async with self._few:
@@ -155,6 +166,17 @@ class Look:
         else:
             settled_s = now_s + SETTLED_S
         return _Container(seen, listed, settled_s, began)
+
+
+async def _known_or_asked(
+    items: Sequence[bytes], known: Callable[[bytes], T | None], ask: Callable[[bytes], Awaitable[T | None]]
+) -> list[T | None]:
+    """Those that nothing is known of are asked about side by side; most are known."""
+    found = [known(data) for data in items]
+    missing = [at for at, each in enumerate(found) if each is None]
+    for at, each in zip(missing, await asyncio.gather(*(ask(items[at]) for at in missing)), strict=True):
+        found[at] = each
+    return found
 
 
 def _cancelled_ourselves() -> bool:
