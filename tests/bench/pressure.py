@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import signal
@@ -134,8 +135,8 @@ def measured(world: PressureWorld, pace: float, number: int, *, at_once: bool) -
 
 
 def percentile(values: list[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    """By nearest rank."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 def line(title: str, values: list[float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -234,3 +235,43 @@ def test_closing_lines_of_a_run_without_anything_real(tmp_path: Path) -> None:
     assert exercised == "exercised: nothing beyond pure Python"
     assert "1 failed" in counts
     assert done.returncode == 1
+
+
+# --- a few failures on a real machine are tried once more
+
+
+@pytest.mark.parametrize(
+    ("failed", "tried"),
+    [
+        pytest.param({"tests/kernel/a.py::b": True}, ["tests/kernel/a.py::b"], id="one"),
+        pytest.param({"tests/e2e/a.py::b[x@y]@a group": True}, ["tests/e2e/a.py::b[x@y]"], id="of a group"),
+        pytest.param({"tests/e2e/a.py::b[x@y]": True}, ["tests/e2e/a.py::b[x@y]"], id="of none"),
+        pytest.param({"tests/kernel/a.py::b": True, "tests/unit/a.py::b": True}, None, id="a rule fails too"),
+        pytest.param({f"tests/kernel/a.py::b{each}": True for each in range(6)}, None, id="many"),
+        pytest.param({}, None, id="none is known"),
+    ],
+)
+@pytest.mark.parametrize("code", [0, 1])
+def test_few_failures_are_tried_alone(
+    dev: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    failed: dict[str, bool],
+    tried: list[str] | None,
+    code: int,
+) -> None:
+    asked: list[list[str]] = []
+
+    def call(command: list[str]) -> int:
+        asked.append(command)
+        return code
+
+    (tmp_path / "lastfailed").write_text(json.dumps(failed))
+    monkeypatch.setattr(dev, "LAST_FAILED", tmp_path / "lastfailed")
+    monkeypatch.setattr(dev, "call", call)
+    assert dev.call_alone(["pytest"]) == (1 if tried is None else code)
+    assert asked == ([] if tried is None else [["pytest", "--once-more", *tried]])
+    said = capsys.readouterr()
+    outcome = "see above" if code else "passed alone"
+    assert all(f"FAILED beside others, {outcome}: {name}" in said.out + said.err for name in tried or ())
