@@ -147,8 +147,11 @@ async def runs_under_limits_speaks_and_goes(place: Place) -> None:
     await place.transport.send(Request("DELETE", f"{PODS}/plain"))
     await until(lambda: place.status("plain"), lambda found: not found)
     assert not [each for each in place.node.memory_cgroups() if mark in each]
-    told = {each["reason"] for each in await place.events("plain")}
-    assert {"Created", "Started", "Killing"} <= told, told
+
+    async def told() -> set[str]:
+        return {each["reason"] for each in await place.events("plain")}
+
+    await until(told, lambda found: {"Created", "Started", "Killing"} <= found)
 
 
 # An exec in a guest of one CPU takes its time.
@@ -164,8 +167,11 @@ async def a_failed_probe_restarts_the_container(place: Place) -> None:
     found = await until(lambda: place.container("sick", "c"), lambda each: each.get("restartCount"))
     assert found["lastState"]["terminated"]["exitCode"] == 137, found
     assert (await place.container("sick", "well"))["restartCount"] == 0
-    told = [each["message"] for each in await place.events("sick")]
-    assert any("failed liveness probe, will be restarted" in each for each in told), told
+
+    async def told() -> list[str]:
+        return [each["message"] for each in await place.events("sick")]
+
+    await until(told, lambda found: any("failed liveness probe, will be restarted" in each for each in found))
 
 
 async def out_of_memory_restarts_that_container_alone(place: Place) -> None:
