@@ -46,9 +46,9 @@ def test_everything_is_measured(stats: Stats) -> None:
     assert hog.wait(60) != 0
     busy = started(APP, sys.executable, "-S", "-c", BUSY)
     try:
-        first = found = stats.sample()
+        found = stats.sample()
         deadline = time.monotonic() + 30
-        while found.at_s - first.at_s < 1.0 and time.monotonic() < deadline:
+        while found.pods[0].containers[0].measured.cpu_nanocores is None and time.monotonic() < deadline:
             time.sleep(0.1)
             found = stats.sample()
     finally:
