@@ -18,8 +18,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from plimsoll.runtime.cri.messages import CONTAINERD_NAMESPACE
 from plimsoll.runtime.cri.own_containerd import PROGRAMS, OwnContainerd
-from plimsoll.runtime.cri.stray_task import NAMESPACE
 from tests.kernel.guest import BUSYBOX, required
 
 PLUGINS = Path("/usr/lib/cni")  # of Debian's containernetworking-plugins
@@ -44,11 +44,11 @@ class Containerd(OwnContainerd):
 
     def begin_task(self, container_id: str) -> None:
         """Behind the back of CRI."""
-        done = self.ctr("-n", NAMESPACE, "tasks", "start", "--detach", "--null-io", container_id)
+        done = self.ctr("-n", CONTAINERD_NAMESPACE, "tasks", "start", "--detach", "--null-io", container_id)
         assert done.returncode == 0, done.stderr
 
     def has_task(self, container_id: str) -> bool:
-        return container_id in self.ctr("-n", NAMESPACE, "tasks", "list", "--quiet").stdout.split()
+        return container_id in self.ctr("-n", CONTAINERD_NAMESPACE, "tasks", "list", "--quiet").stdout.split()
 
     def reached_from_it(self, url: str) -> bytes | None:
         """A page, fetched from the network that containerd is in; None where nobody answers."""

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -48,9 +50,8 @@ from plimsoll.runtime.runtime import RuntimeTrouble
 log = logging.getLogger(__name__)
 
 RETRY_FIRST_S, RETRY_MOST_S = 1.0, 60.0
-SLOW_START_S = 0.15  # a start that takes longer is worth a status of its own: ContainerCreating
-SLOW_CRI_START_S = 0.5  # what is usual with a runtime is not slow
-SLOW_STOP_S = 0.1  # and one that takes longer to stop
+# What takes longer is worth a status of its own (ContainerCreating); what is usual with a runtime is not slow.
+SLOW_START_S, SLOW_CRI_START_S, SLOW_STOP_S = 0.15, 0.5, 0.1
 
 
 class PodWorker:
@@ -192,7 +193,7 @@ class PodWorker:
             self._keep_backoffs()
             for event in work.events:
                 self._tools.tell_lifecycle(pod, event)
-            if _is_done(work, seen):
+            if work.is_done(seen):
                 self._sizes.settle(pod, seen)
                 status = self._report(pod, seen)
                 if status.phase in (SUCCEEDED, FAILED):
@@ -275,13 +276,10 @@ class PodWorker:
         if work.sandbox_attempt is None and not work.starts:
             return
         slow_s = SLOW_CRI_START_S if tools.runtime.makes_cgroups else SLOW_START_S
-        slow = asyncio.get_running_loop().call_later(slow_s, self._report, pod, seen)
-        try:
+        with self._reported_if_slower(slow_s, pod, seen):
             for other in self.after:
                 await other.released.wait()
             await self._start.start(pod, seen, work, self._note)
-        finally:
-            slow.cancel()
 
     def _note(self, pod: RunPod, start: Start, trouble: StartTrouble | None) -> None:
         container, now_s = container_named(pod, start.name), self._tools.clock()
@@ -315,12 +313,8 @@ class PodWorker:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
         live = self._end.stops(pod, seen, record.verdict, by_itself=has_ended(pod, self.status))
         if live:
-            # Most have ended before anybody could read that they are about to.
-            slow = asyncio.get_running_loop().call_later(SLOW_STOP_S, self._report, pod, seen)
-            try:
+            with self._reported_if_slower(SLOW_STOP_S, pod, seen):
                 await self._end.stop(pod, seen, live)
-            finally:
-                slow.cancel()
             pod, seen = await self._look()
             if seen.live():
                 raise RuntimeTrouble("stop", f"{len(seen.live())} containers of {self.title} still run")
@@ -342,6 +336,14 @@ class PodWorker:
                 await self._end.forget(pod, seen)
 
     # --- reporting ---
+
+    @contextmanager
+    def _reported_if_slower(self, pause_s: float, pod: RunPod, seen: PodSeen) -> Iterator[None]:
+        slow = asyncio.get_running_loop().call_later(pause_s, self._report, pod, seen)
+        try:
+            yield
+        finally:
+            slow.cancel()
 
     def _report(self, pod: RunPod, seen: PodSeen, *, is_final: bool = False, must_be_seen: bool = False) -> RunStatus:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
@@ -374,13 +376,6 @@ class PodWorker:
         if at_s is not None:
             pause_s = max(0.0, at_s - self._tools.clock())
             self._timer = asyncio.get_running_loop().call_later(pause_s, self.wake)
-
-
-def _is_done(work: PodWork, seen: PodSeen) -> bool:
-    """Nothing to do, or only an end that has come already."""
-    if work.kill_pod and work.sandbox_attempt is None and not work.starts:
-        return not seen.live() and not work.forget
-    return work.is_idle
 
 
 def _must_end_sooner(before: RunPod, now: RunPod) -> bool:

@@ -23,6 +23,7 @@ from plimsoll.codec.lean import from_document
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, Unreachable
+from plimsoll.node.recorder import GATHER_S
 from plimsoll.rules.node_document import (
     LEASE_NAMESPACE,
     LEASE_RENEWALS,
@@ -43,7 +44,6 @@ from plimsoll.rules.objects import Node
 from plimsoll.rules.setting import Setting
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 7.0
-GATHER_S = 0.25  # what is news of the node is mostly being acted upon: doing goes before telling
 LEASE_JITTER = 0.04  # of the renewal's period, so that a thousand nodes do not come at once
 TROUBLES = (ApiError, Unreachable, TimeoutError)
 

@@ -222,6 +222,5 @@ def _take_peaks(spec: PodSpec, sidecars: list[bool], asks: list[Ask], requests: 
 def _take_peak(total: Amounts, name: str, column: Sequence[int], sidecars: list[bool]) -> None:
     if name in total:
         regular = sum(column[len(sidecars) :])
-        # Nobody can need more than all together, and where only regular containers ask that is what they need.
-        if regular != total[name]:
+        if regular != total[name]:  # else no init container asks for any
             total[name] = peak(regular, zip(sidecars, column, strict=False)) or 0

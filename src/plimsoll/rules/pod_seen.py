@@ -177,3 +177,9 @@ class PodWork(msgspec.Struct, frozen=True):
     @property
     def is_idle(self) -> bool:
         return not (self.kill_pod or self.kills or self.forget or self.starts or self.sandbox_attempt is not None)
+
+    def is_done(self, seen: PodSeen) -> bool:
+        """Nothing to do, or only an end that has come already."""
+        if self.kill_pod and self.sandbox_attempt is None and not self.starts:
+            return not seen.live() and not self.forget
+        return self.is_idle

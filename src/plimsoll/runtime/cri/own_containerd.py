@@ -23,7 +23,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.linux.mounts import detach
 from plimsoll.linux.processes import CAP_SYS_RESOURCE, has_capability
 from plimsoll.runtime.cri.local_images import BUSYBOX, PAUSE, write_images
-from plimsoll.runtime.cri.stray_task import NAMESPACE
+from plimsoll.runtime.cri.messages import CONTAINERD_NAMESPACE
 
 # What must be there → the Debian package that has it.
 PROGRAMS: Mapping[str, str] = {
@@ -153,7 +153,7 @@ class OwnContainerd:
         """Those of `local_images`, under all their names."""
         archive = self.directory / "images.tar"
         write_images(archive)
-        done = self.ctr("-n", NAMESPACE, "images", "import", str(archive))
+        done = self.ctr("-n", CONTAINERD_NAMESPACE, "images", "import", str(archive))
         archive.unlink()
         if done.returncode:
             raise ContainerdFailed(f"the images could not be loaded: {done.stderr.strip()}")

@@ -16,7 +16,6 @@ from plimsoll.runtime.cri.calls import Call, CallRefused, CriClient
 from plimsoll.runtime.cri.grpc import FAILED_PRECONDITION, NOT_FOUND
 
 REFUSAL = "cannot delete running task"  # containerd's words
-NAMESPACE = "k8s.io"  # of containerd's, where CRI keeps what it made
 PATIENCE_S, _AGAIN_S = 30.0, 0.02
 
 
@@ -30,7 +29,7 @@ class DeleteRequest(m.Message, frozen=True):
     container_id: Annotated[str, 1]
 
 
-_IN_NAMESPACE = (("containerd-namespace", NAMESPACE),)
+_IN_NAMESPACE = (("containerd-namespace", m.CONTAINERD_NAMESPACE),)
 KILL = Call("/containerd.services.tasks.v1.Tasks/Kill", m.Empty, 30, repeats=True, headers=_IN_NAMESPACE)
 DELETE = Call("/containerd.services.tasks.v1.Tasks/Delete", m.Empty, 30, repeats=True, headers=_IN_NAMESPACE)
 
