@@ -7,12 +7,10 @@ Work goes in blocks of lines; with `-j N` blocks go to N processes and come back
 from __future__ import annotations
 
 import gc
-import operator
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from functools import cache
-from typing import Any, BinaryIO, cast
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 import click
 import msgspec
@@ -20,6 +18,7 @@ import msgspec
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.output import inert
 from plimsoll.codec.lean import pod_from_json
+from plimsoll.codec.planned_pod import quick_decode
 from plimsoll.errors import FieldError, InvalidName, InvalidObject, InvalidQuantity
 from plimsoll.rules.batch import block_plans
 from plimsoll.rules.defaulting import defaulted
@@ -39,20 +38,23 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 _ENCODER = msgspec.json.Encoder()
+_NOT_QUICK = (msgspec.MsgspecError, InvalidQuantity, RecursionError, UnicodeDecodeError)
+_PODS = {"", "Pod"}
 
 
 def planned_block(
     lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool = False
 ) -> tuple[bytes, int]:
     """Results for a block of lines, joined, and how many were refused. `first` is the number of the first line."""
-    pods: list[Pod] = []
     refused: list[tuple[int, Refused]] = []
-    for number, line in enumerate(lines, first):
-        if line and not line.isspace():
-            try:
-                pods.append(_read(line, policy, check))
-            except InvalidObject as error:
-                refused.append((len(pods) + len(refused), Refused(number, list(error.errors))))
+    pods = [] if check else _quickly_read(lines)
+    if not pods:
+        for number, line in enumerate(lines, first):
+            if line and not line.isspace():
+                try:
+                    pods.append(_read(line, policy, check))
+                except InvalidObject as error:
+                    refused.append((len(pods) + len(refused), Refused(number, list(error.errors))))
     try:
         results: list[PodPlan | Refused] = [*block_plans(pods, policy, place)]
     except (InvalidObject, InvalidName):  # some pod cannot be planned: find out which, one by one
@@ -60,6 +62,17 @@ def planned_block(
     for index, each in refused:
         results.insert(index, each)
     return _ENCODER.encode_lines(results), len(refused)
+
+
+def _quickly_read(lines: list[bytes]) -> list[Pod]:
+    """All of a block where none needs a second look or is refused; nothing otherwise."""
+    try:
+        pods = list(map(quick_decode(), lines))
+        if {pod.kind for pod in pods} <= _PODS and all(pod.spec.containers for pod in pods):
+            return [admitted(pod) if pod.spec.priority_class_name else pod for pod in pods]
+    except (*_NOT_QUICK, InvalidObject):
+        pass
+    return []
 
 
 def _one_by_one(lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool) -> tuple[bytes, int]:
@@ -79,11 +92,8 @@ def _planned(line: bytes, number: int, policy: NodePolicy, place: Placement, che
 
 def _read(line: bytes, policy: NodePolicy, check: bool) -> Pod:
     """One pod, as admission leaves it; raises InvalidObject for anything else."""
-    try:
-        pod = _quick_decode()(line)
-    except (msgspec.MsgspecError, InvalidQuantity, RecursionError, UnicodeDecodeError):
-        pod = pod_from_json(line)
-    if pod.kind not in ("", "Pod"):
+    pod = pod_from_json(line) if check else _decoded(line)
+    if pod.kind not in _PODS:
         detail = "one Pod per line: jq -c '.items[]' unpacks a list"
         raise InvalidObject([FieldError("FieldValueNotSupported", "kind", detail, pod.kind)])
     if not pod.spec.containers:
@@ -95,10 +105,11 @@ def _read(line: bytes, policy: NodePolicy, check: bool) -> Pod:
     return admitted(pod) if pod.spec.priority_class_name else pod
 
 
-@cache
-def _quick_decode() -> Callable[[bytes], Pod]:
-    """What `pod_from_json` tries first, quantities looked up without a Python function in between."""
-    return msgspec.json.Decoder(Pod, dec_hook=cast("Callable[[type, Any], Any]", operator.getitem)).decode
+def _decoded(line: bytes) -> Pod:
+    try:
+        return quick_decode()(line)
+    except _NOT_QUICK:
+        return pod_from_json(line)
 
 
 def blocks(stream: BinaryIO) -> Iterator[tuple[list[bytes], int]]:

@@ -13,16 +13,14 @@ from itertools import chain, pairwise, repeat
 from operator import sub
 from typing import TypeVar
 
-from plimsoll.rules.batch_files import container_files, conversions, pod_files
+from plimsoll.rules.batch_files import container_files, conversions, hugepages, pod_files
 from plimsoll.rules.batch_walk import figures
 from plimsoll.rules.figures import Apart, Ask, Figures
-from plimsoll.rules.files import hugepage_files
-from plimsoll.rules.hierarchy import UNKNOWN_UID
+from plimsoll.rules.hierarchy import UNKNOWN_UID, below
 from plimsoll.rules.objects import Pod, QoSClass
-from plimsoll.rules.oom import burstable_scores, pod_score
+from plimsoll.rules.oom import counted_bytes, pod_score
 from plimsoll.rules.plan import ContainerPlan, Placement, PodPlan, pod_plan
 from plimsoll.rules.policy import NodePolicy
-from plimsoll.rules.values import hugepage_limits
 
 T = TypeVar("T")
 
@@ -63,7 +61,9 @@ def _made(
     containers = _container_plans(pods, asks, bounds, classes, apart, policy) if asks else []
     metadata = [pod.metadata for pod in pods]
     uids = [each.uid for each in metadata]
-    parents, version = place.parents, policy.cgroup_version
+    components = ["pod" + (uid or UNKNOWN_UID) for uid in uids]
+    below((), *components)
+    above = {qos: parent.path for qos, parent in place.parents.items()}
     return map(
         PodPlan,
         [each.namespace for each in metadata],
@@ -72,14 +72,11 @@ def _made(
         classes,
         requests,
         limits,
-        [parents[qos].child("pod" + (uid or UNKNOWN_UID)) for qos, uid in zip(classes, uids, strict=True)],
+        [f"{above[qos]}/{each}" for qos, each in zip(classes, components, strict=True)],
         pod_files(classes, requests, cpu_limits, memory_limits, policy),
         [containers[start:end] for start, end in pairwise(bounds)],
         [len(pod.spec.init_containers) for pod in pods],
-        [
-            None if compute else hugepage_files(hugepage_limits(each), version)
-            for each, compute in zip(requests, only_compute, strict=True)
-        ],
+        [None if compute else hugepages(each, policy) for each, compute in zip(requests, only_compute, strict=True)],
     )
 
 
@@ -106,24 +103,20 @@ def _scores(
     apart: Sequence[Apart | None],
     policy: NodePolicy,
 ) -> list[int]:
-    """By class and request, then put right where sidecars or pod level have a say."""
-    score = conversions(policy).score
-    constants = list(map(pod_score, pods, classes))
-    scores = [
-        score[ask] if constant is None else constant
-        for ask, constant in zip(memory_asks, _per_container(constants, bounds), strict=True)
-    ]
-    for constant, each, (start, end) in zip(constants, apart, pairwise(bounds), strict=True):
-        if each is not None and constant is None:
+    """By class, or by request, in which sidecars and pod level may have a say."""
+    counted = list(memory_asks)
+    for each, (start, end) in zip(apart, pairwise(bounds), strict=True):
+        if each is not None:
             share, sidecars = each
-            counted, count = [ask + share for ask in memory_asks[start:end]], len(sidecars)
-            scores[start:end] = burstable_scores(
-                counted[:count],
-                [sidecar and policy.sidecar_oom_rule for sidecar in sidecars],
-                counted[count:],
-                policy.memory_capacity_bytes,
-            )
-    return scores
+            own = [ask + share for ask in counted[start:end]] if share else counted[start:end]
+            if policy.sidecar_oom_rule and sidecars:
+                own = counted_bytes(own[: len(sidecars)], sidecars, own[len(sidecars) :])
+            counted[start:end] = own
+    score = conversions(policy).score
+    return [
+        score[ask] if constant is None else constant
+        for ask, constant in zip(counted, _per_container(map(pod_score, pods, classes), bounds), strict=True)
+    ]
 
 
 def _per_container(column: Iterable[T], bounds: Sequence[int]) -> Iterable[T]:

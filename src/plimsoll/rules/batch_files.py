@@ -7,33 +7,34 @@ few hundred amounts over and over.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import repeat
 from typing import TypeVar
 
 from plimsoll.rules.cpu import shares
 from plimsoll.rules.figures import Amounts
-from plimsoll.rules.files import Files, FilesV2, cpu_max, cpu_weight, files_v1
+from plimsoll.rules.files import Files, FilesV2, cpu_max, cpu_weight, files_v1, hugepage_file
 from plimsoll.rules.memory import memory_high
-from plimsoll.rules.objects import CPU, MEMORY, QoSClass
+from plimsoll.rules.objects import CPU, HUGEPAGES_PREFIX, MEMORY, QoSClass
 from plimsoll.rules.oom import burstable_score, clamped
-from plimsoll.rules.policy import NodePolicy
+from plimsoll.rules.policy import CgroupVersion, NodePolicy
 from plimsoll.rules.qos import BEST_EFFORT
 from plimsoll.rules.values import (
     container_cgroup,
     container_protection,
     container_quota,
+    page_size_bytes,
     pod_cgroup,
     pod_protection,
     pod_quota,
 )
 
-Number = TypeVar("Number")
+Number = TypeVar("Number")  # or a resource's name
 Answer = TypeVar("Answer")
 
 
 class _Memo(dict[Number, Answer]):
-    """The answers of a function of one number. Cleared when full: a bound, paid by computing again."""
+    """The answers of a function of one number or name. Cleared when full: a bound, paid by computing again."""
 
     bound = 8192
 
@@ -56,7 +57,12 @@ class Conversions:
         self.container_weight = _Memo[int, int](lambda milli: cpu_weight(shares(milli), policy.weight))
         self.container_max = _Memo[int, str | None](lambda milli: cpu_max(*container_quota(milli, policy)))
         self.pod_weight = _Memo[int, int](lambda milli: cpu_weight(shares(milli), "linear"))
+        self.hugepage_file = _Memo[str, str | None](partial(_hugepage_file, policy.cgroup_version))
         self.pod_max = _Memo[int | None, str | None](lambda milli: cpu_max(*pod_quota(milli, policy)))
+
+
+def _hugepage_file(version: CgroupVersion, name: str) -> str | None:
+    return hugepage_file(page_size_bytes(name), version) if name.startswith(HUGEPAGES_PREFIX) else None
 
 
 conversions = lru_cache(maxsize=4)(Conversions)
@@ -100,6 +106,12 @@ def container_files(
         repeat(0 if policy.swap_controller else None),
         repeat(1 if policy.oom_group else None),
     )
+
+
+def hugepages(amounts: Amounts, policy: NodePolicy) -> dict[str, int] | None:
+    """The files of every huge page size that a pod names; None where it names none."""
+    known = conversions(policy).hugepage_file
+    return {file: amount for name, amount in amounts.items() if (file := known[name]) is not None} or None
 
 
 def pod_files(

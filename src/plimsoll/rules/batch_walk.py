@@ -2,23 +2,21 @@
 
 Everything is added up in thousandths, which amounts are whole numbers of once R-2 has rounded them, and rounded up to
 bytes and pieces at the end. Pods with pod-level resources and init containers go by name (`batch_by_name`), and so do
-those with fractions that a maximum or overhead would meet.
+those with init containers and fractions of a byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from plimsoll.rules.batch_by_name import figures_by_name, finished, has_fine_amounts, pod_level
 from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.effective import added, peak, with_overhead
+from plimsoll.rules.effective import added, larger, with_overhead
 from plimsoll.rules.figures import COMPUTE, Amounts, Ask, Figures, in_bounds, thousandths, whole
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.objects import CPU, MEMORY, NO_STATUS, Pod, PodSpec, ResourceList, Resources
 from plimsoll.rules.pod_policy import is_plain
 from plimsoll.rules.policy import NodePolicy
 from plimsoll.rules.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, class_of
-from plimsoll.rules.quantity import MAX_INT64, ZERO
+from plimsoll.rules.quantity import MAX_INT64
 from plimsoll.rules.sizes import has_page_size
 from plimsoll.rules.values import declared_limits
 
@@ -52,6 +50,7 @@ def figures(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
 def _plain(pod: Pod, spec: PodSpec, asks: list[Ask], block: Resources | None, policy: NodePolicy) -> Figures | None:
     requested: Amounts = {}
     limited: Amounts = {}
+    moments: list[tuple[Amounts, Amounts]] = []  # what plain init containers ask for of other names, each in its time
     cpu_request = memory_request = cpu_limit = memory_limit = 0
     asks_cpu = asks_memory = caps_cpu = caps_memory = False
     every_cpu = every_memory = only_compute = True
@@ -95,20 +94,39 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask], block: Resources | None, po
             every_memory = False
         if others:
             only_compute = False
-            _add_others(limits or {}, requests or {}, requested, limited)
+            if len(asks) - first < len(init_containers) and container.restart_policy != "Always":
+                then = dict(requested), dict(limited)  # beside the sidecars before it
+                _add_others(limits, requests, *then)
+                moments.append(then)
+            else:
+                _add_others(limits, requests, requested, limited)
         asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap, memory_cap))
     if cpu_request + memory_request + cpu_limit + memory_limit > MAX_INT64:
-        return None
-    if not only_compute and block is None and not _others_whole(requested, limited):
         return None
     qos = pod.status.qos_class or class_of(
         every_cpu and every_memory, (cpu_request, memory_request), (cpu_limit, memory_limit)
     )
+    apart = None
+    if init_containers:
+        sidecars = [each.restart_policy == "Always" for each in init_containers]
+        if any(sidecars):
+            apart = 0, sidecars
+        if not all(sidecars):  # else the worst moment is when everybody runs
+            mine = asks[first:]
+            if not _all_whole(mine, memory_request, memory_limit):
+                return None
+            cpu_request, memory_request, cpu_limit, memory_limit = _worst_moment(
+                sidecars, mine, cpu_request, memory_request, cpu_limit, memory_limit
+            )
+            for more_requested, more_limited in moments:
+                requested, limited = larger(requested, more_requested), larger(limited, more_limited)
+        if qos == BURSTABLE and not (every_cpu and every_memory):
+            every_cpu, every_memory = declared_limits(pod, pod_level=policy.pod_level)
     overhead = spec.overhead
-    if (init_containers or overhead) and not _all_whole(asks[first:], memory_request, memory_limit):
-        return None
-    if block is None:
+    if block is None and not overhead:
         memory_request, memory_limit = -(-memory_request // 1000), -(-memory_limit // 1000)
+        if not only_compute and not _others_whole(requested, limited):
+            return None
     if asks_cpu:
         requested[CPU] = cpu_request
     if asks_memory:
@@ -118,21 +136,17 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask], block: Resources | None, po
     if caps_memory:
         limited[MEMORY] = memory_limit
     if block is not None:
-        return _under_pod_level(pod, block, asks, first, requested, limited, policy)
-    apart = None
-    if init_containers:
-        sidecars = [each.restart_policy == "Always" for each in init_containers]
-        if not all(sidecars):  # else the worst moment is when everybody runs
-            _take_peaks(spec, sidecars, asks[first:], requested, limited)
-        if any(sidecars):
-            apart = 0, sidecars
-        if qos == BURSTABLE and not (every_cpu and every_memory):
-            every_cpu, every_memory = declared_limits(pod, pod_level=policy.pod_level)
-    if overhead:
-        more = whole(thousandths(overhead))
-        requested, limited = added(requested, more), with_overhead(limited, more)
-        if not overhead.keys() <= COMPUTE or not in_bounds(requested):
+        if not (only_compute or (in_bounds(requested) and in_bounds(limited))):
             return None
+        return _under_pod_level(pod, block, asks, first, requested, limited, policy)
+    if overhead:
+        if not (only_compute and overhead.keys() <= COMPUTE):
+            return finished(pod, qos, requested, limited, 0, [] if apart is None else apart[1], policy)
+        more = thousandths(overhead)
+        requested, limited = added(requested, more), with_overhead(limited, more)
+        if not (in_bounds(requested) and in_bounds(limited)):
+            return None
+        requested, limited = whole(requested), whole(limited)
     if qos == BEST_EFFORT:
         return qos, requested, limited, None, None, apart, only_compute
     return (
@@ -146,12 +160,47 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask], block: Resources | None, po
     )
 
 
+def _worst_moment(
+    sidecars: list[bool], asks: list[Ask], cpu: int, memory: int, cpu_limit: int, memory_limit: int
+) -> tuple[int, int, int, int]:
+    """From sums over everybody to the most at any moment: `effective.peak`, of all four at once."""
+    cpu_beside = memory_beside = cpu_cap_beside = memory_cap_beside = 0  # of the sidecars that run by then
+    most_cpu = most_memory = most_cpu_cap = most_memory_cap = 0
+    for sidecar, (_, cpu_ask, memory_ask, cpu_cap, memory_cap, _) in zip(sidecars, asks, strict=False):
+        if sidecar:
+            cpu_beside += cpu_ask
+            memory_beside += memory_ask
+            cpu_cap_beside += cpu_cap
+            memory_cap_beside += memory_cap
+            continue
+        if cpu_ask:
+            cpu -= cpu_ask  # gone when the regular containers come
+            if cpu_beside + cpu_ask > most_cpu:
+                most_cpu = cpu_beside + cpu_ask
+        if memory_ask:
+            memory -= memory_ask * 1000
+            if memory_beside + memory_ask > most_memory:
+                most_memory = memory_beside + memory_ask
+        if cpu_cap:
+            cpu_limit -= cpu_cap
+            if cpu_cap_beside + cpu_cap > most_cpu_cap:
+                most_cpu_cap = cpu_cap_beside + cpu_cap
+        if memory_cap:
+            memory_limit -= memory_cap * 1000
+            if memory_cap_beside + memory_cap > most_memory_cap:
+                most_memory_cap = memory_cap_beside + memory_cap
+    return (
+        max(cpu, most_cpu),
+        max(memory, most_memory * 1000),
+        max(cpu_limit, most_cpu_cap),
+        max(memory_limit, most_memory_cap * 1000),
+    )
+
+
 def _under_pod_level(
     pod: Pod, block: Resources, asks: list[Ask], first: int, requested: Amounts, limited: Amounts, policy: NodePolicy
 ) -> Figures | None:
     """Containers without limits of their own get pod level's, and its cpu limit stands in for a request (02 §4.5)."""
-    if not (in_bounds(requested) and in_bounds(limited)):
-        return None
     level = pod_level(block, requested, limited, len(asks) - first, policy)
     if level.cpu_cap or level.memory_cap:
         for at, container in enumerate(pod.spec.containers, first):
@@ -170,17 +219,25 @@ def _names(resources: Resources, name: str) -> bool:
 
 def _all_whole(asks: list[Ask], memory_request: int, memory_limit: int) -> bool:
     """Whether no container asks for a fraction of a byte: then what each asks for, rounded up, adds up to the sums."""
-    return sum(ask[2] for ask in asks) * 1000 == memory_request and sum(ask[4] for ask in asks) * 1000 == memory_limit
+    return (
+        sum([ask[2] for ask in asks]) * 1000 == memory_request and sum([ask[4] for ask in asks]) * 1000 == memory_limit
+    )
 
 
-def _add_others(limits: ResourceList, requests: ResourceList, requested: Amounts, limited: Amounts) -> None:
+def _add_others(
+    limits: ResourceList | None, requests: ResourceList | None, requested: Amounts, limited: Amounts
+) -> None:
     """Add what is neither cpu nor memory, limits standing in for requests (D-1)."""
-    for name, quantity in limits.items():
-        if name != CPU and name != MEMORY:
-            limited[name] = limited.get(name, 0) + quantity.tally
-    for name, quantity in (requests if limits.keys() <= requests.keys() else {**limits, **requests}).items():
+    requests = requests or _NOTHING
+    for name, quantity in requests.items():
         if name != CPU and name != MEMORY:
             requested[name] = requested.get(name, 0) + quantity.tally
+    if limits:
+        for name, quantity in limits.items():
+            if name != CPU and name != MEMORY:
+                limited[name] = limited.get(name, 0) + quantity.tally
+                if name not in requests:
+                    requested[name] = requested.get(name, 0) + quantity.tally
 
 
 def _others_whole(requested: Amounts, limited: Amounts) -> bool:
@@ -189,38 +246,10 @@ def _others_whole(requested: Amounts, limited: Amounts) -> bool:
     Every name that is limited is requested too (D-1).
     """
     for name, amount in requested.items():
-        if name != CPU and name != MEMORY:
-            limit = limited.get(name, 0)
-            if amount % 1000 or limit % 1000 or amount + limit > MAX_INT64 or not has_page_size(name):
-                return False
-            requested[name] = amount // 1000
-            if name in limited:
-                limited[name] = limit // 1000
+        limit = limited.get(name, 0)
+        if amount + limit > MAX_INT64 or not has_page_size(name):
+            return False
+        requested[name] = -(-amount // 1000)
+        if name in limited:
+            limited[name] = -(-limit // 1000)
     return True
-
-
-def _take_peaks(spec: PodSpec, sidecars: list[bool], asks: list[Ask], requests: Amounts, limits: Amounts) -> None:
-    """Replace sums by what is asked for at the worst moment, name by name."""
-    _, cpu_asks, memory_asks, cpu_caps, memory_caps, _ = zip(*asks, strict=True)
-    _take_peak(requests, CPU, cpu_asks, sidecars)
-    _take_peak(requests, MEMORY, memory_asks, sidecars)
-    if limits:
-        _take_peak(limits, CPU, cpu_caps, sidecars)
-        _take_peak(limits, MEMORY, memory_caps, sidecars)
-    if not requests.keys() <= COMPUTE:
-        lists = [
-            (each.resources.requests or _NOTHING, each.resources.limits or _NOTHING)
-            for each in spec.init_containers + spec.containers
-        ]
-        for name in requests:
-            if name != CPU and name != MEMORY:
-                asked = [wanted.get(name, capped.get(name, ZERO)).value for wanted, capped in lists]  # D-1
-                _take_peak(requests, name, asked, sidecars)
-                _take_peak(limits, name, [capped.get(name, ZERO).value for _, capped in lists], sidecars)
-
-
-def _take_peak(total: Amounts, name: str, column: Sequence[int], sidecars: list[bool]) -> None:
-    if name in total:
-        regular = sum(column[len(sidecars) :])
-        if regular != total[name]:  # else no init container asks for any
-            total[name] = peak(regular, zip(sidecars, column, strict=False)) or 0

@@ -53,22 +53,20 @@ def oom_scores(
     regular = [memory_request_bytes(container) + extra for container in spec.containers]
     initial = [memory_request_bytes(container) + extra for container in spec.init_containers]
     sidecars = [sidecar_rule and is_sidecar(container) for container in spec.init_containers]
-    return burstable_scores(initial, sidecars, regular, memory_capacity_bytes)
+    return [
+        clamped(burstable_score(request, memory_capacity_bytes))
+        for request in counted_bytes(initial, sidecars, regular)
+    ]
 
 
-def burstable_scores(
-    initial_bytes: list[int], sidecars: list[bool], regular_bytes: list[int], memory_capacity_bytes: int
-) -> list[int]:
-    """Scores from memory requests, init containers first; a sidecar is as safe as its app (O-3 steps 4 to 6)."""
-    scores = []
-    for request, sidecar in zip(initial_bytes, sidecars, strict=True):
-        score = burstable_score(request, memory_capacity_bytes)
-        if sidecar:
-            score = min(score, burstable_score(min(regular_bytes, default=0), memory_capacity_bytes))
-        scores.append(clamped(score))
-    for request in regular_bytes:
-        scores.append(clamped(burstable_score(request, memory_capacity_bytes)))
-    return scores
+def counted_bytes(initial_bytes: list[int], sidecars: list[bool], regular_bytes: list[int]) -> list[int]:
+    """The memory request that each is judged by, init containers first (O-3 step 5).
+
+    A sidecar is at least as safe as the least safe container of its app: it counts for no less than the least of them.
+    """
+    least = min(regular_bytes, default=0)
+    initial = zip(initial_bytes, sidecars, strict=True)
+    return [max(own, least) if sidecar else own for own, sidecar in initial] + regular_bytes
 
 
 def pod_score(pod: Pod, qos: QoSClass) -> int | None:
