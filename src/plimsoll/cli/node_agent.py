@@ -35,6 +35,7 @@ from plimsoll.kube.client import Client
 from plimsoll.kube.http import HttpTransport
 from plimsoll.linux.cpu_topology import node_topology
 from plimsoll.linux.identity import internal_ip, machine_identity
+from plimsoll.linux.own_memory import keep_in_memory
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.agent import Agent
 from plimsoll.node.certificate import NodeIdentity, Renewal, kept_identity
@@ -181,6 +182,7 @@ class Node:
         self._renewal = Renewal(client, self._name, identity, self._home, self._renewed)
 
     async def run(self, stop: asyncio.Event, *, ends_pods: bool) -> None:
+        keep_in_memory()
         try:
             port = await self._endpoint.start(self._host, self._port)
             self.registration.facts = msgspec.structs.replace(self._facts, port=port)

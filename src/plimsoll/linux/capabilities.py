@@ -76,7 +76,7 @@ def limit_bounding_set(keep: int) -> None:
 
 def set_own(effective: int, permitted: int, inheritable: int = 0) -> None:
     """Each is cut to what the bounding set and our own permitted set allow, as the kernel would refuse more."""
-    have = _permitted()
+    have = permitted_set()
     permitted &= have
     effective &= permitted
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
@@ -87,7 +87,7 @@ def set_own(effective: int, permitted: int, inheritable: int = 0) -> None:
     call("capset", header, data)
 
 
-def _permitted() -> int:
+def permitted_set() -> int:
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
     data = (ctypes.c_uint32 * 6)()
     call("capget", header, data)

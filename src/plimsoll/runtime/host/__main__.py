@@ -14,6 +14,7 @@ import socket
 import sys
 
 from plimsoll.linux import namespaces
+from plimsoll.linux.own_memory import keep_in_memory
 from plimsoll.runtime.host import abilities
 from plimsoll.runtime.host.journal import Journal
 from plimsoll.runtime.host.launch import set_oom_score
@@ -69,6 +70,7 @@ def main(arguments: list[str]) -> int:
     supervisor.begin(listening)
     gc.collect()
     gc.freeze()  # what is here by now lives as long as we do, and a child need not copy its pages to look at it
+    keep_in_memory()
     supervisor.loop.run()
     os.unlink(socket_path)
     return 0
