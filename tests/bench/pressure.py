@@ -53,6 +53,7 @@ POLL_S = 0.005 if GUEST_VARIABLE in os.environ else 0.0005  # a guest has one CP
 KUBELET_LOOKS_S = 10.0
 GRACES = {"both": (False, True), "specified": (False,), "none": (True,)}  # name → at once?
 IDLE_S = 60.0
+SIGNAL_GOAL_S = 0.25
 GIVEN_UP_S, ASKED_EVERY_S = 60.0, 15.0
 
 
@@ -65,6 +66,7 @@ class Run:
         self._key = b"total_inactive_file " if this_host().version == 1 else b"\ninactive_file "
         self._mark = (CAPACITY_MIB - THRESHOLD_MIB) * MIB
         self.crossed_s = self.shrank_s = self.free_s = 0.0
+        self.stood_still_s = 0.0  # the longest that this thread itself did not come to look while memory was short
         self.over = threading.Event()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -72,10 +74,13 @@ class Run:
 
     def _watch(self) -> None:
         fd, stat = os.open(self._path, os.O_RDONLY), os.open(self._stat, os.O_RDONLY)
-        most = 0
+        most, looked_s = 0, time.monotonic()
         try:
             while not self._is_over.is_set():
-                usage, now_s = int(os.pread(fd, 32, 0)), time.monotonic()
+                usage, before_s, looked_s = int(os.pread(fd, 32, 0)), looked_s, time.monotonic()
+                now_s = looked_s
+                if self.crossed_s and not self.shrank_s:
+                    self.stood_still_s = max(self.stood_still_s, now_s - before_s - POLL_S)
                 if not self.crossed_s:
                     if usage - _after(os.pread(stat, 1 << 14, 0), self._key) > self._mark:
                         self.crossed_s, most = now_s, usage
@@ -128,8 +133,12 @@ def measured(world: PressureWorld, pace: float, number: int, *, at_once: bool) -
         told_s = run.shrank_s
         if not at_once and not by_kernel and "told" in world.log(name):
             told_s = world.said(name, "told")
-        found = {"by_kernel": by_kernel, "signal_s": told_s - run.crossed_s, "free_s": run.free_s - run.crossed_s}
-        return found
+        return {
+            "by_kernel": by_kernel,
+            "signal_s": told_s - run.crossed_s,
+            "free_s": run.free_s - run.crossed_s,
+            "stood_still_s": run.stood_still_s,
+        }
     finally:
         run.close()
         world.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
@@ -164,6 +173,13 @@ def told(title: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
             for name, each in (("signal", signals), ("free", frees))
         }
         print(f"pressure     {title:34} {len(runs)} runs: {line('signal', signals)}; {line('free', frees)}", flush=True)
+    for each in mine:
+        if each["signal_s"] > SIGNAL_GOAL_S and "stood_still_s" in each:
+            print(
+                f"pressure     {title:34} one signal after {each['signal_s'] * 1000:.0f} ms: the machine let the thread "
+                f"that looks from outside wait for up to {each['stood_still_s'] * 1000:.0f} ms meanwhile",
+                flush=True,
+            )
     if first:
         print(f"pressure     {title:34} the kernel was first in {first} of {len(runs)} runs", flush=True)
     return found
