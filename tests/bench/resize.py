@@ -1,9 +1,10 @@
 """`./dev bench resize`: how long a resize takes, from the PATCH to the kernel and from the PATCH to the status.
 
-A real API server and a real node run below a cgroup root of their own, with 1, 50 and 110 pods. One pod after the other
-gets another CPU limit by a plain PATCH over a kept connection. Taken is the time until the new quota stands in its
-container's `cpu.cfs_quota_us` (read again every 0.2 ms), and until a watch shows the finished status. The machine factor
-is that of `api.py`, taken before and after each row.
+Three real nodes, each with an API server, run below cgroup roots of their own, with 1, 50 and 110 pods. On each in turn,
+some dozens at a time so that a slow minute of the machine meets all three, one pod gets another CPU limit by a plain
+PATCH over a kept connection. Taken is the time until the new quota stands in its container's `cpu.cfs_quota_us` (read
+again every 0.2 ms), and until a watch shows the finished status. At last the largest node's pods are resized one after
+the other. The machine factor is that of `api.py`, taken before and after.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from tests.e2e.waiting import until  # noqa: E402
 
 PODS = tuple(int(each) for each in os.environ.get("PODS", "1 50 110").split())
 RESIZES = int(os.environ.get("RESIZES", "1000"))
+AT_A_TIME = 25  # on one node, then the next
 PAUSE_S = 0.0002  # who looks shall not take a core from those that work
 WAIT_S = 60.0
 Document = dict[str, Any]
@@ -118,34 +121,69 @@ def changed_s(file: int, text: bytes) -> float:
     return time.perf_counter()
 
 
-def measure(api: Api, watch: Watch, node: RealNode, names: list[str]) -> tuple[list[float], list[float]]:
-    """Milliseconds to the file and to the status."""
-    quotas = {}
-    for name in names:
-        pod = api.ask("GET", f"/api/v1/namespaces/default/pods/{name}")
-        container_id = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("plimsoll://")
-        top = f"/sys/fs/cgroup/cpu{node.cgroup_root}/kubepods/pod{pod['metadata']['uid']}/{container_id}"
-        quotas[name] = os.open(f"{top}/cpu.cfs_quota_us", os.O_RDONLY)
-    to_file, to_status = [], []
-    for number in range(RESIZES):
-        name, milli = names[number % len(names)], 60 + 10 * (number // len(names) % 2)
+class Resized:
+    """A node with so many pods, and what was measured there: milliseconds to the file and to the status."""
+
+    def __init__(self, node: RealNode, count: int) -> None:
+        self.count, self._node = count, node
+        self._api, self._watch = Api(node), Watch(node)
+        self._names = [f"p{number}" for number in range(count)]
+        self._milli = dict.fromkeys(self._names, 50)
+        self._quotas: dict[str, int] = {}
+        self.to_file: list[float] = []
+        self.to_status: list[float] = []
+        self.used_s = [0.0, 0.0]  # CPU of the API server and the node
+
+    def fill(self) -> None:
+        for name in self._names:
+            self._api.ask("POST", "/api/v1/namespaces/default/pods", manifest(name))
+        for name in self._names:
+            self._watch.running(name)
+            pod = self._api.ask("GET", f"/api/v1/namespaces/default/pods/{name}")
+            container_id = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("plimsoll://")
+            top = f"/sys/fs/cgroup/cpu{self._node.cgroup_root}/kubepods/pod{pod['metadata']['uid']}/{container_id}"
+            self._quotas[name] = os.open(f"{top}/cpu.cfs_quota_us", os.O_RDONLY)
+
+    def measure(self, count: int, *, spread: bool = False) -> None:
+        before_s = self._spent_s()
+        for number in range(count):
+            self._resize(self._names[number % self.count if spread else 0])
+        self.used_s = [
+            used + now - before for used, now, before in zip(self.used_s, self._spent_s(), before_s, strict=True)
+        ]
+
+    def empty(self) -> None:
+        for name, file in self._quotas.items():
+            os.close(file)
+            self._api.ask("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+        until(lambda: not self._api.ask("GET", "/api/v1/namespaces/default/pods")["items"], WAIT_S)
+
+    def told(self, title: str) -> None:
+        print(f"{title:24} to the file   {shown(self.to_file)}")
+        print(f"{'':24} to the status {shown(self.to_status)}")
+        api, node = (each * 1000 / len(self.to_file) for each in self.used_s)
+        print(f"{'':24} CPU of each: API {api:.1f} ms, node {node:.1f} ms", flush=True)
+
+    def forget(self) -> None:
+        self.to_file, self.to_status, self.used_s = [], [], [0.0, 0.0]
+
+    def _resize(self, name: str) -> None:
+        milli = self._milli[name] = 60 if self._milli[name] == 70 else 70
         size = {"cpu": f"{milli}m"}
         body = {"spec": {"containers": [{"name": "c", "resources": {"requests": size, "limits": size}}]}}
         found: list[float] = []
-        looking = threading.Thread(
-            target=lambda name=name, milli=milli, found=found: found.append(
-                changed_s(quotas[name], b"%d" % (milli * 100))
-            )
-        )
+        looking = threading.Thread(target=lambda: found.append(changed_s(self._quotas[name], b"%d" % (milli * 100))))
         looking.start()
         begin_s = time.perf_counter()
-        api.ask("PATCH", f"/api/v1/namespaces/default/pods/{name}", body, "application/strategic-merge-patch+json")
+        self._api.ask(
+            "PATCH", f"/api/v1/namespaces/default/pods/{name}", body, "application/strategic-merge-patch+json"
+        )
         looking.join()
-        to_file.append((found[0] - begin_s) * 1000)
-        to_status.append((watch.moment(name, f"{milli}m") - begin_s) * 1000)
-    for file in quotas.values():
-        os.close(file)
-    return to_file, to_status
+        self.to_file.append((found[0] - begin_s) * 1000)
+        self.to_status.append((self._watch.moment(name, f"{milli}m") - begin_s) * 1000)
+
+    def _spent_s(self) -> list[float]:
+        return [cpu_s(each) for each in (self._node.api, self._node.node)]
 
 
 def shown(times: list[float]) -> str:
@@ -161,32 +199,24 @@ def cpu_s(process: subprocess.Popen[str] | None) -> float:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, real_node(Path(folder) / "bench") as node:
-        api, watch = Api(node), Watch(node)
-        names: list[str] = []
-        for count in PODS:
-            for number in range(len(names), count):
-                names.append(f"p{number}")
-                api.ask("POST", "/api/v1/namespaces/default/pods", manifest(names[-1]))
-            for name in names:
-                watch.running(name)
-            factor = machine_factor()
-            before_s = [cpu_s(each) for each in (node.api, node.node)]
-            to_file, to_status = measure(api, watch, node, names)
-            used = [
-                (cpu_s(each) - before) * 1000 / RESIZES
-                for each, before in zip((node.api, node.node), before_s, strict=True)
-            ]
-            factor = (factor + machine_factor()) / 2
-            print(f"{count:4d} pods   to the file   {shown(to_file)}")
-            print(f"            to the status {shown(to_status)}")
-            print(
-                f"            machine factor {factor:.2f}; CPU of each: API {used[0]:.1f} ms, node {used[1]:.1f} ms",
-                flush=True,
-            )
-        for name in names:
-            api.ask("DELETE", f"/api/v1/namespaces/default/pods/{name}")
-        until(lambda: not api.ask("GET", "/api/v1/namespaces/default/pods")["items"], WAIT_S)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        places = [Resized(stack.enter_context(real_node(folder / f"with{count}")), count) for count in PODS]
+        for place in places:
+            place.fill()
+        factor = machine_factor()
+        for begin in range(0, RESIZES, AT_A_TIME):
+            for place in places:
+                place.measure(min(AT_A_TIME, RESIZES - begin))
+        for place in places:
+            place.told(f"{place.count} pods")
+        largest = places[-1]
+        largest.forget()
+        largest.measure(RESIZES, spread=True)
+        largest.told(f"{largest.count} pods, all in turn")
+        print(f"machine factor {(factor + machine_factor()) / 2:.2f}")
+        for place in places:
+            place.empty()
 
 
 if __name__ == "__main__":
