@@ -143,6 +143,12 @@ class Resized:
             container_id = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("plimsoll://")
             top = f"/sys/fs/cgroup/cpu{self._node.cgroup_root}/kubepods/pod{pod['metadata']['uid']}/{container_id}"
             self._quotas[name] = os.open(f"{top}/cpu.cfs_quota_us", os.O_RDONLY)
+        until(self._all_is_told, WAIT_S)
+
+    def _all_is_told(self) -> bool:
+        """The events of the start, which the node sends when it has nothing else to do."""
+        events = self._api.ask("GET", "/api/v1/namespaces/default/events")["items"]
+        return len([each for each in events if each["reason"] == "Started"]) == self.count
 
     def measure(self, count: int, *, spread: bool = False) -> None:
         before_s = self._spent_s()

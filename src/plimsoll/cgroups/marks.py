@@ -8,6 +8,7 @@ a whole; a plan counts as made when it has been (`committed`). As in `journal`, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -102,7 +103,7 @@ class _StoredPod(msgspec.Struct, omit_defaults=True):
 class _Stored(msgspec.Struct):
     boot_id: str
     committed: int
-    made: dict[str, Mark]
+    made: msgspec.Raw
     kept: dict[str, dict[str, str]]
     pods: list[msgspec.Raw]
 
@@ -112,6 +113,8 @@ class StateFile:
         self._path = path
         self._boot_id = boot_id
         self._known: tuple[tuple[int, int, int], NodeState] | None = None
+        # Turned into JSON once, not each time that something else changes; most plans make no cgroup.
+        self._made: tuple[dict[str, Mark], msgspec.Raw] = ({}, msgspec.Raw(b"{}"))
         self._encoded: dict[str, tuple[KnownPod, msgspec.Raw]] = {}
 
     def load(self) -> NodeState:
@@ -124,6 +127,7 @@ class StateFile:
             return NodeState(self._boot_id)
         try:
             stored = msgspec.json.decode(data, type=_Stored)
+            made = msgspec.json.decode(bytes(stored.made), type=dict[str, Mark])
             found = [msgspec.json.decode(bytes(each), type=_StoredPod) for each in stored.pods]
             pods = [KnownPod(pod_from_json(bytes(each.pod)), each.containers, each.lifted, each.cpus) for each in found]
         except (msgspec.DecodeError, PlimsollError) as error:
@@ -132,16 +136,12 @@ class StateFile:
             raise StateDamaged(self._path, str(error)) from None
         if stored.boot_id != self._boot_id:
             return NodeState(self._boot_id, stored.committed)
-        return NodeState(self._boot_id, stored.committed, stored.made, stored.kept, {each.uid: each for each in pods})
+        return NodeState(self._boot_id, stored.committed, made, stored.kept, {each.uid: each for each in pods})
 
     def save(self, state: NodeState) -> None:
-        stored = _Stored(
-            state.boot_id,
-            state.committed,
-            state.made,
-            state.kept,
-            [self._stored(uid, each) for uid, each in state.pods.items()],
-        )
+        if self._made[0] is not state.made:
+            self._made = (state.made, msgspec.Raw(msgspec.json.encode(state.made)))
+        stored = _Stored(state.boot_id, state.committed, self._made[1], state.kept, self._stored(state.pods))
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             replace_whole(self._path, msgspec.json.encode(stored))
@@ -149,16 +149,18 @@ class StateFile:
             raise StateUnwritable(self._path, error) from error
         written = stamp(self._path)
         self._known = (written, state) if written is not None else None
-        self._encoded = {uid: each for uid, each in self._encoded.items() if uid in state.pods}
 
-    def _stored(self, uid: str, known: KnownPod) -> msgspec.Raw:
-        """A pod is turned into JSON once, not each time that another one comes or goes."""
-        kept = self._encoded.get(uid)
-        if kept is None or kept[0] is not known:
-            pod = msgspec.Raw(msgspec.json.encode(known.pod, enc_hook=str))
-            stored = _StoredPod(pod, known.containers, known.lifted, known.cpus)
-            kept = self._encoded[uid] = (known, msgspec.Raw(msgspec.json.encode(stored)))
-        return kept[1]
+    def _stored(self, pods: Mapping[str, KnownPod]) -> list[msgspec.Raw]:
+        before, self._encoded = self._encoded, {}
+        for uid, known in pods.items():
+            kept = before.get(uid)
+            self._encoded[uid] = kept if kept is not None and kept[0] is known else (known, _pod_text(known))
+        return [text for _, text in self._encoded.values()]
+
+
+def _pod_text(known: KnownPod) -> msgspec.Raw:
+    pod = msgspec.Raw(msgspec.json.encode(known.pod, enc_hook=str))
+    return msgspec.Raw(msgspec.json.encode(_StoredPod(pod, known.containers, known.lifted, known.cpus)))
 
 
 def is_ours(state: NodeState, path: str, inode: int) -> bool:

@@ -286,8 +286,10 @@ class NodeTurns:
         containers: Sequence[str] = (),
     ) -> Applied:
         def commit(outcome: Outcome) -> None:
-            made = {path: mark for path, mark in after.made.items() if path not in outcome.removed}
-            made |= {path: Mark(inode, drawn.wanted[path].level) for path, inode in outcome.made.items()}
+            made = after.made
+            if outcome.made or outcome.removed:
+                made = {path: mark for path, mark in made.items() if path not in outcome.removed}
+                made |= {path: Mark(inode, drawn.wanted[path].level) for path, inode in outcome.made.items()}
             self.save(msgspec.structs.replace(after, committed=outcome.number, made=made))
 
         steps = drawn.plan.steps

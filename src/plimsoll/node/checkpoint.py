@@ -67,7 +67,8 @@ class Checkpoint:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._pods: dict[str, PodRecord] = {}
-        self._encoded: dict[str, tuple[PodRecord, msgspec.Raw]] = {}
+        self._encoded: dict[str, bytes] = {}  # uid → a member of the file's object: turned into JSON once per change
+        self._stale: set[str] = set()  # uids whose member is not that of their record any more
         self._changed = asyncio.Event()
         self.note = ""  # what was wrong with the file at the start
 
@@ -82,6 +83,7 @@ class Checkpoint:
             if zlib.crc32(bytes(file.data)) != file.checksum:
                 raise msgspec.ValidationError("the checksum is wrong")
             self._pods = msgspec.json.decode(bytes(file.data), type=dict[str, PodRecord], dec_hook=quantity_hook)
+            self._stale = set(self._pods)
         except (msgspec.DecodeError, PlimsollError) as error:
             aside = self._path.with_suffix(".damaged")
             os.replace(self._path, aside)
@@ -100,29 +102,29 @@ class Checkpoint:
         after = msgspec.structs.replace(before or NO_RECORD, **changes)
         if after != before:
             self._pods[uid] = after
+            self._stale.add(uid)
             self._changed.set()
         return after
 
     def forget(self, uid: str) -> None:
-        self._encoded.pop(uid, None)
         if self._pods.pop(uid, None) is not None:
+            self._stale.add(uid)
             self._changed.set()
 
     def save(self) -> None:
-        data = msgspec.json.encode({uid: self._written(uid, record) for uid, record in self._pods.items()})
+        while self._stale:
+            uid = self._stale.pop()
+            if (record := self._pods.get(uid)) is not None:
+                self._encoded[uid] = msgspec.json.encode({uid: record}, enc_hook=str)[1:-1]
+            else:
+                self._encoded.pop(uid, None)
+        data = b"{%b}" % b",".join(self._encoded.values())
         whole = msgspec.json.encode(_File(zlib.crc32(data), msgspec.Raw(data)))
         try:
             replace_whole(self._path, whole)  # after a power cut the checksum tells whether it is whole
         except OSError as error:
             raise CheckpointUnwritable(self._path, error) from error
         self._changed.clear()
-
-    def _written(self, uid: str, record: PodRecord) -> msgspec.Raw:
-        """A record is turned into JSON once, not each time that another one changes."""
-        kept = self._encoded.get(uid)
-        if kept is None or kept[0] is not record:
-            kept = self._encoded[uid] = (record, msgspec.Raw(msgspec.json.encode(record, enc_hook=str)))
-        return kept[1]
 
     async def run(self) -> None:
         while True:

@@ -94,6 +94,9 @@ class NodeLoad(msgspec.Struct, frozen=True):
 
     def with_pods(self, pods: Iterable[PodLoad]) -> NodeLoad:
         """The load with these pods too; one that is there already is counted anew."""
+        if not self.residents:
+            arrived = {pod.key: pod for pod in pods}
+            return self._moved(arrived, (), arrived.values())
         residents, leaving, coming = dict(self.residents), [], {}
         for pod in pods:
             key = pod.key

@@ -100,9 +100,8 @@ def admit(
 def shortfalls(pod: Pod, node: Node, others: Iterable[Pod], profile: Profile = DEFAULT_PROFILE) -> list[Shortfall]:
     """What the node lacks for this pod beside the others, all counted from their (allocated) specs."""
     own = requesting_load(pod)
-    loads = map(requesting_load, others)
-    load = node_load(node, (), profile).with_pods(each for each in loads if each.key != own.key)
-    return kubelet_shortfalls(own.requests, load)
+    load = node_load(node, (), profile).with_pods(map(requesting_load, others))
+    return kubelet_shortfalls(own.requests, load.without_pods([own.key]) if own.key in load.residents else load)
 
 
 def _other_system(pod: Pod) -> Refused | None:
