@@ -9,6 +9,7 @@ import secrets
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
 from plimsoll.cgroups.opening import open_cgroupfs
 from plimsoll.cgroups.usage import host_pressure, usage
 from plimsoll.cgroups.v1 import UNIFIED, CgroupsV1
-from plimsoll.linux.beneath import CgroupGone
+from plimsoll.linux.beneath import CgroupGone, Mount
 from plimsoll.linux.processes import cgroups_of
 from tests.kernel.driver_checks import (
     CHECKS,
@@ -226,3 +227,37 @@ def test_a_cgroup_that_went_away(driver: CgroupsV1, root: str) -> None:
         assert not directory.alive()
         with pytest.raises(CgroupGone):
             directory.read("memory.stat")
+
+
+class Killed(BaseException):
+    """In the place of a kill −9: nothing comes after it."""
+
+
+def test_whoever_is_killed_while_a_cgroup_is_made_or_removed_leaves_none_that_seems_whole(
+    driver: CgroupsV1, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After every single hierarchy. Else the next cgroup below it could not be made in those where it is missing."""
+    path = f"{root}/pod1"
+    whole = len(set(driver.hierarchies.values()))
+    for name in ("make", "remove"):
+        for count in range(1, whole):
+            with monkeypatch.context() as patched:
+                left, plain = [count], getattr(Mount, name)
+
+                def until_killed(mount: Mount, at: str, left: list[int] = left, plain: Any = plain) -> None:
+                    if not left[0]:
+                        raise Killed
+                    left[0] -= 1
+                    plain(mount, at)
+
+                if name == "remove":
+                    run_make(driver, path)
+                patched.setattr(Mount, name, until_killed)
+                with pytest.raises(Killed):
+                    (run_make if name == "make" else run_remove)(driver, path)
+            assert driver.look(path, ()) is None, (name, count)
+            run_make(driver, path)
+            run_make(driver, f"{path}/container")
+            run_remove(driver, f"{path}/container")
+            run_remove(driver, path)
+            assert not [each for each in driver.hierarchies.values() if each.has(path)]

@@ -195,17 +195,25 @@ class CgroupsV1:
         self._made = path
 
     def _make_missing(self, path: str, *, new: bool) -> bool:
-        """All that are missing, or none; False where a `new` cgroup is there already, in all that matter."""
+        """All that are missing, or none; False where a `new` cgroup is there already, in all that matter.
+
+        Those that matter come last, and go first in `remove`: whoever is killed in between leaves a cgroup that is not
+        seen, and that the next `make` completes.
+        """
         components(path)
-        mounts = [mount for mount in self._distinct(USED) if not mount.has(path)]
-        if new and not any(mount in mounts for mount in self._distinct(NEEDED)):
+        needed = self._distinct(NEEDED)
+        mounts = sorted([mount for mount in self._distinct(USED) if not mount.has(path)], key=needed.__contains__)
+        if new and not any(mount in mounts for mount in needed):
             return False
+        if new:
+            for mount in [each for each in needed if each not in mounts]:
+                self._prepare(mount, path)
         made: list[Mount] = []
         try:
             for mount in mounts:
                 if self._make_in(mount, path):
                     made.append(mount)
-            self._prepare(path, made)
+                    self._prepare(mount, path)
         except CgroupError:
             for mount in reversed(made):
                 mount.remove(path)
@@ -234,10 +242,10 @@ class CgroupsV1:
     def _names(self, mount: Mount) -> set[str]:
         return {name for name, other in self.hierarchies.items() if other is mount and name in USED}
 
-    def _prepare(self, path: str, made: list[Mount]) -> None:
-        if (mount := self.hierarchies.get("cpuset")) is not None and mount in made:
+    def _prepare(self, mount: Mount, path: str) -> None:
+        if mount is self.hierarchies.get("cpuset"):
             self._inherit_cpuset(mount, path)
-        if (mount := self.hierarchies.get("memory")) is not None and mount in made:
+        if mount is self.hierarchies.get("memory"):
             with mount.directory(path) as directory:
                 # Kernels before 5.11: without it a pod's limit would not count what its containers use.
                 if directory.read_if_there("memory.use_hierarchy") == "0":
@@ -271,7 +279,7 @@ class CgroupsV1:
     async def remove(self, path: str) -> None:
         """From every hierarchy, also those where a runtime made it. What is busy anywhere stays everywhere."""
         not_the_top(path, "remove")
-        there = [mount for mount in self._distinct(self.hierarchies) if mount.has(path)]
+        there = [mount for mount in self._distinct((*NEEDED, *self.hierarchies)) if mount.has(path)]
         if not there:
             raise CgroupGone("remove", self._main.shown(path), "", errno.ENOENT)
         for mount in there:
