@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 
 from plimsoll.kube.kubeconfig import load
-from tests.e2e.kubectl import Kubectl
+from tests.e2e.kubectl import Kubectl, Result
 from tests.e2e.manifests import container, pod, together
 from tests.e2e.waiting import until
 from tests.e2e.world import NODE, World
@@ -62,14 +62,20 @@ def test_following_a_log(kubectl: Kubectl) -> None:
         assert log.process.wait(10) == 0, "it ends with the container"
 
 
+def answered(kubectl: Kubectl, *command: str) -> Result:
+    """A kubectl that is answered before it has made its streams drops what comes; no real process is that quick."""
+    done = kubectl.run("exec", "demo", "--", *command)
+    while "Unknown stream id" in done.err:
+        done = kubectl.run("exec", "demo", "--", *command)
+    return done
+
+
 def test_exec(kubectl: Kubectl) -> None:
     started(kubectl, pod("demo"))
-    assert kubectl("exec", "demo", "--", "echo", "a", "b").out == "a b\n"
-    seven = kubectl.run("exec", "demo", "--", "sh", "-c", "exit 7")
+    assert answered(kubectl, "echo", "a", "b").out == "a b\n"
+    seven = answered(kubectl, "sh", "-c", "exit 7")
     assert (seven.code, seven.err) == (7, "command terminated with exit code 7\n")
-    none = kubectl.run("exec", "demo", "--", "nonesuch")
-    while "Unknown stream id" in none.err:  # a kubectl that was told before it had made its streams drops the text
-        none = kubectl.run("exec", "demo", "--", "nonesuch")
+    none = answered(kubectl, "nonesuch")
     assert (none.code, none.err.splitlines()[0]) == (127, "sh: nonesuch: not found")
     text = "".join(f"line {number}\n" for number in range(2000))
     assert kubectl("exec", "-i", "demo", "--", "cat", stdin=text).out == text

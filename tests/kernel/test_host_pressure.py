@@ -147,7 +147,7 @@ FILLS = {
 }
 
 
-@pytest.mark.parametrize("what", FILLS)
+@pytest.mark.parametrize("what", ["bytes", pytest.param("inodes", marks=pytest.mark.long)])
 def test_disk_pressure(what: str, small_disk: Path, tmp_path: Path) -> None:
     settings = {
         "evictionHard": {"nodefs.available": "40%", "nodefs.inodesFree": "30%"},

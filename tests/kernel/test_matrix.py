@@ -21,7 +21,7 @@ COMBINATIONS = [
     pytest.param("host", "cgroupfs", "1.27", id="host-v1-cgroupfs"),
     pytest.param("uml-v2", "cgroupfs", "1.27", id="v2-cgroupfs"),
     pytest.param("uml-v2-systemd", "systemd", "1.36", id="v2-systemd"),
-    pytest.param("uml-v1-systemd", "systemd", "1.27", id="v1-systemd"),
+    pytest.param("uml-v1-systemd", "systemd", "1.27", id="v1-systemd", marks=pytest.mark.long),
 ]
 
 
