@@ -8,6 +8,7 @@ in the last one (`--once-more`) goes on with its list.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Callable, Generator
 from typing import Any
@@ -30,6 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
     cache = getattr(config, "cache", None)  # not there where pytest was told to keep nothing
     kept = cache.get(_KEPT, []) if cache is not None and config.getoption("once_more") else []
     config.stash[_EXERCISED] = {(kind, name) for kind, name in kept}
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what goes to the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # else no Ctrl-C that a test sends would be heard
 
 
 @pytest.fixture(scope="session")
