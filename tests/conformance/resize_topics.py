@@ -9,6 +9,7 @@ from plimsoll.codec.lean import from_document
 from plimsoll.errors import FieldError, InvalidObject
 from plimsoll.rules.allocation import NodeResizeGates, all_containers, allocated_pod, allocation_of
 from plimsoll.rules.defaulting import defaulted
+from plimsoll.rules.fit import allocated_load
 from plimsoll.rules.objects import Container, Node, Pod, Resources
 from plimsoll.rules.profile import PROFILE_1_36
 from plimsoll.rules.resize import ResizeSetting, resize_verdict
@@ -57,8 +58,7 @@ def resize_kubelet(given: Json) -> Json:
         return bool(swap.get(container.name, "NoSwap") != "NoSwap")
 
     setting = ResizeSetting(
-        from_document(given["node"], Node),
-        tuple(_pod(each) for each in given["otherPods"]),
+        allocated_load(from_document(given["node"], Node), map(_pod, given["otherPods"])),
         PROFILE_1_36,
         gates,
         given["cpuManagerPolicy"] == "static",

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from plimsoll.linux.members_file import MembersFile
 from tests.e2e.asks import Asks
 from tests.e2e.real_node import PODS, RealNode
 from tests.e2e.waiting import until
@@ -126,7 +127,7 @@ class ResizeKill:
 
     def _kept(self, uid: str, cpu: str, memory_mib: int) -> bool:
         """What the agent has written down: allocated and given alike."""
-        record = json.loads((self._node.state / "node" / "agent.json").read_text())["data"][uid]
+        record = json.loads(MembersFile(self._node.state / "node" / "agent.jsonl").read()[uid])
         size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
         allocated = record["allocation"]["containers"]["c"]["requests"]
         return bool(allocated == size == record["actuated"]["c"]["requests"])

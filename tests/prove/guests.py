@@ -1,4 +1,4 @@
-"""The tests that take minutes in a guest and are left out of `./dev test` (`./dev prove guests`): marked `long`."""
+"""Tests on real kernels, mostly in guests, that take too long for `./dev test` (`./dev prove guests`): marked `long`."""
 
 from __future__ import annotations
 

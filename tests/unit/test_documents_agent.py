@@ -76,7 +76,7 @@ async def test_cpus_are_settled_before_any_cgroup_is_made(tmp_path: Path) -> Non
     kernel = SimulatedKernel(2, cpus=setting.machine.cores)
     document = manifest("001-guaranteed-4-cpus.yaml")
     document["metadata"] |= {"namespace": "default", "uid": "u-1"}
-    known = Checkpoint(tmp_path / "agent.json")
+    known = Checkpoint(tmp_path / "agent.jsonl")
     known.put("u-1", allocation=allocation_of(run_pod_from_json(msgspec.json.encode(document))))
     known.save()
     (tmp_path / STATE).write_bytes(cpu_state_json(CpuState("none", frozenset(), {})))

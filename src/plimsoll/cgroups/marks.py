@@ -2,8 +2,8 @@
 
 Every cgroup that we make is marked with its path, its inode and the boot it was made in; a cgroup of the same name with
 another inode is somebody else's. Values that we change in cgroups that were there before are kept, for teardown. The
-pods we have made cgroups for are kept too, since the sums above them are sums over all of them. The file is replaced as
-a whole; a plan counts as made when it has been (`committed`). As in `journal`, nothing is synced to the disk.
+pods we have made cgroups for are kept too, since the sums above them are sums over all of them. What a plan changes is
+written at once, and the plan counts as made when it has been (`committed`). As in `journal`, nothing is synced.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.journal import StateUnwritable, is_from_before_this_boot, stamp
+from plimsoll.cgroups.journal import Stamp, StateUnwritable, is_from_before_this_boot, stamp
 from plimsoll.codec.lean import pod_from_json
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.whole_file import read_whole, replace_whole
+from plimsoll.linux.members_file import MembersFile
 from plimsoll.rules.objects import Pod
 
 
@@ -100,67 +100,96 @@ class _StoredPod(msgspec.Struct, omit_defaults=True):
     cpus: dict[str, str] = {}
 
 
-class _Stored(msgspec.Struct):
+# The members of the file: these two, then each cgroup by its path and each pod by its uid.
+_PLAN, _KEPT, _MADE, _POD = "plan", "kept", "made ", "pod "
+
+
+class _Plan(msgspec.Struct):
     boot_id: str
     committed: int
-    made: msgspec.Raw
-    kept: dict[str, dict[str, str]]
-    pods: list[msgspec.Raw]
 
 
 class StateFile:
     def __init__(self, path: Path, boot_id: str) -> None:
-        self._path = path
+        self._file = MembersFile(path)
         self._boot_id = boot_id
-        self._known: tuple[tuple[int, int, int], NodeState] | None = None
-        # Turned into JSON once, not each time that something else changes; most plans make no cgroup.
-        self._made: tuple[dict[str, Mark], msgspec.Raw] = ({}, msgspec.Raw(b"{}"))
-        self._encoded: dict[str, tuple[KnownPod, msgspec.Raw]] = {}
+        self._kept = NodeState()  # what the file says
+        self._stamp: Stamp | None = None  # … and when it was seen to
 
     def load(self) -> NodeState:
-        """Of an earlier boot nothing is left but the number of the last plan. A file we wrote is not read again."""
-        if self._known is not None and self._known[0] == stamp(self._path):
-            return self._known[1]
+        """Of an earlier boot nothing is left but the number of the last plan. A file that we know is not read again."""
+        now = stamp(self._file.path)
+        if now is not None and now == self._stamp:
+            return self._kept
+        self._kept, self._stamp = NodeState(), None
         try:
-            data = read_whole(self._path)
+            found = state_in(self._file.read())
         except FileNotFoundError:
             return NodeState(self._boot_id)
-        try:
-            stored = msgspec.json.decode(data, type=_Stored)
-            made = msgspec.json.decode(bytes(stored.made), type=dict[str, Mark])
-            found = [msgspec.json.decode(bytes(each), type=_StoredPod) for each in stored.pods]
-            pods = [KnownPod(pod_from_json(bytes(each.pod)), each.containers, each.lifted, each.cpus) for each in found]
         except (msgspec.DecodeError, PlimsollError) as error:
-            if is_from_before_this_boot(self._path):  # a power cut has damaged it: nothing of it is there any more
+            self._file.begin_anew()
+            if is_from_before_this_boot(self._file.path):  # a power cut has damaged it: nothing of it is there any more
                 return NodeState(self._boot_id)
-            raise StateDamaged(self._path, str(error)) from None
-        if stored.boot_id != self._boot_id:
-            return NodeState(self._boot_id, stored.committed)
-        return NodeState(self._boot_id, stored.committed, made, stored.kept, {each.uid: each for each in pods})
+            raise StateDamaged(self._file.path, str(error)) from None
+        if found.boot_id != self._boot_id:
+            self._file.begin_anew()
+            return NodeState(self._boot_id, found.committed)
+        self._kept, self._stamp = found, now
+        return found
 
     def save(self, state: NodeState) -> None:
-        if self._made[0] is not state.made:
-            self._made = (state.made, msgspec.Raw(msgspec.json.encode(state.made)))
-        stored = _Stored(state.boot_id, state.committed, self._made[1], state.kept, self._stored(state.pods))
-        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self._file.path
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            replace_whole(self._path, msgspec.json.encode(stored))
+            self._file.write(_changed(self._kept, state))
         except OSError as error:
-            raise StateUnwritable(self._path, error) from error
-        written = stamp(self._path)
-        self._known = (written, state) if written is not None else None
-
-    def _stored(self, pods: Mapping[str, KnownPod]) -> list[msgspec.Raw]:
-        before, self._encoded = self._encoded, {}
-        for uid, known in pods.items():
-            kept = before.get(uid)
-            self._encoded[uid] = kept if kept is not None and kept[0] is known else (known, _pod_text(known))
-        return [text for _, text in self._encoded.values()]
+            raise StateUnwritable(path, error) from error
+        self._kept, self._stamp = state, stamp(path)
 
 
-def _pod_text(known: KnownPod) -> msgspec.Raw:
+def state_in(members: Mapping[str, bytes]) -> NodeState:
+    """Of whatever boot."""
+    plan = msgspec.json.decode(members.get(_PLAN, b"null"), type=_Plan)
+    kept = msgspec.json.decode(members.get(_KEPT, b"{}"), type=dict[str, dict[str, str]])
+    made = {
+        name.removeprefix(_MADE): msgspec.json.decode(text, type=Mark)
+        for name, text in members.items()
+        if name.startswith(_MADE)
+    }
+    pods = [_known_pod(text) for name, text in members.items() if name.startswith(_POD)]
+    return NodeState(plan.boot_id, plan.committed, made, kept, {each.uid: each for each in pods})
+
+
+def _known_pod(text: bytes) -> KnownPod:
+    found = msgspec.json.decode(text, type=_StoredPod)
+    return KnownPod(pod_from_json(bytes(found.pod)), found.containers, found.lifted, found.cpus)
+
+
+def _changed(before: NodeState, after: NodeState) -> dict[str, bytes | None]:
+    """The members that are others; whatever is the same object is the same."""
+    found: dict[str, bytes | None] = {
+        _PLAN: msgspec.json.encode(_Plan(after.boot_id, after.committed)),
+    }
+    if after.kept != before.kept:
+        found[_KEPT] = msgspec.json.encode(after.kept)
+    if after.made is not before.made:
+        found |= {_MADE + path: None for path in before.made.keys() - after.made.keys()}
+        found |= {
+            _MADE + path: msgspec.json.encode(mark)
+            for path, mark in after.made.items()
+            if before.made.get(path) != mark
+        }
+    if after.pods is not before.pods:
+        found |= {_POD + uid: None for uid in before.pods.keys() - after.pods.keys()}
+        found |= {
+            _POD + uid: _pod_text(known) for uid, known in after.pods.items() if before.pods.get(uid) is not known
+        }
+    return found
+
+
+def _pod_text(known: KnownPod) -> bytes:
     pod = msgspec.Raw(msgspec.json.encode(known.pod, enc_hook=str))
-    return msgspec.Raw(msgspec.json.encode(_StoredPod(pod, known.containers, known.lifted, known.cpus)))
+    return msgspec.json.encode(_StoredPod(pod, known.containers, known.lifted, known.cpus))
 
 
 def is_ours(state: NodeState, path: str, inode: int) -> bool:

@@ -88,7 +88,7 @@ class NodeTurns:
         self._state_dir = state_dir
         boot_id = this_boot(proc)
         self.journal = Journal(state_dir / "journal.jsonl")
-        self._file = StateFile(state_dir / "node.json", boot_id)
+        self._file = StateFile(state_dir / "node.jsonl", boot_id)
         self.state = NodeState(boot_id)
         self._one_at_a_time = asyncio.Lock()
         self._lacking: dict[str, str] = {}  # files that were only found missing when they were written

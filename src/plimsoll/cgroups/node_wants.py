@@ -8,7 +8,7 @@ import msgspec
 
 from plimsoll.cgroups.marks import KnownPod
 from plimsoll.errors import FieldError, InvalidObject
-from plimsoll.rules.allocatable import ClassSums, added_sums, class_sums, class_values
+from plimsoll.rules.allocatable import added_sums, class_values
 from plimsoll.rules.desired import Shown, Workload, desired_tree, workload
 from plimsoll.rules.hierarchy import uid_errors
 from plimsoll.rules.objects import Pod
@@ -25,7 +25,6 @@ class NodeWants:
         self._setting = setting
         self._works: dict[str, Workload] = {}
         self._pods: dict[str, Pod] = {}
-        self._shares: dict[str, ClassSums] = {}
 
     def known(
         self,
@@ -60,6 +59,7 @@ class NodeWants:
         shown = Shown(
             lambda uid: only is None or uid in only,
             lambda uid, container: pods[uid].containers.get(container),
+            reasons=False,
         )
         found = wanted(desired_tree([self._work(each) for each in pods.values()], self._setting, shown))
         for known in pods.values():
@@ -74,7 +74,6 @@ class NodeWants:
         for uid in uids:
             self._works.pop(uid, None)
             self._pods.pop(uid, None)
-            self._shares.pop(uid, None)
 
     def own(self, known: KnownPod) -> dict[str, WantedCgroup]:
         """The cgroups of one pod: they do not depend on the others."""
@@ -90,20 +89,15 @@ class NodeWants:
         if setting.policy.memory_qos or setting.config.gate("QOSReserved"):
             return None
         uid = before.uid
-        if self._sums(before) == self._sums(pods[uid]):
+        old, work = self._work(before).share, self._work(pods[uid])
+        if old == work.share:
             return {}
-        others = [self._sums(each) for each in pods.values() if each.uid != uid]
-        old, new = (added_sums([*others, self._sums(each)]) for each in (before, pods[uid]))
-        if class_values(old, setting.policy) == class_values(new, setting.policy):
+        others = added_sums([self._work(each).share for key, each in pods.items() if key != uid])
+        before_and_after = (class_values(added_sums([others, each]), setting.policy) for each in (old, work.share))
+        if next(before_and_after) == next(before_and_after):
             return {}
-        return {path: each for path, each in self.wanted(pods, ()).items() if each.level in ("pods", "class")}
-
-    def _sums(self, known: KnownPod) -> ClassSums:
-        """What one pod adds to those of its class."""
-        work = self._work(known)
-        if known.uid not in self._shares:
-            self._shares[known.uid] = class_sums([work.desired], pod_level=self._setting.policy.pod_level)
-        return self._shares[known.uid]
+        tree = desired_tree([work], setting, Shown(lambda _uid: False, reasons=False), beside=others)
+        return {path: each for path, each in wanted(tree).items() if each.level in ("pods", "class")}
 
     def _pinned(self, known: KnownPod, plan: Mapping[str, WantedCgroup]) -> dict[str, WantedCgroup]:
         """Containers that run on certain CPUs only. The cgroups above them are never bound to any (02 §10)."""
@@ -140,5 +134,4 @@ class NodeWants:
         if cached is not known.pod and cached != known.pod:
             self._works[uid] = workload(known.pod, self._setting)
             self._pods[uid] = known.pod
-            self._shares.pop(uid, None)
         return self._works[uid]

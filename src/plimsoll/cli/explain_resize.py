@@ -13,6 +13,7 @@ from plimsoll.cli.output import Paint, colourful, inert
 from plimsoll.cli.resize_answer import ResizeAnswer, lines, resize_answer
 from plimsoll.codec.defaults import with_defaults
 from plimsoll.rules.desired import workload
+from plimsoll.rules.fit import allocated_load
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.resize import ResizeSetting
@@ -86,8 +87,7 @@ def _answer(
         before,
         after,
         ResizeSetting(
-            node,
-            tuple(held_pod(each) for each in others),
+            allocated_load(node, map(held_pod, others)),
             profile,
             static_cpus=setting.policy.static_cpus,
             absolute_allocatable=setting.absolute,

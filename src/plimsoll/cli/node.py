@@ -146,7 +146,7 @@ def _print_status(live: LiveNode, found: Any) -> None:
     from plimsoll.cgroups.executor import step_text
     from plimsoll.cli.output import Paint, colourful, inert
     from plimsoll.cli.steps_print import counted, lines, print_unmet
-    from plimsoll.linux.processes import CAP_SYS_RESOURCE, has_capability
+    from plimsoll.linux.capabilities import has_capability
 
     paint = Paint(colourful())
     kernel = "a kernel in memory" if live.driver.simulated else f"cgroup v{live.driver.version}"
@@ -154,7 +154,7 @@ def _print_status(live: LiveNode, found: Any) -> None:
     click.echo(f"{found.path or '(no cgroups per QoS class)'}: {state} ({kernel}, {live.driver.name} driver)")
     if live.declared_capacity:
         click.echo(f"the node counts as {inert(live.declared_capacity)}, as declared, whatever the machine has")
-    if live.setting.config.kubelet_oom_score_adj < 0 and not has_capability(CAP_SYS_RESOURCE):
+    if live.setting.config.kubelet_oom_score_adj < 0 and not has_capability("SYS_RESOURCE"):
         wanted = live.setting.config.kubelet_oom_score_adj
         click.echo(
             paint(f"an agent started here cannot have oom_score_adj {wanted}: CAP_SYS_RESOURCE is missing", "yellow")

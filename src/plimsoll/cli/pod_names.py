@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.cgroups.marks import state_in
 from plimsoll.cli.inputs import Problem, read_inputs
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.members_file import MembersFile
 from plimsoll.linux.state_dir import UnsafeState, state_home
 
 CONFIG_HASH = "kubernetes.io/config.hash"
@@ -36,34 +38,15 @@ class PodNames(msgspec.Struct, frozen=True):
     containers: dict[str, str] = {}  # id → name
 
 
-class _OurMetadata(msgspec.Struct):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-
-
-class _OurPod(msgspec.Struct):
-    metadata: _OurMetadata
-
-
-class _Ours(msgspec.Struct):
-    pod: _OurPod
-    containers: dict[str, str]
-
-
-class _OurState(msgspec.Struct):
-    pods: list[_Ours]
-
-
 def our_pod_names(state: Path) -> PodNames:
     """Of pods whose cgroups we made ourselves; none where that file is not there or not ours to read."""
     try:
-        found = msgspec.json.decode(state.read_bytes(), type=_OurState)
-    except (OSError, msgspec.DecodeError):
+        found = state_in(MembersFile(state).read()).pods.values()
+    except (OSError, msgspec.DecodeError, PlimsollError):
         return PodNames()
     return PodNames(
-        {each.pod.metadata.uid: f"{each.pod.metadata.namespace}/{each.pod.metadata.name}" for each in found.pods},
-        {container_id: name for each in found.pods for name, container_id in each.containers.items()},
+        {each.uid: f"{each.pod.metadata.namespace}/{each.pod.metadata.name}" for each in found},
+        {container_id: name for each in found for name, container_id in each.containers.items()},
     )
 
 
@@ -71,7 +54,7 @@ def every_pod_name(files: tuple[str, ...], state_dir: Path | None) -> PodNames:
     """From the files and from our own state; the files know better. Names are a help: without state there are fewer."""
     try:
         home = state_dir or state_home(dict(os.environ), os.geteuid())
-        ours = our_pod_names(home / "node" / "node.json")
+        ours = our_pod_names(home / "node" / "node.jsonl")
     except UnsafeState:
         ours = PodNames()
     given = read_pod_names(files)

@@ -15,6 +15,7 @@ from plimsoll.codec.defaults import with_defaults
 from plimsoll.codec.lean import from_document, lean_pod
 from plimsoll.kube.request import NODES, get
 from plimsoll.rules.eviction import NODE_CONDITIONS
+from plimsoll.rules.fit import EMPTY, allocated_load
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.objects import MEMORY, Node, Pod
 from plimsoll.rules.profile import Profile, profile_named
@@ -38,7 +39,7 @@ async def foreseen(cluster: Cluster, stored: Document, container: str, change: C
         found = forecast(old, new, setting, working_sets=sets)
     else:
         notes.append("the pod is on no node yet: the scheduler will look for one with room")
-        found = _unbound(forecast(old, new, ResizeSetting(Node(), profile=profile)))
+        found = _unbound(forecast(old, new, ResizeSetting(EMPTY, profile=profile)))
     return resize_answer(found, spec, new.pod, notes=notes)
 
 
@@ -51,8 +52,7 @@ async def _around(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[ResizeS
     config = await kubelet_config(cluster, name)
     under = reported_conditions(described)
     setting = ResizeSetting(
-        from_document(described, Node),
-        tuple(map(held_pod, others)),
+        allocated_load(from_document(described, Node), map(held_pod, others)),
         profile,
         static_cpus=config.get("cpuManagerPolicy") == "static",
         static_memory=config.get("memoryManagerPolicy") == "Static",

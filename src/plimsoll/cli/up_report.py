@@ -14,7 +14,8 @@ import msgspec
 from plimsoll.cli.live_node import LiveNode
 from plimsoll.cli.output import CLASS_COLOURS, Paint, inert, table
 from plimsoll.codec.lean import pod_from_json
-from plimsoll.linux.processes import CAP_SYS_RESOURCE, has_capability, oom_score_adj
+from plimsoll.linux.capabilities import has_capability
+from plimsoll.linux.processes import oom_score_adj
 from plimsoll.rules.desired import Cgroup, Workload, desired_tree, workload
 from plimsoll.rules.hierarchy import container_component
 from plimsoll.rules.rounding import same_value
@@ -118,7 +119,7 @@ def _score(live: LiveNode, container: Cgroup, path: str) -> str:
     if have is None:
         return f"{want} (no process)"
     lowered = want is not None and want < have
-    reason = "needs CAP_SYS_RESOURCE" if lowered and not has_capability(CAP_SYS_RESOURCE) else "differs"
+    reason = "needs CAP_SYS_RESOURCE" if lowered and not has_capability("SYS_RESOURCE") else "differs"
     return f"{want}, have {have}: {reason}"
 
 

@@ -76,7 +76,7 @@ def limit_bounding_set(keep: int) -> None:
 
 def set_own(effective: int, permitted: int, inheritable: int = 0) -> None:
     """Each is cut to what the bounding set and our own permitted set allow, as the kernel would refuse more."""
-    have = permitted_set()
+    _, have = _own()
     permitted &= have
     effective &= permitted
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
@@ -87,8 +87,15 @@ def set_own(effective: int, permitted: int, inheritable: int = 0) -> None:
     call("capset", header, data)
 
 
-def permitted_set() -> int:
+def has_capability(name: str) -> bool:
+    """Whether this process has it in effect."""
+    effective, _ = _own()
+    return bool(effective >> NUMBERS[name] & 1)
+
+
+def _own() -> tuple[int, int]:
+    """The effective and the permitted set."""
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
     data = (ctypes.c_uint32 * 6)()
     call("capget", header, data)
-    return int(data[1]) | int(data[4]) << 32
+    return int(data[0]) | int(data[3]) << 32, int(data[1]) | int(data[4]) << 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.linux.capabilities import mask, permitted_set
+from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.libc import call
 
 _CURRENT, _FUTURE, _ON_FAULT = 1, 2, 4  # MCL_*
@@ -13,7 +13,7 @@ def keep_in_memory() -> bool:
 
     False where it may not. Without the capability the kernel would count locked pages, and refuse some later one.
     """
-    if not permitted_set() & mask(["IPC_LOCK"]):
+    if not has_capability("IPC_LOCK"):
         return False
     try:
         call("mlockall", _CURRENT | _FUTURE | _ON_FAULT)

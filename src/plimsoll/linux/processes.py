@@ -15,8 +15,6 @@ import msgspec
 
 from plimsoll.codec.kernel_files import OwnCgroup, ProcessStat, own_cgroups, process_stat
 
-CAP_SYS_RESOURCE = 24
-
 
 def signal_members(members: Callable[[], Iterable[int]], number: signal.Signals) -> int:
     """Sends to every process that `members` lists, and to none that merely got its pid since; how many were sent."""
@@ -100,16 +98,6 @@ def set_oom_score_adj(pid: int, want: int) -> ScoreAdjustment:
     return ScoreAdjustment(
         want, have, "" if have == want else "the process is gone" if have is None else "changed since"
     )
-
-
-def has_capability(number: int, status: str | None = None) -> bool:
-    """Whether this process has a capability in effect (`CapEff` of /proc/self/status)."""
-    text = status if status is not None else _proc(os.getpid(), "status") or ""
-    for line in text.splitlines():
-        key, _, mask = line.partition(":")
-        if key == "CapEff":
-            return bool(int(mask, 16) >> number & 1)
-    return False
 
 
 def _proc(pid: int, file: str) -> str | None:

@@ -89,7 +89,7 @@ class Agent:
         self.cgroups = PodCgroups(tree, driver, setting)
         if runtime.makes_cgroups:
             self.cgroups.stands = RuntimeCgroups(driver, setting.runtime, setting.machine.page_size)
-        self.checkpoint = Checkpoint(state_dir / "agent.json")
+        self.checkpoint = Checkpoint(state_dir / "agent.jsonl")
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
         self.recorder = Recorder(client, node_name, clock=clock)
         self.reporter = Reporter(client, versioned=setting.profile.resize_status_field)

@@ -1,4 +1,4 @@
-"""What the agent must still know after it was killed: one small file, replaced as a whole.
+"""What the agent must still know after it was killed, in one small file.
 
 For each pod: what was allocated to it and what of that was handed out (03 §11), its back-offs, which of its containers
 the kernel killed for want of memory, and whether the node has refused or ended it. What runs, with which exit codes and
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import msgspec
 
 from plimsoll.codec.lean import quantity_hook
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.whole_file import replace_whole
+from plimsoll.linux.members_file import MembersFile
 from plimsoll.rules.allocation import Allocation
 from plimsoll.rules.objects import Resources
 from plimsoll.rules.pod_seen import Backoff
@@ -49,11 +48,6 @@ class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_RECORD = PodRecord()
 
 
-class _File(msgspec.Struct):
-    checksum: int
-    data: msgspec.Raw
-
-
 class CheckpointUnwritable(PlimsollError):
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(path, error)
@@ -65,26 +59,23 @@ class CheckpointUnwritable(PlimsollError):
 
 class Checkpoint:
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._path, self._file = path, MembersFile(path)
         self._pods: dict[str, PodRecord] = {}
-        self._encoded: dict[str, bytes] = {}  # uid → a member of the file's object: turned into JSON once per change
-        self._stale: set[str] = set()  # uids whose member is not that of their record any more
+        self._stale: set[str] = set()  # uids whose record in the file is not the one here any more
         self._changed = asyncio.Event()
         self.note = ""  # what was wrong with the file at the start
 
     def load(self) -> None:
         """A file that cannot be read is put aside, and the node begins without."""
         try:
-            data = self._path.read_bytes()
+            members = self._file.read()
+            self._pods = {
+                uid: msgspec.json.decode(text, type=PodRecord, dec_hook=quantity_hook) for uid, text in members.items()
+            }
         except FileNotFoundError:
             return
-        try:
-            file = msgspec.json.decode(data, type=_File)
-            if zlib.crc32(bytes(file.data)) != file.checksum:
-                raise msgspec.ValidationError("the checksum is wrong")
-            self._pods = msgspec.json.decode(bytes(file.data), type=dict[str, PodRecord], dec_hook=quantity_hook)
-            self._stale = set(self._pods)
         except (msgspec.DecodeError, PlimsollError) as error:
+            self._file.begin_anew()
             aside = self._path.with_suffix(".damaged")
             os.replace(self._path, aside)
             self.note = f"{self._path} could not be read ({error}): it is now {aside}; pods count with their spec"
@@ -112,18 +103,15 @@ class Checkpoint:
             self._changed.set()
 
     def save(self) -> None:
-        while self._stale:
-            uid = self._stale.pop()
-            if (record := self._pods.get(uid)) is not None:
-                self._encoded[uid] = msgspec.json.encode({uid: record}, enc_hook=str)[1:-1]
-            else:
-                self._encoded.pop(uid, None)
-        data = b"{%b}" % b",".join(self._encoded.values())
-        whole = msgspec.json.encode(_File(zlib.crc32(data), msgspec.Raw(data)))
+        changed = {
+            uid: msgspec.json.encode(self._pods[uid], enc_hook=str) if uid in self._pods else None
+            for uid in self._stale
+        }
         try:
-            replace_whole(self._path, whole)  # after a power cut the checksum tells whether it is whole
+            self._file.write(changed)
         except OSError as error:
             raise CheckpointUnwritable(self._path, error) from error
+        self._stale.clear()
         self._changed.clear()
 
     async def run(self) -> None:

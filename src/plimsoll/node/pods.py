@@ -21,6 +21,7 @@ import msgspec
 from plimsoll.codec.run_pod import run_pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.reflector import ObjectChange
+from plimsoll.node.allocated import Allocated
 from plimsoll.node.checkpoint import CheckpointUnwritable, PodRecord
 from plimsoll.node.pod_worker import PodWorker
 from plimsoll.node.reporter import Version
@@ -28,6 +29,7 @@ from plimsoll.node.resizing import ResizePolicyOfNode, Resizes
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import all_containers, allocated_pod, allocation_of, same_pod_level, same_resources
 from plimsoll.rules.eviction import NodeCondition
+from plimsoll.rules.fit import NodeLoad
 from plimsoll.rules.node_admission import Admitted, Refused, admit
 from plimsoll.rules.objects import Container, Node, Pod, is_static
 from plimsoll.rules.pod_seen import LifecycleEvent
@@ -62,8 +64,9 @@ class Pods:
     ) -> None:
         self._tools, self._node, self._conditions = tools, node, conditions
         policy = resize_policy(tools)
-        self.resizes = Resizes(policy, tools.checkpoint, self, node, conditions, tools.clock, tools.meters)
+        self.resizes = Resizes(policy, tools.checkpoint, self, conditions, tools.clock, tools.meters)
         self.workers: dict[str, PodWorker] = {}
+        self._allocated = Allocated(tools.checkpoint, self.workers)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
         self._ended = 0
@@ -140,8 +143,7 @@ class Pods:
         asked = allocated_pod(pod, known) if known is not None else pod
         verdict = admit(
             asked,
-            list(self.allocated(besides=uid)),
-            self._node(),
+            self.load(),
             self._conditions(),
             profile=self._tools.setting.profile,
             pod_level=self._tools.setting.policy.pod_level,
@@ -160,12 +162,13 @@ class Pods:
         start_s = record.start_s or self._tools.clock()
         return checkpoint.put(uid, allocation=known or allocation_of(pod, self._tools.gates), start_s=start_s)
 
-    def allocated(self, besides: str = "") -> Iterator[Pod]:
+    def load(self) -> NodeLoad:
+        """This node with its active pods, each with what was allocated to it."""
+        return self._allocated.load().on(self._node())
+
+    def allocated(self) -> list[Pod]:
         """The active pods, each with what was allocated to it."""
-        for uid, worker in self.workers.items():
-            record = self._tools.checkpoint.get(uid)
-            if uid != besides and record.verdict is None and not worker.is_over and record.allocation is not None:
-                yield worker.allocated_pod(record.allocation)
+        return [each.pod for each in self._allocated.load().residents.values()]
 
     def with_processes(self) -> set[str]:
         """Pods of which something may run: they keep what they hold alone, such as CPUs."""

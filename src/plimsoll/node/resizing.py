@@ -19,8 +19,9 @@ import msgspec
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.rules.allocation import Allocation, NodeResizeGates, allocated_pod, is_allocated
 from plimsoll.rules.eviction import NodeCondition
+from plimsoll.rules.fit import NodeLoad
 from plimsoll.rules.node_admission import Refused
-from plimsoll.rules.objects import Container, Node, Pod, ResourceList
+from plimsoll.rules.objects import Container, Pod, ResourceList
 from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.resize import (
@@ -56,7 +57,9 @@ class ResizePolicyOfNode(msgspec.Struct, frozen=True):
 class Neighbours(Protocol):
     """The pods of the node, as far as a verdict asks."""
 
-    def allocated(self, besides: str = "") -> Iterable[Pod]: ...
+    def load(self) -> NodeLoad:
+        """The node and what is allocated on it."""
+
     def desired(self, uid: str) -> RunPod | None:
         """The newest spec of a pod that still lives; None for one that has ended or must end."""
 
@@ -80,12 +83,11 @@ class Resizes:
         policy: ResizePolicyOfNode,
         checkpoint: Checkpoint,
         pods: Neighbours,
-        node: Callable[[], Node],
         conditions: Callable[[], Iterable[NodeCondition]],
         clock: Callable[[], float],
         counts: Counts,
     ) -> None:
-        self._policy, self._checkpoint, self._pods, self._node = policy, checkpoint, pods, node
+        self._policy, self._checkpoint, self._pods = policy, checkpoint, pods
         self._conditions, self._clock, self._counts = conditions, clock, counts
         self._marks: dict[str, ResizeMarks] = {}
         self._queue: dict[str, None] = {}  # uids, in the order they came
@@ -198,8 +200,7 @@ class Resizes:
             pod,
             allocation,
             ResizeSetting(
-                self._node(),
-                tuple(self._pods.allocated(besides=pod.metadata.uid)),
+                self._pods.load(),
                 policy.profile,
                 policy.gates,
                 policy.static_cpus,

@@ -16,6 +16,7 @@ from plimsoll.rules import desired_reasons as why
 from plimsoll.rules.allocatable import (
     ClassSums,
     ClassValues,
+    added_sums,
     class_sums,
     class_values,
     kubepods_values,
@@ -94,6 +95,7 @@ class Workload(msgspec.Struct, frozen=True):
     container_values: tuple[Values, ...]  # init containers first
     scores: tuple[int, ...]
     exclusive_cpus: int
+    share: ClassSums  # what it adds to the sums of its class
     base: str = "spec"
     title: str = ""
 
@@ -138,6 +140,7 @@ def workload(raw: Pod, setting: Setting, *, base: str = "spec", title: str = "")
             )
         ),
         exclusive,
+        class_sums([desired], pod_level=setting.policy.pod_level),
         base,
         title or pod.metadata.name,
     )
@@ -150,22 +153,32 @@ def _counted(pod: Pod, setting: Setting) -> ResourceList:
 class Shown(msgspec.Struct, frozen=True):
     """Which of the pods on the node are laid out (all of them count in the sums), and their containers' ids.
 
-    A container whose id is None has no cgroup: it has not been started, or has ended.
+    A container whose id is None has no cgroup: it has not been started, or has ended. Who only needs the values goes
+    without `reasons`, which take longer than all the rest.
     """
 
     pod: Callable[[str], bool] = lambda _uid: True
     container_id: Callable[[str, str], str | None] = lambda _uid, _container: UNKNOWN_ID
+    reasons: bool = True
 
 
 EVERYTHING = Shown()
+NO_SUMS = ClassSums()
 
 
-def desired_tree(workloads: Sequence[Workload], setting: Setting, shown: Shown = EVERYTHING) -> Cgroup:
-    """The whole node, with every given pod on it; without cgroupsPerQOS only containers have cgroups (02 §1)."""
+def desired_tree(
+    workloads: Sequence[Workload], setting: Setting, shown: Shown = EVERYTHING, beside: ClassSums = NO_SUMS
+) -> Cgroup:
+    """The whole node, with every given pod on it; without cgroupsPerQOS only containers have cgroups (02 §1).
+
+    `beside`: what further pods, which are not given, add to the sums; none of them declines Memory QoS.
+    """
     name = setting.machine.name or "node"
     if not setting.config.cgroups_per_qos:
         return Cgroup("node", name, "/", children=tuple(_loose_pod(each, setting, shown) for each in workloads))
-    return Cgroup("node", name, "/", children=(_kubepods(workloads, setting, shown), *_reserved_cgroups(setting)))
+    return Cgroup(
+        "node", name, "/", children=(_kubepods(workloads, setting, shown, beside), *_reserved_cgroups(setting))
+    )
 
 
 def _loose_pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
@@ -174,14 +187,12 @@ def _loose_pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
     return Cgroup("pod", work.title, "", exclusive_cpus=work.exclusive_cpus, children=containers)
 
 
-def _kubepods(workloads: Sequence[Workload], setting: Setting, shown: Shown) -> Cgroup:
+def _kubepods(workloads: Sequence[Workload], setting: Setting, shown: Shown, beside: ClassSums) -> Cgroup:
     config, policy = setting.config, setting.policy
-    sums = class_sums((each.desired for each in workloads), pod_level=policy.pod_level)
+    sums = added_sums([beside, *(each.share for each in workloads)])
     percent = config.qos_reserved_percent.get("memory") if config.gate("QOSReserved") else None
-    shielded = class_sums(
-        (each.desired for each in workloads if not declines_memory_qos(each.desired.metadata.annotations)),
-        pod_level=policy.pod_level,
-    )
+    taking_part = [each.share for each in workloads if not declines_memory_qos(each.desired.metadata.annotations)]
+    shielded = added_sums([beside, *taking_part])
     classes = class_values(sums, policy, percent, shielded)
     enforced = "pods" in config.enforce_node_allocatable and config.cgroups_per_qos
     started = kubepods_values(
@@ -192,7 +203,7 @@ def _kubepods(workloads: Sequence[Workload], setting: Setting, shown: Shown) -> 
         memory_min_bytes=classes.kubepods.memory_min_bytes,
         hugetlb=classes.kubepods.hugetlb or started.hugetlb,
     )
-    reasons = why.node_reasons(setting, values, shielded, enforced=enforced)
+    reasons = why.node_reasons(setting, values, shielded, enforced=enforced) if shown.reasons else {}
     by_class = {
         qos: [each for each in workloads if each.qos == qos] for qos in ("Guaranteed", "Burstable", "BestEffort")
     }
@@ -218,21 +229,27 @@ def _class(
     percent: int | None,
     shown: Shown,
 ) -> Cgroup:
-    values, gated = classes.burstable if qos == "Burstable" else classes.besteffort, setting.policy.pod_level
+    values = classes.burstable if qos == "Burstable" else classes.besteffort
+    return Cgroup(
+        "class",
+        qos,
+        cgroup_path(class_name(setting.pods_root, qos), setting.driver),
+        _files(values, setting, _class_reasons(qos, sums, members, setting, percent) if shown.reasons else {}),
+        children=_pods(members, setting, shown),
+    )
+
+
+def _class_reasons(
+    qos: QoSClass, sums: ClassSums, members: Sequence[Workload], setting: Setting, percent: int | None
+) -> dict[str, Reason]:
+    gated = setting.policy.pod_level
     counted = [(pod_requests(each.desired, pod_level=gated), pod_requests(each.desired)) for each in members]
     shielded = [
         requests
         for each, (_, requests) in zip(members, counted, strict=True)
         if not declines_memory_qos(each.desired.metadata.annotations)
     ]
-    reasons = why.class_reasons(qos, setting, sums, counted, percent, shielded)
-    return Cgroup(
-        "class",
-        qos,
-        cgroup_path(class_name(setting.pods_root, qos), setting.driver),
-        _files(values, setting, reasons),
-        children=_pods(members, setting, shown),
-    )
+    return why.class_reasons(qos, setting, sums, counted, percent, shielded)
 
 
 def _pods(members: Sequence[Workload], setting: Setting, shown: Shown) -> tuple[Cgroup, ...]:
@@ -241,15 +258,16 @@ def _pods(members: Sequence[Workload], setting: Setting, shown: Shown) -> tuple[
 
 def _pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
     name = pod_name(setting.pods_root, work.qos, work.pod.metadata.uid or UNKNOWN_UID)
+    reasons = (
+        why.pod_reasons(work.pod, work.base, work.requests, work.limits, work.qos, work.values, setting)
+        if shown.reasons
+        else {}
+    )
     return Cgroup(
         "pod",
         work.title,
         cgroup_path(name, setting.driver),
-        _files(
-            work.values,
-            setting,
-            why.pod_reasons(work.pod, work.base, work.requests, work.limits, work.qos, work.values, setting),
-        ),
+        _files(work.values, setting, reasons),
         exclusive_cpus=work.exclusive_cpus,
         children=_containers(work, name, setting, shown),
     )
@@ -258,25 +276,31 @@ def _pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
 def _containers(work: Workload, parent: CgroupName, setting: Setting, shown: Shown) -> tuple[Cgroup, ...]:
     ids = (shown.container_id(work.pod.metadata.uid, each.name) for each in work.containers)
     return tuple(
-        _container(work, index, parent, container_id, setting)
+        _container(work, index, parent, container_id, setting, shown)
         for index, container_id in enumerate(ids)
         if container_id is not None
     )
 
 
-def _container(work: Workload, index: int, parent: CgroupName, container_id: str, setting: Setting) -> Cgroup:
+def _container(
+    work: Workload, index: int, parent: CgroupName, container_id: str, setting: Setting, shown: Shown
+) -> Cgroup:
     container = work.containers[index]
     component = container_component(container_id, setting.driver, setting.runtime)
     where = cgroup_path(parent, setting.driver) if parent else "<the runtime's choice>"
     values = work.container_values[index]
-    reasons = why.container_reasons(work.pod, work.base, index, work.qos, values, setting)
+    reasons: dict[str, Reason] = {}
+    steps = ""
+    if shown.reasons:
+        reasons = why.container_reasons(work.pod, work.base, index, work.qos, values, setting)
+        steps = why.score_steps(work.pod, container, work.qos, work.scores[index], setting)
     return Cgroup(
         "container",
         container.name,
         f"{where}/{component}",
         _files(values, setting, reasons, weight=setting.policy.weight),
         work.scores[index],
-        why.score_steps(work.pod, container, work.qos, work.scores[index], setting),
+        steps,
         exclusive_cpus(work.pod, container, work.qos, setting.policy),
         _stage(container, index < len(work.pod.spec.init_containers)),
     )

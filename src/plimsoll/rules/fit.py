@@ -54,9 +54,6 @@ SCORING_DEFAULTS: ResourceList = {CPU: from_milli(100), MEMORY: from_units(200 *
 
 _ANY_ADDRESS = "0.0.0.0"
 
-_REQUESTING: dict[int, PodLoad] = {}
-_REQUESTING_MOST = 512
-
 
 class PodLoad(msgspec.Struct, frozen=True, gc=False):
     """A pod and what it weighs. Only amounts above zero are in `requests`."""
@@ -69,8 +66,7 @@ class PodLoad(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        metadata = self.pod.metadata
-        return metadata.uid or f"{metadata.namespace}/{metadata.name}"
+        return load_key(self.pod)
 
     @property
     def priority(self) -> int:
@@ -107,12 +103,23 @@ class NodeLoad(msgspec.Struct, frozen=True):
         return self._moved(residents, leaving, coming.values())
 
     def without_pods(self, keys: Iterable[str]) -> NodeLoad:
+        """The load without these; one that is not there need not leave."""
         residents, leaving = dict(self.residents), []
         for key in keys:
             pod = residents.pop(key, None)
             if pod is not None:
                 leaving.append(pod)
         return self._moved(residents, leaving, ())
+
+    def on(self, node: Node) -> NodeLoad:
+        """The same pods on the node as it is described now."""
+        resources = node.status.allocatable
+        if resources is None:  # the API server then takes the capacity
+            resources = node.status.capacity or {}
+        allowed = resources.get(PODS)
+        return msgspec.structs.replace(
+            self, node=node, allocatable=amounts(resources), pods_allowed=0 if allowed is None else allowed.value
+        )
 
     def _moved(self, residents: dict[str, PodLoad], leaving: Iterable[PodLoad], coming: Iterable[PodLoad]) -> NodeLoad:
         requested = dict(self.requested)
@@ -124,6 +131,9 @@ class NodeLoad(msgspec.Struct, frozen=True):
                 cpu_milli += sign * pod.scored_cpu_milli
                 memory_bytes += sign * pod.scored_memory_bytes
         return NodeLoad(self.node, self.allocatable, self.pods_allowed, residents, requested, cpu_milli, memory_bytes)
+
+
+EMPTY = NodeLoad(Node(), {}, 0, {}, {})
 
 
 class Shortfall(msgspec.Struct, frozen=True, gc=False):
@@ -191,21 +201,18 @@ def is_scalar(name: str) -> bool:
     return "/" in name or name.startswith((HUGEPAGES_PREFIX, "attachable-volumes-"))
 
 
+def load_key(pod: Pod) -> str:
+    """What tells one pod of a node from another."""
+    return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
 def is_terminal(pod: Pod) -> bool:
     return pod.status.phase in ("Succeeded", "Failed")
 
 
 def requesting_load(pod: Pod) -> PodLoad:
-    """Only what a node's own admission counts: requests, and that it is one more pod.
-
-    A node asks this of the same pods with every verdict, so each is weighed once; the memo is small and by identity.
-    """
-    found = _REQUESTING.get(id(pod))
-    if found is None or found.pod is not pod:
-        if len(_REQUESTING) >= _REQUESTING_MOST:
-            _REQUESTING.clear()
-        found = _REQUESTING[id(pod)] = PodLoad(pod, amounts(pod_requests(pod)))
-    return found
+    """What a node's own admission counts: requests, ports, and that it is one more pod."""
+    return PodLoad(pod, amounts(pod_requests(pod)), ports=host_ports(pod))
 
 
 def waiting_load(pod: Pod) -> PodLoad:
@@ -237,12 +244,12 @@ def _weighed(pod: Pod, requests: ResourceList, scored: ResourceList) -> PodLoad:
 
 def node_load(node: Node, pods: Iterable[Pod], profile: Profile) -> NodeLoad:
     """The node with the pods bound to it; those that have ended hold nothing, those being deleted still do (A1)."""
-    resources = node.status.allocatable
-    if resources is None:  # the API server then takes the capacity
-        resources = node.status.capacity or {}
-    allowed = resources.get(PODS)
-    empty = NodeLoad(node, amounts(resources), 0 if allowed is None else allowed.value, {}, {})
-    return empty.with_pods(resident_load(pod, profile) for pod in pods if not is_terminal(pod))
+    return EMPTY.on(node).with_pods(resident_load(pod, profile) for pod in pods if not is_terminal(pod))
+
+
+def allocated_load(node: Node, pods: Iterable[Pod]) -> NodeLoad:
+    """The node as its own admission counts: the active pods, each with its allocated resources."""
+    return EMPTY.on(node).with_pods(map(requesting_load, pods))
 
 
 def with_nominated(node: NodeLoad, nominated: Iterable[PodLoad], pod: PodLoad) -> NodeLoad:

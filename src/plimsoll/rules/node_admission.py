@@ -22,15 +22,14 @@ from plimsoll.rules.fit import (
     OTHER_NODE_NAME,
     PORTS_TAKEN,
     UNTOLERATED_TAINTS,
+    NodeLoad,
+    PodLoad,
     Shortfall,
-    host_ports,
     kubelet_shortfalls,
-    node_load,
     ports_taken,
     requesting_load,
-    waiting_load,
 )
-from plimsoll.rules.objects import Node, Pod, is_critical, is_static
+from plimsoll.rules.objects import Pod, is_critical, is_static
 from plimsoll.rules.preemption_node import UNEXPECTED_ADMISSION_ERROR, preemption
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.selectors import is_tolerated, matches_affinity
@@ -61,8 +60,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 def admit(
     pod: Pod,
-    others: Sequence[Pod],
-    node: Node,
+    load: NodeLoad,
     conditions: Iterable[NodeCondition] = (),
     *,
     profile: Profile = DEFAULT_PROFILE,
@@ -70,7 +68,9 @@ def admit(
     managers: Callable[[], Refused | None] = lambda: None,
     also: Sequence[Refused] = (),
 ) -> Admitted | Refused:
-    """`others` are the other active pods with their allocated resources; `also` what else speaks against this one.
+    """`load`: the node as `fit.allocated_load` counts it; should the pod itself be in it, that does not count.
+
+    `also`: what else speaks against this one.
 
     `managers`: whether exclusive CPUs can be had, which a kubelet asks before it counts (03 §6 step 7).
     """
@@ -83,25 +83,26 @@ def admit(
     refusal = managers()
     if refusal is not None:
         return refusal
-    missing = shortfalls(pod, node, others, profile)
-    refusals = (*_unfit(pod, node, others, profile), *also)
+    own = requesting_load(pod)
+    others = load.without_pods([own.key])
+    missing = kubelet_shortfalls(own.requests, others)
+    refusals = (*_unfit(own, others, profile), *also)
     if missing and not is_critical(pod):
         return Refused(missing[0].rejection, missing[0].rejection_message)
     if refusals:
         return refusals[0]
     if not missing:
         return Admitted()
-    found = preemption(pod, others, missing, pod_level=pod_level)
+    found = preemption(pod, (each.pod for each in others.residents.values()), missing, pod_level=pod_level)
     if found.failure:
         return Refused(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + found.failure)
     return Admitted(found.victims, missing[0].resource)
 
 
-def shortfalls(pod: Pod, node: Node, others: Iterable[Pod], profile: Profile = DEFAULT_PROFILE) -> list[Shortfall]:
-    """What the node lacks for this pod beside the others, all counted from their (allocated) specs."""
+def shortfalls(pod: Pod, load: NodeLoad) -> list[Shortfall]:
+    """What the node lacks for this pod beside the others."""
     own = requesting_load(pod)
-    load = node_load(node, (), profile).with_pods(map(requesting_load, others))
-    return kubelet_shortfalls(own.requests, load.without_pods([own.key]) if own.key in load.residents else load)
+    return kubelet_shortfalls(own.requests, load.without_pods([own.key]))
 
 
 def _other_system(pod: Pod) -> Refused | None:
@@ -116,17 +117,16 @@ def _other_system(pod: Pod) -> Refused | None:
     return None
 
 
-def _unfit(pod: Pod, node: Node, others: Sequence[Pod], profile: Profile) -> list[Refused]:
+def _unfit(own: PodLoad, others: NodeLoad, profile: Profile) -> list[Refused]:
     """What no preemption could change."""
     found: list[tuple[str, str]] = []
+    pod, node = own.pod, others.node
     if not matches_affinity(pod, node):
         found.append(("NodeAffinity", AFFINITY_MISMATCH))
     if pod.spec.node_name and pod.spec.node_name != node.metadata.name:
         found.append(("NodeName", OTHER_NODE_NAME))
-    if wanted := host_ports(pod):
-        own = waiting_load(pod).key
-        if ports_taken(wanted, (load for load in map(waiting_load, others) if load.key != own)):
-            found.append(("NodePorts", PORTS_TAKEN))
+    if own.ports and ports_taken(own.ports, others.residents.values()):
+        found.append(("NodePorts", PORTS_TAKEN))
     if not is_static(pod) and any(
         taint.effect == NO_EXECUTE and not is_tolerated(taint, pod.spec.tolerations) for taint in node.spec.taints
     ):

@@ -29,8 +29,9 @@ from plimsoll.rules.allocation import (
 )
 from plimsoll.rules.effective import pod_requests
 from plimsoll.rules.eviction import NodeCondition
+from plimsoll.rules.fit import NodeLoad
 from plimsoll.rules.node_admission import Refused, admit
-from plimsoll.rules.objects import CPU, MEMORY, Container, Node, Pod, ResourceList, is_static
+from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, ResourceList, is_static
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.qos import GUARANTEED, qos_class
 from plimsoll.rules.quantity import ZERO, Quantity
@@ -46,10 +47,9 @@ def _never_swaps(_pod: Pod, _container: Container) -> bool:
 
 
 class ResizeSetting(msgspec.Struct, frozen=True):
-    """The node around the pod. `others` are the other active pods with their allocated resources."""
+    """The node around the pod. `load` is `fit.allocated_load`; whether the pod itself is in it does not matter."""
 
-    node: Node
-    others: tuple[Pod, ...] = ()
+    load: NodeLoad
     profile: Profile = DEFAULT_PROFILE
     gates: NodeResizeGates = DEFAULT_GATES
     static_cpus: bool = False  # cpuManagerPolicy: static
@@ -95,8 +95,7 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
     also = tuple(Refused("Deferred", refusal) for refusal in setting.refusals)
     admission = admit(
         desired,
-        setting.others,
-        setting.node,
+        setting.load,
         setting.conditions,
         profile=setting.profile,
         pod_level=setting.gates.pod_level,
@@ -177,7 +176,8 @@ def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None
     requests = pod_requests(desired, pod_level=setting.gates.pod_level)
     capacity = setting.absolute_allocatable
     if capacity is None:
-        capacity = setting.node.status.allocatable or setting.node.status.capacity or {}
+        status = setting.load.node.status
+        capacity = status.allocatable or status.capacity or {}
     for name in (MEMORY, CPU):
         requested, available = _amount(requests, name), _amount(capacity, name)
         if requested > available:

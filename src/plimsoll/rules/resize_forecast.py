@@ -17,7 +17,7 @@ import msgspec
 from plimsoll.errors import FieldError
 from plimsoll.rules.allocation import allocation_of, restarts_for
 from plimsoll.rules.effective import pod_requests
-from plimsoll.rules.fit import Shortfall
+from plimsoll.rules.fit import Shortfall, load_key
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.node_admission import shortfalls
 from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, ResourceList, Resources
@@ -66,7 +66,7 @@ def forecast(
     working_sets: Mapping[str, int] | None = None,
     gates: ResizeGates | None = None,
 ) -> Forecast:
-    """`setting.others`: the node's other pods with what is allocated to them. `working_sets`: container → bytes."""
+    """`working_sets`: container → bytes."""
     api_gates = gates or ResizeGates()
     errors = resize_errors(old, new, api_gates, setting.profile)
     if errors:
@@ -74,7 +74,7 @@ def forecast(
             "refused", str(errors[0]), tuple(errors), nearest=_nearest(old, new, api_gates, setting.profile)
         )
     if setting.profile.too_large_refused_by_api:
-        refusal = capacity_verdict(old, new, setting.node)
+        refusal = capacity_verdict(old, new, setting.load.node)
         if refusal is not None:
             return Forecast("refused", refusal.message, largest={name: _largest(name, setting) for name in RESIZED})
     held = held_pod(old.pod)  # an earlier wish may still be pending: the node compares with what it has allocated
@@ -95,11 +95,10 @@ def _judged(
 ) -> Forecast:
     if verdict.decision == "Accepted":
         return Forecast("accepted", restarts=restarts, unsafe=unsafe)
-    short = [
-        each for each in shortfalls(pod, setting.node, setting.others, setting.profile) if each.resource in RESIZED
-    ]
+    short = [each for each in shortfalls(pod, setting.load) if each.resource in RESIZED]
     if verdict.decision == "Deferred" and not any(each.unresolvable for each in short):
-        helps = tuple(_helps(each, setting.others) for each in short)
+        others = setting.load.without_pods([load_key(pod)]).residents.values()
+        helps = tuple(_helps(each, [other.pod for other in others]) for each in short)
         return Forecast("deferred", verdict.message, restarts=restarts, unsafe=unsafe, helps=helps)
     outcome: Outcome = "deferred" if verdict.decision == "Deferred" else "infeasible"
     largest = {name: _largest(name, setting) for name in RESIZED}
@@ -143,7 +142,7 @@ def _requested(pod: Pod, name: str) -> int:
 
 
 def _largest(name: str, setting: ResizeSetting) -> Quantity:
-    limits = setting.absolute_allocatable or setting.node.status.allocatable or {}
+    limits = setting.absolute_allocatable or setting.load.node.status.allocatable or {}
     return limits.get(name, ZERO)
 
 

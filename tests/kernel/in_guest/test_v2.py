@@ -25,7 +25,8 @@ from plimsoll.cgroups.opening import open_cgroupfs
 from plimsoll.cgroups.usage import usage
 from plimsoll.cgroups.v2 import CgroupsV2
 from plimsoll.linux.beneath import CgroupError, CgroupGone, Directory, KeptFile
-from plimsoll.linux.processes import CAP_SYS_RESOURCE, ScoreAdjustment, has_capability, set_oom_score_adj
+from plimsoll.linux.capabilities import has_capability
+from plimsoll.linux.processes import ScoreAdjustment, set_oom_score_adj
 from tests.kernel.driver_checks import (
     CHECKS,
     HOG,
@@ -189,7 +190,7 @@ def test_a_kept_file_of_a_removed_cgroup(driver: CgroupsV2, root: str) -> None:
 
 
 def test_scores_below_zero_with_the_capability() -> None:
-    if not has_capability(CAP_SYS_RESOURCE):
+    if not has_capability("SYS_RESOURCE"):
         pytest.skip("cgroup v2 guest: no CAP_SYS_RESOURCE")
     with subprocess.Popen(["sleep", "60"]) as process:
         try:

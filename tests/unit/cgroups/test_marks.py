@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from plimsoll.cgroups.marks import (
@@ -16,6 +17,7 @@ from plimsoll.cgroups.marks import (
     running_kubelet,
     this_boot,
 )
+from plimsoll.linux.members_file import MembersFile
 from tests.node_scenarios import BURSTABLE
 
 STATE = NodeState(
@@ -28,24 +30,54 @@ STATE = NodeState(
 
 
 def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
-    file = StateFile(tmp_path / "state" / "node.json", "this-boot")
+    file = StateFile(tmp_path / "state" / "node.jsonl", "this-boot")
     assert file.load() == NodeState("this-boot")
     file.save(STATE)
     assert file.load() == STATE
-    assert (tmp_path / "state" / "node.json").stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in (tmp_path / "state").iterdir()] == ["node.json"]
+    assert (tmp_path / "state" / "node.jsonl").stat().st_mode & 0o777 == 0o600
+    assert [each.name for each in (tmp_path / "state").iterdir()] == ["node.jsonl"]
 
 
 def test_of_another_boot_only_the_number_is_left(tmp_path: Path) -> None:
-    StateFile(tmp_path / "node.json", "this-boot").save(STATE)
-    assert StateFile(tmp_path / "node.json", "next-boot").load() == NodeState("next-boot", 5)
+    StateFile(tmp_path / "node.jsonl", "this-boot").save(STATE)
+    assert StateFile(tmp_path / "node.jsonl", "next-boot").load() == NodeState("next-boot", 5)
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"boot_id": 1}', '{"boot_id":"b","committed":1,"made":{},"kept":{}}'])
-def test_a_damaged_state_is_said(tmp_path: Path, text: str) -> None:
-    (tmp_path / "node.json").write_text(text)
+@pytest.mark.parametrize(
+    "members",
+    [{}, {"plan": b'{"boot_id":1}'}, {"plan": b'{"boot_id":"b","committed":1}', "pod u": b"{}"}],
+    ids=["none", "another type", "half a pod"],
+)
+def test_a_damaged_state_is_said(tmp_path: Path, members: dict[str, bytes]) -> None:
+    MembersFile(tmp_path / "node.jsonl").write(members)
     with pytest.raises(StateDamaged, match="nobody knows which cgroups are ours"):
-        StateFile(tmp_path / "node.json", "b").load()
+        StateFile(tmp_path / "node.jsonl", "b").load()
+
+
+def test_a_file_that_is_none_is_said_too(tmp_path: Path) -> None:
+    (tmp_path / "node.jsonl").write_text("{}")
+    with pytest.raises(StateDamaged, match="it is not whole"):
+        StateFile(tmp_path / "node.jsonl", "b").load()
+
+
+def test_what_comes_and_goes_is_found_by_the_next(tmp_path: Path) -> None:
+    file = StateFile(tmp_path / "node.jsonl", "this-boot")
+    file.save(STATE)
+    fewer = msgspec.structs.replace(STATE, committed=6, made={"/kubepods": Mark(14, "pods")}, kept={}, pods={})
+    for state in (fewer, STATE, fewer):
+        file.save(state)
+        assert file.load() is state
+        assert StateFile(tmp_path / "node.jsonl", "this-boot").load() == state
+
+
+def test_two_that_write_in_turn_see_each_other(tmp_path: Path) -> None:
+    one, other = (StateFile(tmp_path / "node.jsonl", "this-boot") for _ in range(2))
+    one.save(STATE)
+    more = msgspec.structs.replace(other.load(), committed=6, made={**STATE.made, "/kubepods/pody": Mark(15, "pod")})
+    other.save(more)
+    assert one.load() == more
+    one.save(msgspec.structs.replace(one.load(), committed=7, pods={}))
+    assert other.load() == msgspec.structs.replace(more, committed=7, pods={})
 
 
 def test_the_mark_is_path_and_inode() -> None:

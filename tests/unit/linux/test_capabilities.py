@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
-from plimsoll.linux.capabilities import CONTAINERD_DEFAULT, NAMES, NUMBERS, UnknownCapability, granted, mask
+from plimsoll.linux.capabilities import (
+    CONTAINERD_DEFAULT,
+    NAMES,
+    NUMBERS,
+    UnknownCapability,
+    granted,
+    has_capability,
+    mask,
+)
 
 DEFAULT = CONTAINERD_DEFAULT
 
@@ -41,3 +52,13 @@ def test_numbers_are_the_kernels() -> None:
     assert (NUMBERS["CHOWN"], NUMBERS["SYS_ADMIN"], NUMBERS["MKNOD"], NUMBERS["BPF"]) == (0, 21, 27, 39)
     assert mask(DEFAULT) == 0xA80425FB
     assert len(NAMES) == 41
+
+
+@pytest.mark.parametrize("name", ["KILL", "NET_RAW"])
+def test_permitted_is_not_in_effect(name: str) -> None:
+    if not has_capability(name):
+        pytest.skip(f"CAP_{name} is missing")
+    code = "from plimsoll.linux.capabilities import *\nset_own(mask(['KILL']), mask(['KILL', 'NET_RAW']))\n"
+    code += f"print(has_capability({name!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{name == 'KILL'}\n"

@@ -1,20 +1,18 @@
-"""Signals without pid races, /proc/PID, oom_score_adj, capabilities: on real processes."""
+"""Signals without pid races, /proc/PID, oom_score_adj: on real processes."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.processes import (
-    CAP_SYS_RESOURCE,
     ScoreAdjustment,
     cgroups_of,
-    has_capability,
     oom_score_adj,
     set_oom_score_adj,
     signal_members,
@@ -92,7 +90,7 @@ def test_raising_the_score_is_everybodys_right(sleepers: Sleepers) -> None:
 def test_lowering_it_needs_a_capability(sleepers: Sleepers) -> None:
     (process,) = sleepers(1)
     done = set_oom_score_adj(process.pid, -998)
-    if has_capability(CAP_SYS_RESOURCE):
+    if has_capability("SYS_RESOURCE"):
         assert done == ScoreAdjustment(-998, -998)
     else:
         assert done == ScoreAdjustment(-998, oom_score_adj(process.pid), "lowering it needs CAP_SYS_RESOURCE")
@@ -104,23 +102,3 @@ def test_no_such_score_and_no_such_process(sleepers: Sleepers) -> None:
     assert set_oom_score_adj(process.pid, 1001).reason == "the kernel takes −1000 to 1000"
     assert set_oom_score_adj(gone_pid(), 0) == ScoreAdjustment(0, None, "the process is gone")
     assert oom_score_adj(gone_pid()) is None
-
-
-@pytest.mark.parametrize(
-    ("status", "has"),
-    [
-        ("Name:\tx\nCapEff:\t000001ffffffffff\n", True),
-        ("CapPrm:\t000001ffffffffff\nCapEff:\t000001fffeffffff\n", False),
-        ("CapEff:\t0000000001000000\n", True),
-        ("CapEff:\t0000000000000000\n", False),
-        ("Name:\tx\n", False),
-    ],
-)
-def test_capabilities(status: str, has: bool) -> None:
-    assert has_capability(CAP_SYS_RESOURCE, status) is has
-
-
-def test_own_capabilities_are_those_of_a_child() -> None:
-    code = "from plimsoll.linux.processes import has_capability; print(has_capability(24))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == f"{has_capability(CAP_SYS_RESOURCE)}\n"

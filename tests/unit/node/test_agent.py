@@ -169,7 +169,7 @@ async def test_a_lost_checkpoint_costs_nothing_that_runs(tmp_path: Path) -> None
     async with world.running(ends=False):
         await world.until(phase("Running"))
         before = container(world.statuses[-1])["containerID"]
-    (tmp_path / "agent.json").write_bytes(b"\0" * 64)
+    (tmp_path / "agent.jsonl").write_bytes(b"\0" * 64)
     async with world.running() as agent:
         await agent.ready.wait()
         assert [f"plimsoll://{each.id}" for each in (await agent.view.pod("u-1")).containers] == [before]

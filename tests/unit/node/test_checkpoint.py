@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
-from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.node.checkpoint import Checkpoint, CheckpointUnwritable
 from plimsoll.rules.allocation import Allocation
 from plimsoll.rules.objects import Resources
 from plimsoll.rules.pod_seen import Backoff
@@ -17,12 +18,12 @@ RESOURCES = Resources(requests={"cpu": parse("250m")}, limits={"memory": parse("
 
 
 async def test_everything_comes_back(tmp_path: Path) -> None:
-    before = Checkpoint(tmp_path / "agent.json")
+    before = Checkpoint(tmp_path / "agent.jsonl")
     before.put("u1", allocation=Allocation({"c": RESOURCES}), actuated={"c": RESOURCES}, start_s=12.5)
     before.put("u1", backoffs={"c": Backoff(20.0, 100.0)}, oom_killed=("id1",))
     before.put("u2", verdict=Verdict("Evicted", "low on memory", 1, is_disruption=True), refused=True)
     before.close()
-    after = Checkpoint(tmp_path / "agent.json")
+    after = Checkpoint(tmp_path / "agent.jsonl")
     after.load()
     assert dict(after.all()) == dict(before.all())
     assert after.get("u1").actuated["c"] == RESOURCES
@@ -33,13 +34,13 @@ async def test_everything_comes_back(tmp_path: Path) -> None:
     "damage",
     [
         pytest.param(b"", id="empty"),
-        pytest.param(b'{"checksum":1,"data":{}}', id="wrong checksum"),
+        pytest.param(b"[1,{}]\n", id="wrong checksum"),
         pytest.param(b"\0" * 200, id="zeros"),
-        pytest.param(b'{"checksum":2745614147,"data":{"u":{"allocation":7}}}', id="another shape"),
+        pytest.param(b'[%d,{"u":{"allocation":7}}]\n' % crc32(b'{"u":{"allocation":7}}'), id="another shape"),
     ],
 )
 async def test_a_damaged_file_is_put_aside_and_the_node_begins_without(tmp_path: Path, damage: bytes) -> None:
-    path = tmp_path / "agent.json"
+    path = tmp_path / "agent.jsonl"
     path.write_bytes(damage)
     checkpoint = Checkpoint(path)
     checkpoint.load()
@@ -53,10 +54,24 @@ async def test_a_damaged_file_is_put_aside_and_the_node_begins_without(tmp_path:
     assert again.get("u").start_s == 1.0
 
 
-async def test_a_pod_that_is_forgotten_is_in_no_file(tmp_path: Path) -> None:
-    checkpoint = Checkpoint(tmp_path / "agent.json")
+async def test_a_pod_that_is_forgotten_is_not_found_again(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "agent.jsonl")
     checkpoint.put("u", start_s=1.0)
     checkpoint.save()
     checkpoint.forget("u")
     checkpoint.close()
-    assert b'"u"' not in (tmp_path / "agent.json").read_bytes()
+    again = Checkpoint(tmp_path / "agent.jsonl")
+    again.load()
+    assert not again.all()
+
+
+async def test_what_could_not_be_written_is_written_later(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(tmp_path / "gone" / "agent.jsonl")
+    checkpoint.put("u", start_s=1.0)
+    with pytest.raises(CheckpointUnwritable, match="free some space"):
+        checkpoint.save()
+    (tmp_path / "gone").mkdir()
+    checkpoint.close()
+    again = Checkpoint(tmp_path / "gone" / "agent.jsonl")
+    again.load()
+    assert again.get("u").start_s == 1.0

@@ -15,6 +15,7 @@ from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.meters import NodeMeters
 from plimsoll.node.resizing import ResizePolicyOfNode, Resizes
 from plimsoll.rules.allocation import NodeResizeGates, allocated_pod, allocation_of
+from plimsoll.rules.fit import NodeLoad, allocated_load
 from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.profile import profile_named
@@ -36,7 +37,7 @@ class World:
     """A node of eight cores with the pods of the test."""
 
     def __init__(self, directory: Path, profile: str = "1.27", cores: str = "8") -> None:
-        self.checkpoint = Checkpoint(directory / "agent.json")
+        self.checkpoint = Checkpoint(directory / "agent.jsonl")
         self.profile = profile_named(profile)
         self.pods: dict[str, RunPod] = {}
         self.events: list[tuple[str, str]] = []
@@ -50,7 +51,6 @@ class World:
             ResizePolicyOfNode(self.profile, gates, {"cpu": parse(cores), "memory": parse("8Gi")}),
             self.checkpoint,
             self,
-            self.node,
             tuple,
             lambda: self.now_s,
             self.meters,
@@ -76,11 +76,9 @@ class World:
 
     # what Resizes asks
 
-    def allocated(self, besides: str = "") -> Iterable[Pod]:
-        for uid, each in self.pods.items():
-            allocation = self.checkpoint.get(uid).allocation
-            if uid != besides and allocation is not None:
-                yield allocated_pod(each, allocation)
+    def load(self) -> NodeLoad:
+        held = ((each, self.checkpoint.get(uid).allocation) for uid, each in self.pods.items())
+        return allocated_load(self.node(), [allocated_pod(each, given) for each, given in held if given is not None])
 
     def desired(self, uid: str) -> RunPod | None:
         return self.pods.get(uid)
@@ -199,7 +197,7 @@ def test_too_large_is_looked_at_again_when_the_node_grows(tmp_path: Path, profil
 def test_what_is_accepted_is_on_disk_before_anybody_is_told(world: World, tmp_path: Path) -> None:
     world.run(pod("web", "1"))
     world.ask(pod("web", "2", 2))
-    again = Checkpoint(tmp_path / "agent.json")
+    again = Checkpoint(tmp_path / "agent.jsonl")
     again.load()
     allocation = again.get("web").allocation
     assert allocation is not None

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.codec.lean import from_document
+from plimsoll.rules.fit import allocated_load
 from plimsoll.rules.node_admission import Admitted, Refused, admit
 from plimsoll.rules.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
@@ -127,7 +128,7 @@ EXECUTE = {"key": "k", "effect": "NoExecute"}
     ],
 )
 def test_refusals(newcomer: Pod, others: list[Pod], around: Node, reason: str, message: str) -> None:
-    found = admit(newcomer, others, around, profile=PROFILE_1_27)
+    found = admit(newcomer, allocated_load(around, others), profile=PROFILE_1_27)
     assert isinstance(found, Refused)
     assert (found.reason, found.message) == (reason, message)
     assert found.event_text == message.removeprefix("Pod was rejected: ")
@@ -155,30 +156,30 @@ def test_refusals(newcomer: Pod, others: list[Pod], around: Node, reason: str, m
     ],
 )
 def test_admitted(newcomer: Pod, others: list[Pod], around: Node) -> None:
-    assert admit(newcomer, others, around) == Admitted()
+    assert admit(newcomer, allocated_load(around, others)) == Admitted()
 
 
 def test_the_later_text_has_the_reason() -> None:
-    found = admit(pod(nodeSelector={"a": "b"}), [], node(), profile=PROFILE_1_36)
+    found = admit(pod(nodeSelector={"a": "b"}), allocated_load(node(), []), profile=PROFILE_1_36)
     assert isinstance(found, Refused)
     assert found.event_text == "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
 
 
 def test_pressure_comes_first() -> None:
-    found = admit(pod(nodeName="other"), [], node(), ["MemoryPressure"])
+    found = admit(pod(nodeName="other"), allocated_load(node(), []), ["MemoryPressure"])
     assert found == Refused("Evicted", "The node had condition: [MemoryPressure]. ")
-    assert admit(pod(cpu="1"), [], node(), ["MemoryPressure"]) == Admitted()
+    assert admit(pod(cpu="1"), allocated_load(node(), []), ["MemoryPressure"]) == Admitted()
 
 
 def test_a_critical_pod_makes_room() -> None:
     small, large = pod("small", "500m"), pod("large", "3")
     critical = pod(cpu="1", priority=CRITICAL)
-    assert admit(critical, [small, large], node()) == Admitted((small,), "cpu")
-    assert admit(critical, [small, large], node(), ["DiskPressure"]) == Admitted((small,), "cpu")
+    assert admit(critical, allocated_load(node(), [small, large])) == Admitted((small,), "cpu")
+    assert admit(critical, allocated_load(node(), [small, large]), ["DiskPressure"]) == Admitted((small,), "cpu")
 
 
 def test_a_critical_pod_that_fits_nowhere() -> None:
-    found = admit(pod(cpu="5", priority=CRITICAL), [pod("o", "1")], node())
+    found = admit(pod(cpu="5", priority=CRITICAL), allocated_load(node(), [pod("o", "1")]))
     assert isinstance(found, Refused)
     assert (found.reason, found.message) == (
         "UnexpectedAdmissionError",
@@ -188,11 +189,13 @@ def test_a_critical_pod_that_fits_nowhere() -> None:
 
 
 def test_other_reasons_alone_are_said_of_a_critical_pod_and_nobody_dies() -> None:
-    found = admit(pod(cpu="4", priority=CRITICAL, nodeName="other"), [pod("o", "1")], node())
+    found = admit(pod(cpu="4", priority=CRITICAL, nodeName="other"), allocated_load(node(), [pod("o", "1")]))
     assert found == Refused("NodeName", "Predicate NodeName failed")
 
 
 def test_what_the_caller_has_against_it_comes_last() -> None:
     also = Refused("Shutdown", "the node is going down")
-    assert admit(pod(), [], node(), also=[also]) == also
-    assert admit(pod(nodeName="other"), [], node(), also=[also]) == Refused("NodeName", "Predicate NodeName failed")
+    assert admit(pod(), allocated_load(node(), []), also=[also]) == also
+    assert admit(pod(nodeName="other"), allocated_load(node(), []), also=[also]) == Refused(
+        "NodeName", "Predicate NodeName failed"
+    )

@@ -18,6 +18,7 @@ from plimsoll.rules.allocation import (
     resizable_containers,
     restarts_for,
 )
+from plimsoll.rules.fit import allocated_load
 from plimsoll.rules.node_admission import shortfalls
 from plimsoll.rules.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
@@ -52,7 +53,8 @@ def node(cpu: str = "4", memory: str = "8Gi", pods: str = "110") -> Node:
 
 
 def setting(**given_: Any) -> ResizeSetting:
-    return ResizeSetting(given_.pop("node", node()), profile=given_.pop("profile", PROFILE_1_36), **given_)
+    load = allocated_load(given_.pop("node", node()), given_.pop("others", ()))
+    return ResizeSetting(load, profile=given_.pop("profile", PROFILE_1_36), **given_)
 
 
 def verdict(old: Pod, new: Pod, around: ResizeSetting | None = None) -> ResizeVerdict:
@@ -349,12 +351,14 @@ def test_overhead_and_pod_level_count() -> None:
     small = pod(container(cpu="1", memory="1Gi"), overhead={"cpu": "100m"})
     found = verdict(small, pod(container(cpu="4", memory="1Gi"), overhead={"cpu": "100m"}))
     assert found.message == "Node didn't have enough resource: cpu, requested: 4100, used: 0, capacity: 4000"
-    assert [each.resource for each in shortfalls(pod(resources={"requests": {"cpu": "5"}}), node(), ())] == ["cpu"]
+    assert [
+        each.resource for each in shortfalls(pod(resources={"requests": {"cpu": "5"}}), allocated_load(node(), ()))
+    ] == ["cpu"]
 
 
 def test_a_request_of_zero_always_fits() -> None:
     full = (pod(container(cpu="9"), name="o"),)
-    assert shortfalls(pod(container(memory="1")), node(), full) == []
+    assert shortfalls(pod(container(memory="1")), allocated_load(node(), full)) == []
 
 
 def test_a_critical_pod_drives_others_out() -> None:

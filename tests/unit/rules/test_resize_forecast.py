@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.codec.lean import from_document
+from plimsoll.rules.fit import allocated_load
 from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
@@ -43,7 +44,7 @@ SMALL = {"cpu": "1", "memory": "1Gi"}
 def asked(
     new: Version, *others: Pod, old: Version | None = None, profile: str = "1.27", used: int | None = None
 ) -> Forecast:
-    setting = ResizeSetting(NODE, others, profile_named(profile))
+    setting = ResizeSetting(allocated_load(NODE, others), profile_named(profile))
     return forecast(old or version(SMALL), new, setting, working_sets=None if used is None else {"c": used})
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from plimsoll.codec.kernel_files import mountinfo
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.mounts import detach
-from plimsoll.linux.processes import CAP_SYS_RESOURCE, has_capability
 from plimsoll.runtime.cri.local_images import BUSYBOX, PAUSE, write_images
 from plimsoll.runtime.cri.messages import CONTAINERD_NAMESPACE
 
@@ -119,7 +119,7 @@ class OwnContainerd:
         config = _CONFIG.format(
             directory=self.directory,
             pause=PAUSE,
-            restrict=str(not has_capability(CAP_SYS_RESOURCE)).lower(),
+            restrict=str(not has_capability("SYS_RESOURCE")).lower(),
             systemd=str(self._systemd).lower(),
             plugins=plugins or own_plugins,
         )

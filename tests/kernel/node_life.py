@@ -1,0 +1,321 @@
+"""Random lives of a real node on a real kernel: pods come, grow, shrink, crash and go, memory is in use or runs short, and
+the agent is killed. It is what `tests/unit/node/test_resize_model.py` does in memory, with nothing played.
+
+Two things must hold (03 §6, §10). Never is more allocated than the node has. And when all is quiet, every control file of
+the kernel is what it is on another node, made at the same time, which has only ever seen the pods as they are in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule, run_state_machine_as_test
+
+from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.observe import every_file, walk
+from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.linux.members_file import MembersFile
+from plimsoll.rules.quantity import Quantity, from_milli, parse
+from tests.kernel.pressure_world import EATER, MIB, PressureWorld, container, eater, pod, pressure_world
+
+CAPACITY_MIB = 768
+SETTINGS = {"evictionHard": {"memory.available": "64Mi"}, "evictionPressureTransitionPeriod": "0s"}
+QUIET_S, STILL_S = 60.0, 1.0
+FULL_S = 10.0
+PODS = "/api/v1/namespaces/default/pods"
+JOINING = "import os, sys\nopen(sys.argv[3], 'w').write(str(os.getpid()))\n" + EATER
+Document = dict[str, Any]
+
+cpus = st.sampled_from(["50m", "500m", "1", "2", "3", "5"])
+memories = st.sampled_from([16, 32, 64, 128, 256])
+sizes = st.tuples(cpus, memories)
+policies = st.sampled_from(["NotRequired", "RestartContainer"])
+
+
+def resources(size: tuple[str, int], factor: int) -> Document:
+    """`factor` 1: Guaranteed; 2: Burstable, limits being twice the requests."""
+    cpu, memory = size
+    limits = {"cpu": str(from_milli(parse(cpu).milli * factor)), "memory": f"{memory * factor}Mi"}
+    return {"requests": {"cpu": cpu, "memory": f"{memory}Mi"}, "limits": limits}
+
+
+class NodeLife(RuleBasedStateMachine):
+    """`other` is the node with which the first one is compared at the end of each life; both are empty again then."""
+
+    names = Bundle("names")
+    number = 0  # of the pods of all lives
+    counts: dict[str, int]
+
+    def __init__(self, world: PressureWorld, other: PressureWorld) -> None:
+        super().__init__()
+        self.world, self.other = world, other
+        self.pods: dict[str, tuple[int, list[str]]] = {}  # name → factor, containers
+        self.eaters: list[subprocess.Popen[bytes]] = []
+        self.allocatable: dict[str, str] = world.node_document()["status"]["allocatable"]
+
+    # --- what happens ---
+
+    @rule(target=names, factor=st.sampled_from([1, 2]), wanted=st.lists(sizes, min_size=1, max_size=3), policy=policies)
+    def create(self, factor: int, wanted: list[tuple[str, int]], policy: str) -> str:
+        name = self._name("p")
+        containers = [
+            container(
+                f"c{index}",
+                ["/bin/sleep", "1000000"],
+                resources=resources(size, factor),
+                resizePolicy=[{"resourceName": "memory", "restartPolicy": policy}],
+            )
+            for index, size in enumerate(wanted)
+        ]
+        self.world.create(pod(name, *containers, terminationGracePeriodSeconds=0))
+        self.pods[name] = (factor, [each["name"] for each in containers])
+        return name
+
+    @rule(name=names, wanted=st.lists(sizes, min_size=3, max_size=3))
+    def resize(self, name: str, wanted: list[tuple[str, int]]) -> None:
+        factor, containers = self.pods[name]
+        changed = [
+            {"name": each, "resources": resources(size, factor)} for each, size in zip(containers, wanted, strict=False)
+        ]
+        path = f"{PODS}/{name}" + ("" if self.world.profile == "1.27" else "/resize")
+        code, said = self.world.ask.answer("PATCH", path, {"spec": {"containers": changed}})
+        assert code == 200 or (self.world.profile == "1.36" and code == 403), said  # larger than the node
+
+    @rule(name=consumes(names))
+    def delete(self, name: str) -> None:
+        self.world.ask("DELETE", f"{PODS}/{name}")
+        self.pods.pop(name)
+
+    @rule()
+    def kill_the_agent(self) -> None:
+        self.world.kill_node()
+        self.world.start_again()
+
+    @rule(number=st.integers(0, 20))
+    def crash(self, number: int) -> None:
+        """One process of a container, if any runs."""
+        pids = [pid for _, procs in self._containers() for pid in _pids(procs)]
+        if pids:
+            _killed(pids[number % len(pids)])
+
+    @rule(number=st.integers(0, 20), used=st.integers(100, 900))
+    def use_memory(self, number: int, used: int) -> None:
+        """So much of its limit, in thousandths: what is lowered below that has to wait."""
+        found = self._containers()
+        if not found:
+            return
+        limit, procs = found[number % len(found)]
+        command = ["/usr/bin/python3", "-S", "-I", "-c", JOINING, str(limit * used // 1000 // MIB), "0", str(procs)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.eaters.append(process)
+        assert process.stdout is not None
+        said, deadline = b"", time.monotonic() + FULL_S
+        while b"full" not in said and select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            more = os.read(process.stdout.fileno(), 1024)
+            if not more:  # its container has gone
+                break
+            said += more
+
+    @rule(mib=st.sampled_from([200, CAPACITY_MIB]))
+    def run_short(self, mib: int) -> None:
+        """A pod that promises nothing takes a good part of the node, or more than there is: it is evicted then."""
+        self.world.create(pod(self._name("hog"), container("c", eater(mib, 400.0)), terminationGracePeriodSeconds=0))
+
+    @rule(pause_s=st.sampled_from([0.005, 0.05, 0.3]))
+    def go_on(self, pause_s: float) -> None:
+        time.sleep(pause_s)  # what happens next comes sooner or later after what happened last
+
+    # --- what must hold ---
+
+    @invariant()
+    def never_more_than_there_is(self) -> None:
+        total = {"cpu": parse("0"), "memory": parse("0")}
+        for record in self._records():
+            for given in record["allocation"]["containers"].values():
+                total = {name: amount + _amount(given, name) for name, amount in total.items()}
+        assert all(amount <= parse(self.allocatable[name]) for name, amount in total.items()), total
+
+    def teardown(self) -> None:
+        try:
+            self._end_eaters()
+            found = self._quiet()
+            expected = self._fresh(found)
+            deadline = time.monotonic() + STILL_S  # sums above the pods may come a moment later
+            while (files := self._files(self.world)) != expected and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert files == expected
+            self.counts["lives"] = self.counts.get("lives", 0) + 1
+            self.counts["pods"] = self.counts.get("pods", 0) + len(found)
+        finally:
+            self._end_eaters()
+            self.world.empty()
+            self.other.empty()
+
+    def _quiet(self) -> list[Document]:
+        """The pods, as soon as nothing has changed for a while that was not as it should be."""
+        deadline, still_since = time.monotonic() + QUIET_S, time.monotonic()
+        before: list[Document] = []
+        while True:
+            found = self.world.pods()
+            noise = self._noise(found)
+            if noise or found != before:
+                before, still_since = found, time.monotonic()
+            elif time.monotonic() > still_since + STILL_S:
+                return [each for each in found if each["status"].get("phase") != "Failed"]
+            assert time.monotonic() < deadline, f"not quiet: {noise}\n{self.world.told()}"
+            time.sleep(0.05)
+
+    def _noise(self, found: list[Document]) -> str:
+        """What is still going on, or not as it should be in the end."""
+        for each in found:
+            name, status = each["metadata"]["name"], each["status"]
+            if "deletionTimestamp" in each["metadata"]:
+                return f"{name} is to go"
+            if status.get("phase") == "Failed":  # there was no room for it, or it was evicted
+                continue
+            told = {told["type"] for told in status.get("conditions", ())}
+            shown = {one["name"]: one for one in status.get("containerStatuses", ())}
+            is_pending = "PodResizePending" in told or status.get("resize") in ("Deferred", "Infeasible")
+            if "PodResizeInProgress" in told or status.get("resize") in ("Proposed", "InProgress"):
+                return f"{name} is being resized"
+            wanted = {one["name"]: one.get("resources", {}) for one in each["spec"]["containers"]}
+            if any(not shown.get(key, {}).get("state", {}).get("running") for key in wanted):
+                return f"{name} does not run"
+            if is_pending == all(shown[key].get("resources", {}) == size for key, size in wanted.items()):
+                return f"{name}: {wanted} is wanted, {shown} is shown"
+        uids = {each["metadata"]["uid"] for each in found if each["status"].get("phase") != "Failed"}
+        there = {path.name.removeprefix("pod") for path in self.world.pod_cgroups()}
+        return "" if there == uids else f"there are cgroups of {there}, and pods {uids}"
+
+    def _fresh(self, found: list[Document]) -> dict[str, dict[str, str]]:
+        """The files of the other node, with these pods only, each as large as is allocated to it."""
+        for each in found:
+            given = {one["name"]: one for one in each["status"]["containerStatuses"]}
+            containers = [
+                {**one, "resources": given[one["name"]].get("resources", {})} for one in each["spec"]["containers"]
+            ]
+            self.other.create(pod(each["metadata"]["name"], *containers, terminationGracePeriodSeconds=0))
+        if found:
+            self.other.running(*(each["metadata"]["name"] for each in found))
+        return self._files(self.other)
+
+    @staticmethod
+    def _files(world: PressureWorld) -> dict[str, dict[str, str]]:
+        """Of every cgroup, by what people call it."""
+        driver, found = open_cgroupfs(this_host()), {}
+        called = {}
+        for each in world.pods():
+            called[f"pod{each['metadata']['uid']}"] = each["metadata"]["name"]
+            for one in each["status"].get("containerStatuses", ()):
+                called[one.get("containerID", "").removeprefix("plimsoll://")] = one["name"]
+        for path in walk(driver, world.cgroup_root):
+            seen = driver.look(path, every_file(driver.version))
+            words = path.removeprefix(world.cgroup_root).split("/")
+            if seen is not None:
+                found["/".join(called.get(word, word) for word in words)] = dict(seen.files)
+        return found
+
+    # --- looking ---
+
+    def _name(self, kind: str) -> str:
+        NodeLife.number += 1
+        return f"{kind}{NodeLife.number}"
+
+    def _records(self) -> Iterator[Document]:
+        """What the agent has written down of pods that live on."""
+        try:
+            kept = MembersFile(self.world.state / "node" / "agent.jsonl").read()
+        except FileNotFoundError:
+            return
+        alive = {
+            each["metadata"]["uid"]
+            for each in self.world.pods()
+            if each["metadata"]["name"] in self.pods and each["status"].get("phase") not in ("Failed", "Succeeded")
+        }
+        for uid, text in kept.items():
+            record = json.loads(text)
+            if uid in alive and "verdict" not in record and record.get("allocation"):
+                yield record
+
+    def _containers(self) -> list[tuple[int, Path]]:
+        """The memory limit of each that has one, and where its processes are named; those of hogs are left alone."""
+        limit = "memory.max" if this_host().version == 2 else "memory.limit_in_bytes"
+        found = []
+        for place in self.world.pod_cgroups():
+            if place.parent.name == "besteffort":
+                continue
+            for path in sorted(place.iterdir()):
+                try:
+                    text = (path / limit).read_text().strip() if path.is_dir() else "max"
+                except OSError:  # it has gone
+                    continue
+                if text != "max" and int(text) < CAPACITY_MIB * MIB:
+                    found.append((int(text), path / "cgroup.procs"))
+        return found
+
+    def _end_eaters(self) -> None:
+        for process in self.eaters:
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+        self.eaters = []
+
+
+def _amount(given: Document, name: str) -> Quantity:
+    return parse(given.get("requests", {}).get(name, "0"))
+
+
+def _pids(procs: Path) -> list[int]:
+    try:
+        return [int(word) for word in procs.read_text().split()]
+    except OSError:  # it has gone
+        return []
+
+
+def _killed(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@contextmanager
+def two_nodes(directory: Path, profile: str) -> Iterator[tuple[PressureWorld, PressureWorld]]:
+    with (
+        pressure_world(directory / "one", SETTINGS, profile=profile, capacity_mib=CAPACITY_MIB) as world,
+        pressure_world(directory / "other", SETTINGS, profile=profile, capacity_mib=CAPACITY_MIB) as other,
+    ):
+        yield world, other
+
+
+def run(directory: Path, profile: str, lives: int, steps: int, number: int | None = None) -> dict[str, int]:
+    """Raises where something does not hold; else counts. Without a number (a seed) the lives are always the same."""
+    chosen = settings(
+        max_examples=lives,
+        stateful_step_count=steps,
+        deadline=None,
+        derandomize=number is None,
+        database=None,
+        phases=[Phase.generate],  # on a real machine no life is lived twice: a shorter one proves nothing
+        suppress_health_check=list(HealthCheck),
+    )
+    NodeLife.counts = {}
+    with two_nodes(directory, profile) as (world, other):
+
+        def begin() -> NodeLife:
+            return NodeLife(world, other)
+
+        run_state_machine_as_test(begin if number is None else seed(number)(begin), settings=chosen)
+    return NodeLife.counts
