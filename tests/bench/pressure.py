@@ -28,7 +28,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ GRACES = {"both": (False, True), "specified": (False,), "none": (True,)}  # name
 IDLE_S = 60.0
 SIGNAL_GOAL_S = 0.25
 GIVEN_UP_S, ASKED_EVERY_S = 60.0, 15.0
+STOLEN_EVERY_S = 0.05
 
 
 class Run:
@@ -138,6 +139,7 @@ def measured(world: PressureWorld, pace: float, number: int, *, at_once: bool) -
             "signal_s": told_s - run.crossed_s,
             "free_s": run.free_s - run.crossed_s,
             "stood_still_s": run.stood_still_s,
+            "ended_at_s": time.time() - (time.monotonic() - told_s),
         }
     finally:
         run.close()
@@ -173,13 +175,11 @@ def told(title: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
             for name, each in (("signal", signals), ("free", frees))
         }
         print(f"pressure     {title:34} {len(runs)} runs: {line('signal', signals)}; {line('free', frees)}", flush=True)
-    for each in mine:
-        if each["signal_s"] > SIGNAL_GOAL_S and "stood_still_s" in each:
-            print(
-                f"pressure     {title:34} one signal after {each['signal_s'] * 1000:.0f} ms: the machine let the thread "
-                f"that looks from outside wait for up to {each['stood_still_s'] * 1000:.0f} ms meanwhile",
-                flush=True,
-            )
+        found["late"] = [
+            [each["ended_at_s"] - each["signal_s"], each["ended_at_s"], each["stood_still_s"]]
+            for each in mine
+            if each["signal_s"] > SIGNAL_GOAL_S and "ended_at_s" in each
+        ]
     if first:
         print(f"pressure     {title:34} the kernel was first in {first} of {len(runs)} runs", flush=True)
     return found
@@ -303,17 +303,45 @@ def measure(
     return results
 
 
-@contextmanager
-def stolen() -> Iterator[None]:
-    """Tells how much CPU time others got that this machine, if it is a virtual one, was to have meanwhile."""
+class Stolen:
+    """How much CPU time others got that this machine, if it is a virtual one, was to have: all in all, and when."""
 
-    def seconds() -> float:
+    def __init__(self) -> None:
+        self._moments = [(time.time(), self._seconds())]
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def _seconds() -> float:
         return int(Path("/proc/stat").read_text().split(maxsplit=9)[8]) / os.sysconf("SC_CLK_TCK")
 
-    before_s, begin_s = seconds(), time.monotonic()
-    yield
-    gone_s, whole_s = seconds() - before_s, time.monotonic() - begin_s
-    print(f"pressure     {gone_s:.1f} s of CPU time were taken from this machine in {whole_s:.0f} s", flush=True)
+    def _watch(self) -> None:
+        while not self._is_over.wait(STOLEN_EVERY_S):
+            self._moments.append((time.time(), self._seconds()))
+
+    def between(self, begin_s: float, end_s: float) -> float:
+        inside = [
+            gone_s for at_s, gone_s in self._moments if begin_s - STOLEN_EVERY_S <= at_s <= end_s + STOLEN_EVERY_S
+        ]
+        return inside[-1] - inside[0] if inside else 0.0
+
+    def told(self, results: dict[str, Any]) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._moments.append((time.time(), self._seconds()))
+        (begin_s, before_s), (end_s, after_s) = self._moments[0], self._moments[-1]
+        print(
+            f"pressure     {after_s - before_s:.1f} s of CPU time were taken from this machine in {end_s - begin_s:.0f} s"
+        )
+        for title, found in results.items():
+            for crossed_s, told_s, stood_still_s in found.get("late", ()) if isinstance(found, dict) else ():
+                print(
+                    f"pressure     {title:34} one signal after {(told_s - crossed_s) * 1000:.0f} ms: meanwhile "
+                    f"{self.between(crossed_s, told_s) * 1000:.0f} ms of CPU time were taken from this machine, and who "
+                    f"looks from outside had to wait for up to {stood_still_s * 1000:.0f} ms",
+                    flush=True,
+                )
 
 
 def in_guest(count: int, grace: str) -> None:
@@ -322,12 +350,13 @@ def in_guest(count: int, grace: str) -> None:
     argv = [PYTHON, "tests/bench/pressure.py", "--count", str(count), "--paces", "20", "--fast", "0"]
     argv += ["--polls", "0", "--no-idle", "--grace", grace]
     try:
-        with stolen():
-            done = run_in("uml-v2", argv, 3600.0, memory_mib=900)
+        stolen = Stolen()
+        done = run_in("uml-v2", argv, 3600.0, memory_mib=900)
     except GuestMissing as problem:
         print(f"pressure     not measured in a guest: {problem}")
         return
     print("\n".join(text.replace("pressure ", "uml v2   ", 1) for text in done.stdout.splitlines()))
+    stolen.told(json.loads(done.files.get("bench.json", b"{}")))
     if done.status:
         raise SystemExit(done.report())
 
@@ -352,8 +381,10 @@ def main() -> None:
         return
     paces = [float(text) for text in asked.paces.split(",")]
     print(f"pressure     {os.cpu_count()} CPUs, load before {os.getloadavg()[0]:.1f}", flush=True)
-    with nullcontext() if inside else stolen():
-        results = measure(paces, asked.count, asked.fast, asked.polls, GRACES[asked.grace], idle=not asked.no_idle)
+    stolen = None if inside else Stolen()
+    results = measure(paces, asked.count, asked.fast, asked.polls, GRACES[asked.grace], idle=not asked.no_idle)
+    if stolen is not None:
+        stolen.told(results)
     print(f"pressure     load after {os.getloadavg()[0]:.1f}", flush=True)
     if inside:
         Path(os.environ[JOB_VARIABLE], "bench.json").write_text(json.dumps(results))

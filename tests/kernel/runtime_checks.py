@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.linux.capabilities import CONTAINERD_DEFAULT, NUMBERS, mask
+from plimsoll.linux.capabilities import CONTAINERD_DEFAULT, NUMBERS, has_capability, mask
+from plimsoll.linux.own_turn import NICE
 from plimsoll.runtime.host.containers import OOM_HAVE, OOM_WANTED
 from plimsoll.runtime.runtime import Mount, RuntimeTrouble, Security
 from tests.kernel.embedded_runtime import (
@@ -267,6 +268,17 @@ async def the_oom_score_is_set_before_it_runs(pod: Pod) -> None:
     have = int(read(f"/proc/{seen.pid}/oom_score_adj"))
     if have != -500:  # without CAP_SYS_RESOURCE: told, not failed
         assert (seen.annotations[OOM_WANTED], seen.annotations[OOM_HAVE]) == ("-500", str(have))
+
+
+async def it_goes_like_others(pod: Pod) -> None:
+    """Whatever turn the supervisor has itself."""
+    assert await pod.output("nice") == "0\n"
+    container = await pod.start(*SLEEP)
+    session = await pod.runtime.attach(container, ("nice",), stdin=False, tty=False)
+    assert b"".join([data async for data in session.stdout()]) == b"0\n"
+    await session.close()
+    supervisor = int(read(f"/proc/{(await pod.seen(container)).pid}/stat").rpartition(")")[2].split()[1])
+    assert os.getpriority(os.PRIO_PROCESS, supervisor) == (NICE if has_capability("SYS_NICE") else 0)
 
 
 async def secrets_are_hidden(pod: Pod) -> None:

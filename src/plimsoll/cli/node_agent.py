@@ -36,6 +36,7 @@ from plimsoll.kube.http import HttpTransport
 from plimsoll.linux.cpu_topology import node_topology
 from plimsoll.linux.identity import internal_ip, machine_identity
 from plimsoll.linux.own_memory import keep_in_memory
+from plimsoll.linux.own_turn import go_before_others
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.agent import Agent
 from plimsoll.node.certificate import NodeIdentity, Renewal, kept_identity
@@ -183,6 +184,7 @@ class Node:
 
     async def run(self, stop: asyncio.Event, *, ends_pods: bool) -> None:
         keep_in_memory()
+        go_before_others()
         try:
             port = await self._endpoint.start(self._host, self._port)
             self.registration.facts = msgspec.structs.replace(self._facts, port=port)

@@ -183,10 +183,20 @@ class NodeLife(RuleBasedStateMachine):
         if not hasattr(self, "agent"):
             return
         total = {"cpu": ZERO, "memory": ZERO}
-        for each in self.agent.pods.allocated():
-            requests = pod_requests(each)
-            total = {name: amount + requests.get(name, ZERO) for name, amount in total.items()}
+        active = []
+        for worker in self.agent.pods:
+            record = self.agent.checkpoint.get(worker.uid)
+            if record.allocation is not None and record.verdict is None and not worker.is_over:
+                active.append(allocated_pod(worker.pod, record.allocation))
+                requests = pod_requests(active[-1])
+                total = {name: amount + requests.get(name, ZERO) for name, amount in total.items()}
         assert all(amount <= self.setting.allocatable[name] for name, amount in total.items()), total
+        load = self.agent.pods.load()  # the sum that verdicts go by
+        assert self.agent.pods.allocated() == active
+        assert {name: load.requested.get(name, 0) for name in total} == {
+            "cpu": total["cpu"].milli,
+            "memory": total["memory"].value,
+        }
 
     def teardown(self) -> None:
         if not hasattr(self, "runner"):
@@ -226,6 +236,8 @@ class NodeLife(RuleBasedStateMachine):
         for document in found:
             status, name = document["status"], document["metadata"]["name"]
             if status.get("phase") == "Failed":  # there was no room for it
+                if document["metadata"]["uid"] in self.agent.cgroups.known():  # from before the agent was killed
+                    return f"cgroups of {name} are still there"
                 continue
             worker = self.agent.pods.named("default", name)
             record = self.agent.checkpoint.get(document["metadata"]["uid"])

@@ -15,6 +15,7 @@ import sys
 
 from plimsoll.linux import namespaces
 from plimsoll.linux.own_memory import keep_in_memory
+from plimsoll.linux.own_turn import go_before_others
 from plimsoll.runtime.host import abilities
 from plimsoll.runtime.host.journal import Journal
 from plimsoll.runtime.host.launch import set_oom_score
@@ -71,6 +72,7 @@ def main(arguments: list[str]) -> int:
     gc.collect()
     gc.freeze()  # what is here by now lives as long as we do, and a child need not copy its pages to look at it
     keep_in_memory()
+    go_before_others()
     supervisor.loop.run()
     os.unlink(socket_path)
     return 0

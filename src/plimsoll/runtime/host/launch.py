@@ -24,6 +24,7 @@ import termios
 from typing import Any, NamedTuple, NoReturn
 
 from plimsoll.linux import capabilities, namespaces
+from plimsoll.linux.own_turn import go_like_others
 from plimsoll.runtime.host import root_view
 from plimsoll.runtime.host.plan import DEFAULT_PATH, Plan
 
@@ -82,6 +83,7 @@ def _become(plan: Plan, place: Place, streams: Streams, notes: socket.socket) ->
     namespaces.new_session_keyring()
     for directory in place.cgroups:
         _enter_cgroup(directory)
+    go_like_others()
     if plan.oom_score_adj is not None:
         have = set_oom_score(plan.oom_score_adj)
         if have != plan.oom_score_adj:

@@ -1,0 +1,30 @@
+"""How soon this process gets a CPU that others want too. Stdlib only: the runtime's supervisor uses it.
+
+Together the pods of a node weigh as much as all its CPUs, the agent as much as one process does. Where they keep every
+CPU busy, it would get a fraction of one just when it has to act; what it needs is little, but at once.
+"""
+
+from __future__ import annotations
+
+import os
+
+from plimsoll.linux.capabilities import has_capability
+
+NICE = -10
+
+
+def go_before_others() -> bool:
+    """False where this process may not."""
+    if not has_capability("SYS_NICE"):
+        return False
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+    except PermissionError:  # the capability is that of a user namespace, and the kernel asks for the first one's
+        return False
+    return True
+
+
+def go_like_others() -> None:
+    """For a child that becomes somebody's program."""
+    if os.getpriority(os.PRIO_PROCESS, 0) < 0:
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
