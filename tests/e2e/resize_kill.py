@@ -1,9 +1,10 @@
 """A resize with the agent killed −9 at one of its steps: at the n-th call of a kind that changes a file or tells the API.
 
 strace makes the kill exact: attached before the resize is asked for, it counts the calls of a thread and lets SIGKILL
-come with the n-th. Memory limits are written in a thread beside the main one, so that one is looked at by itself. The next agent must bring the resize to its end: then what is asked for, allocated, given and what the
-kernel has are one, and the container has never stopped. A step beyond the last one of a resize kills nobody, so the
-first of those tells how many there are.
+come with the n-th. Memory limits are written in a thread beside the main one, so that one is looked at by itself. The
+next agent must bring the resize to its end: then what is asked for, allocated, given and what the kernel has are one,
+and the container has never stopped. A step beyond the last one of a resize kills nobody, so the first of those tells
+how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_members_file`.)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.e2e.real_node import PODS, RealNode
 from tests.e2e.waiting import until
 
 BESIDE = "write in another thread"
-CALLS = ("write", "pwrite64", "ftruncate", "renameat2", "sendto", BESIDE)  # those that a resize makes
+CALLS = ("write", "pwrite64", "sendto", BESIDE)  # those that a resize makes
 QUIET_S = 2.0
 MIB = 1 << 20
 SIZES = (("200m", 48), ("400m", 96))  # there and back: every other resize lowers both

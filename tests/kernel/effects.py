@@ -267,8 +267,10 @@ class Node:
         self.scores: dict[int, ScoreAdjustment] = {}
         self._workers: list[Worker] = []
 
-    def add(self, *pods: Pod) -> Applied:
-        return asyncio.run(self.tree.add(pods))
+    def add(self, *pods: Pod, containers: Mapping[str, str] | None = None) -> Applied:
+        """`containers`: name → id, of each of them; as a rule all containers, with ids of our own."""
+        given = None if containers is None else {each.metadata.uid: containers for each in pods}
+        return asyncio.run(self.tree.add(pods, containers=given))
 
     def resize(self, changed: Pod) -> Applied:
         return asyncio.run(self.tree.resize(changed))

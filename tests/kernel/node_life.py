@@ -248,7 +248,7 @@ class NodeLife(RuleBasedStateMachine):
         return f"{kind}{NodeLife.number}"
 
     def _records(self) -> Iterator[Document]:
-        """What the agent has written down of pods that live on."""
+        """What the agent has written down of pods that have not ended; those that are to go count until they have."""
         try:
             kept = MembersFile(self.world.state / "node" / "agent.jsonl").read()
         except FileNotFoundError:
@@ -256,7 +256,7 @@ class NodeLife(RuleBasedStateMachine):
         alive = {
             each["metadata"]["uid"]
             for each in self.world.pods()
-            if each["metadata"]["name"] in self.pods and each["status"].get("phase") not in ("Failed", "Succeeded")
+            if each["status"].get("phase") not in ("Failed", "Succeeded")
         }
         for uid, text in kept.items():
             record = json.loads(text)

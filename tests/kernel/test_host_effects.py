@@ -96,6 +96,16 @@ def test_cpu_requests_split_a_cpu(tmp_path: Path) -> None:
         assert 8 <= ten / one <= 12
 
 
+def test_a_container_goes_and_its_pod_has_less_than_it_had(tmp_path: Path) -> None:
+    """v1's kernel counts a removed cgroup's quota for tens of milliseconds yet, and refuses its parent a lower one."""
+    large, small = ({"limits": {"cpu": cpu}} for cpu in ("600m", "100m"))
+    with new_node(tmp_path) as node:
+        for before, after in ((large, small), (small, small)):
+            node.add(pod("two", one=before, other=before), containers={"one": "a", "other": "b"})
+            node.add(pod("two", one=after, other=after), containers={"one": "c"})
+            assert node.text(node.path(pod("two"), ""), "cpu.cfs_quota_us") == "20000"
+
+
 def test_a_limit_of_processes_stops_a_fork_bomb(tmp_path: Path) -> None:
     bomb, other = pod("bomb", app={}), pod("other", app={})
     with new_node(tmp_path, config={"podPidsLimit": 20}) as node:

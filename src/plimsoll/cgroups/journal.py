@@ -22,9 +22,11 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.whole_file import reserve
 from plimsoll.rules.steps import Seen, Step
 
 COMPACT_BYTES = 1 << 16
+ROOM_BYTES = 2 * COMPACT_BYTES
 
 LOCK_S = 1.0
 
@@ -109,6 +111,7 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._scanned = _Scan()
+        self._has_room = False
 
     def unfinished(self) -> Begin | None:
         """The plan that has no end. There is at most one: the next begins only when this one has been dealt with."""
@@ -205,7 +208,10 @@ class Journal:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             end = 0 if fresh else _end_of_last_line(descriptor)
-            os.ftruncate(descriptor, end)
+            if end != os.fstat(descriptor).st_size:
+                os.ftruncate(descriptor, end)
+            if fresh or not self._has_room:  # a full disk shall not keep pods from being removed
+                self._has_room = reserve(descriptor, ROOM_BYTES)
             data = memoryview(msgspec.json.encode(record) + b"\n")
             while data:
                 written = os.pwrite(descriptor, data, end)

@@ -271,8 +271,9 @@ class NodeTurns:
     def _after(self, pods: Mapping[str, KnownPod], drawn: Drawn) -> NodeState:
         """The state when the plan is made: the pods, and what stood in cgroups that are not ours."""
         kept = {path: dict(files) for path, files in self.state.kept.items()}
+        reserved = {path for path, each in drawn.wanted.items() if each.level == "reserved"}
         for step in drawn.plan.steps:
-            if isinstance(step, Write) and step.was is not None and drawn.wanted[step.path].level == "reserved":
+            if isinstance(step, Write) and step.was is not None and step.path in reserved:
                 kept.setdefault(step.path, {}).setdefault(step.file, step.was)
         return msgspec.structs.replace(self.state, pods=dict(pods), kept=kept)
 

@@ -5,6 +5,9 @@
 The first line has everything that there was. A line that a kill has cut off is dropped: whoever wrote it had not gone
 on yet. Once more of the file is out of date than is not, it is replaced as a whole (`whole_file`, where it is also said
 why nothing is synced). One process writes at a time; others may read meanwhile.
+
+Two files take turns in being the one, and each keeps blocks to grow into. So what is about as large as before can be
+written also when the disk is full, and that is when evictions are to be remembered.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.linux.whole_file import read_whole, replace_whole
 
 SPARE_BYTES = 1 << 16
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _LINE = msgspec.json.Decoder(tuple[int, msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -41,6 +45,7 @@ class MembersFile:
         self._members: dict[str, bytes] = {}
         self._size = 0  # of the file as we left it; 0: it is not known to be that, so it is written as a whole next
         self._most = 0  # … and above this size too
+        self._has_twin = False  # both files have their blocks
 
     def read(self) -> Mapping[str, bytes]:
         """Name → JSON. FileNotFoundError where there is none, MembersDamaged where nobody can tell what it says."""
@@ -75,24 +80,32 @@ class MembersFile:
         members = dict(self._members)
         _change(members, changed)
         line = _line(members)
-        replace_whole(self.path, line)
-        self._members, self._size, self._most = members, len(line), 2 * len(line) + SPARE_BYTES
+        most = 2 * len(line) + SPARE_BYTES
+        for _ in range(1 if self._has_twin else 2):
+            replace_whole(self.path, line, room_bytes=most)
+        self._members, self._size, self._most, self._has_twin = members, len(line), most, True
 
     def _append(self, line: bytes) -> bool:
-        """False where the file is not the one we left."""
+        """False where the file is not the one we left, or cannot grow."""
         try:
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
-            if os.fstat(file).st_size != self._size:
-                return False
-            if os.write(file, line) != len(line):
-                os.ftruncate(file, self._size)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+            return os.fstat(file).st_size == self._size and _grows(file, line, self._size)
         finally:
             os.close(file)
-        return True
+
+
+def _grows(file: int, line: bytes, size: int) -> bool:
+    try:
+        if os.write(file, line) == len(line):
+            return True
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+    os.ftruncate(file, size)
+    return False
 
 
 def _change(members: dict[str, bytes], changed: Mapping[str, bytes | None]) -> None:

@@ -2,15 +2,21 @@
 
 Together the pods of a node weigh as much as all its CPUs, the agent as much as one process does. Where they keep every
 CPU busy, it would get a fraction of one just when it has to act; what it needs is little, but at once.
+
+Nice counts among the processes that share a weight. In a cgroup below the top of the cpu hierarchy those are the others
+in there. At the top, where the kernel makes a group of each session (autogroup), they are those of the session, and the
+session has a nice of its own. Only who leads a session changes that: else it would be somebody's terminal.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from plimsoll.linux.capabilities import has_capability
 
 NICE = -10
+_SESSION = Path("/proc/self/autogroup")
 
 
 def go_before_others() -> bool:
@@ -19,6 +25,8 @@ def go_before_others() -> bool:
         return False
     try:
         os.setpriority(os.PRIO_PROCESS, 0, min(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+        if os.getsid(0) == os.getpid() and _SESSION.exists():
+            _SESSION.write_text(str(NICE))
     except PermissionError:  # the capability is that of a user namespace, and the kernel asks for the first one's
         return False
     return True

@@ -5,6 +5,8 @@ plain rename over a file would be synced all the same: ext4 flushes the new one 
 milliseconds. So the two files change places instead, and the old one is written over the next time, not truncated first
 (which would be flushed as well). Whoever reads meanwhile may hold the one that is written over: `read_whole` looks
 whether the file is still the same when it has been read.
+
+A full disk is when a node has most to write down, so a file that grows gets its blocks beforehand (`reserve`).
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ import os
 from pathlib import Path
 
 _AT_FDCWD, _EXCHANGE = -100, 2
+_KEEP_SIZE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def replace_whole(path: Path, data: bytes) -> None:
-    """OSError where it cannot be written; then the file is as it was."""
+def replace_whole(path: Path, data: bytes, *, room_bytes: int = 0) -> None:
+    """OSError where it cannot be written; then the file is as it was. `room_bytes`: what it may grow to later."""
     fresh = path.with_suffix(".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -27,10 +30,19 @@ def replace_whole(path: Path, data: bytes) -> None:
         while rest:
             rest = rest[os.write(descriptor, rest) :]
         os.ftruncate(descriptor, len(data))
+        reserve(descriptor, room_bytes)
     finally:
         os.close(descriptor)
     if not _exchanged(fresh, path):
         os.replace(fresh, path)
+
+
+def reserve(descriptor: int, size_bytes: int) -> bool:
+    """Blocks for a file of that size; it stays as long as it is. False where the file system has or gives none."""
+    fallocate = getattr(_libc, "fallocate64", None)
+    if fallocate is None or size_bytes <= 0:
+        return False
+    return bool(fallocate(descriptor, _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size_bytes)) == 0)
 
 
 def read_whole(path: Path) -> bytes:

@@ -164,7 +164,7 @@ class Agent:
                     task.cancel()
         finally:
             await self.pods.close()
-            self.checkpoint.close()
+            self.checkpoint.save_if_possible()
             await self.runtime.close()
 
     async def stop(self) -> None:

@@ -49,10 +49,11 @@ class Allocated:
         return self._load
 
     def _count(self, uids: list[str]) -> None:
+        counted: dict[str, _Counted] = {}
         going, coming = [], []
         for uid in uids:
             worker, record = self._workers[uid], self._checkpoint.get(uid)
-            self._counted[uid] = _Counted(worker.pod, worker.status, record)
+            counted[uid] = _Counted(worker.pod, worker.status, record)
             load = self._load.residents.get(uid)
             if record.allocation is None or record.verdict is not None or worker.is_over:
                 if load is not None:
@@ -61,3 +62,4 @@ class Allocated:
                 coming.append(requesting_load(worker.allocated_pod(record.allocation)))
         if going or coming:
             self._load = self._load.without_pods(going).with_pods(coming)
+        self._counted |= counted

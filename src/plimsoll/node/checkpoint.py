@@ -103,6 +103,10 @@ class Checkpoint:
             self._changed.set()
 
     def save(self) -> None:
+        """CheckpointUnwritable where it cannot be written; then it is tried again soon (`run`)."""
+        self._changed.clear()
+        if not self._stale:
+            return
         changed = {
             uid: msgspec.json.encode(self._pods[uid], enc_hook=str) if uid in self._pods else None
             for uid in self._stale
@@ -110,9 +114,9 @@ class Checkpoint:
         try:
             self._file.write(changed)
         except OSError as error:
+            self._changed.set()
             raise CheckpointUnwritable(self._path, error) from error
         self._stale.clear()
-        self._changed.clear()
 
     async def run(self) -> None:
         while True:
@@ -122,9 +126,11 @@ class Checkpoint:
                 self.save()
             except CheckpointUnwritable as error:
                 log.error("%s", error)
-                self._changed.set()
                 await asyncio.sleep(1.0)
 
-    def close(self) -> None:
-        if self._changed.is_set():
+    def save_if_possible(self) -> None:
+        """For what has happened whether or not it can be written down; it is told where it cannot."""
+        try:
             self.save()
+        except CheckpointUnwritable as error:
+            log.error("%s", error)

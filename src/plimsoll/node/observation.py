@@ -123,7 +123,7 @@ class Observer:
         kept = tuple(each for each in found if any(each == there.id for there in parts.containers))
         if kept != record.oom_killed:
             record = self._tools.checkpoint.put(uid, oom_killed=kept)
-            self._tools.checkpoint.save()  # the next start takes the evidence away
+            self._tools.checkpoint.save_if_possible()  # the next start takes the evidence away
         return record
 
     def _was_hit(self, uid: str, container: ContainerSeen, record: PodRecord) -> bool:

@@ -22,7 +22,7 @@ from plimsoll.codec.run_pod import run_pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.reflector import ObjectChange
 from plimsoll.node.allocated import Allocated
-from plimsoll.node.checkpoint import CheckpointUnwritable, PodRecord
+from plimsoll.node.checkpoint import PodRecord
 from plimsoll.node.pod_worker import PodWorker
 from plimsoll.node.reporter import Version
 from plimsoll.node.resizing import ResizePolicyOfNode, Resizes
@@ -180,10 +180,7 @@ class Pods:
         if worker is None or self._tools.checkpoint.get(uid).verdict is not None:
             return None
         self._tools.checkpoint.put(uid, verdict=verdict)
-        try:
-            self._tools.checkpoint.save()
-        except CheckpointUnwritable as error:  # a full disk may be the very reason for the eviction
-            log.error("%s", error)
+        self._tools.checkpoint.save_if_possible()  # a full disk may be the very reason for the eviction
         self._tools.tell(worker.pod, "Warning", verdict.reason, verdict.message, annotations=annotations)
         worker.interrupt()
         self.resizes.over(uid)

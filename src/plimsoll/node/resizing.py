@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.node.checkpoint import Checkpoint, CheckpointUnwritable
 from plimsoll.rules.allocation import Allocation, NodeResizeGates, allocated_pod, is_allocated
 from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.fit import NodeLoad
@@ -173,13 +173,11 @@ class Resizes:
 
     def _judge(self, pod: Pod, allocation: Allocation, trigger: Trigger) -> None:
         uid, before = pod.metadata.uid, self.marks(pod.metadata.uid)
-        verdict = self._verdict(pod, allocation)
+        verdict = self._written_down(uid, allocation, self._verdict(pod, allocation))
         marks, event = judged(before, pod, verdict, self._clock())
         if not verdict.still_pending:
             self._queue.pop(uid, None)
         if verdict.decision == "Accepted":
-            self._checkpoint.put(uid, allocation=verdict.allocation)
-            self._checkpoint.save()
             self._policy.give_cpus(allocated_pod(pod, verdict.allocation))
             self._pods.preempt(verdict.victims)
         self._count(before, verdict, event, trigger)
@@ -188,6 +186,18 @@ class Resizes:
             self._pods.told(uid, event)
         if marks != before:
             self._pods.look_again(uid)
+
+    def _written_down(self, uid: str, before: Allocation, verdict: ResizeVerdict) -> ResizeVerdict:
+        """The verdict; what would be accepted and cannot be written down has to wait."""
+        if verdict.decision != "Accepted":
+            return verdict
+        self._checkpoint.put(uid, allocation=verdict.allocation)
+        try:
+            self._checkpoint.save()
+        except CheckpointUnwritable as error:
+            self._checkpoint.put(uid, allocation=before)
+            return ResizeVerdict("Deferred", before, str(error), "Deferred", still_pending=True)
+        return verdict
 
     def _verdict(self, pod: Pod, allocation: Allocation) -> ResizeVerdict:
         if is_allocated(pod, allocation):

@@ -8,7 +8,8 @@ files before its children; cgroups that go, go first, children first.
 
 On v1 two pairs of files are bound together by the kernel: memory.limit_in_bytes never above memory.memsw (02 §5), and
 cfs quota over period, a ratio that may not exceed the parent's. Their writes are ordered so that every step is legal,
-and a container that shall have more than its pod gets as much as the pod, which is all it could use.
+and a container that shall have more than its pod gets as much as the pod, which is all it could use. A removed cgroup
+counts for its parent's ratio until the kernel has let go of it, tens of milliseconds later, so it loses its quota first.
 
 A file that the kernel lacks is not planned but named in `unmet`. A file that nobody wants any more goes back to the
 kernel's default, except limits of a pod: those are never removed in place (02 §9.6).
@@ -103,9 +104,10 @@ def reconcile(
 ) -> Plan:
     """`ours`: cgroups that may be removed where nobody wants them; `lacking`: file → why this kernel has none."""
     lacking = lacking or {}
-    steps: list[Step] = [
-        Remove(path) for path in sorted(ours, key=depth, reverse=True) if path in snapshot and path not in plan
-    ]
+    steps: list[Step] = []
+    for path in sorted(ours, key=depth, reverse=True):
+        if path in snapshot and path not in plan:
+            steps += (*_quota_given_up(path, plan, snapshot), Remove(path))
     changes: list[_Change] = []
     unmet: list[Unmet] = []
     new: list[Step] = []
@@ -125,6 +127,15 @@ def reconcile(
     changes.sort(key=_Change.key)
     steps += (write for change in changes for write in change.writes)
     return Plan((*steps, *new), tuple(unmet))
+
+
+def _quota_given_up(path: str, plan: Wanted, snapshot: Snapshot) -> Iterable[Write]:
+    """Where its parent stays with less than a cgroup has that goes."""
+    seen, above = snapshot[path].files, parent_path(path)
+    if above in plan and above in snapshot:
+        least = granted(QUOTA_V1, {**snapshot[above].files, **plan[above].files})
+        if least < granted(QUOTA_V1, seen) < math.inf:
+            yield Write(path, QUOTA_V1, RESETS[QUOTA_V1], seen[QUOTA_V1])
 
 
 def _unmet(path: str, cgroup: WantedCgroup, seen: Seen | None, lacking: Mapping[str, str]) -> Iterable[Unmet]:

@@ -35,7 +35,7 @@ def test_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     file.save(STATE)
     assert file.load() == STATE
     assert (tmp_path / "state" / "node.jsonl").stat().st_mode & 0o777 == 0o600
-    assert [each.name for each in (tmp_path / "state").iterdir()] == ["node.jsonl"]
+    assert {each.name for each in (tmp_path / "state").iterdir()} == {"node.jsonl", "node.new"}
 
 
 def test_of_another_boot_only_the_number_is_left(tmp_path: Path) -> None:

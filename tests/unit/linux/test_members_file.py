@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -96,11 +98,46 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     file = MembersFile(tmp_path / "file")
     file.write({"a": b"1", "b": b"2"})
     before = file.path.read_bytes()
-    with no_file_longer_than(len(before) + 7), pytest.raises(OSError, match="No space"):
-        file.write({"a": b"3", "b": None, "c": b"4"})
+    with no_file_longer_than(len(before) + 7), pytest.raises(OSError, match="too large"):
+        file.write({"a": b"3", "b": None, "c": b'"much longer than before"'})
     assert file.path.read_bytes() == before
     file.write({"d": b"5"})
     assert MembersFile(file.path).read() == {"a": b"1", "b": b"2", "d": b"5"}
+
+
+@contextmanager
+def full_file_system(place: Path) -> Iterator[Callable[[], None]]:
+    """A small one; it is full once the returned function was called."""
+    if os.geteuid() != 0:
+        pytest.skip("a file system that is full: only root can mount one")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "small", place], check=True)
+
+    def fill() -> None:
+        with open(place / "ballast", "wb", buffering=0) as file, suppress(OSError):
+            while file.write(b"x" * 4096):
+                pass
+
+    try:
+        yield fill
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_what_stays_as_large_can_be_written_to_a_full_disk(tmp_path: Path) -> None:
+    with full_file_system(tmp_path) as fill:
+        file = MembersFile(tmp_path / "file")
+        file.write({f"name{number}": b"0" for number in range(100)})
+        fill()
+        inodes = set()
+        for number in range(3000):
+            file.write({f"name{number % 100}": b'"%d"' % number})
+            inodes.add(file.path.stat().st_ino)
+        assert len(inodes) == 2  # appended to, and replaced
+        assert MembersFile(file.path).read() == {f"name{n % 100}": b'"%d"' % n for n in range(2900, 3000)}
+        with pytest.raises(OSError, match="No space"):
+            file.write({"large": b'"%b"' % (b"x" * 1_000_000)})
+        file.write({"small": b"1"})
+        assert MembersFile(file.path).read()["small"] == b"1"
 
 
 def test_a_file_that_somebody_else_has_changed_or_taken_away_is_made_anew(tmp_path: Path) -> None:

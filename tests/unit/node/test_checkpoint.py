@@ -22,7 +22,7 @@ async def test_everything_comes_back(tmp_path: Path) -> None:
     before.put("u1", allocation=Allocation({"c": RESOURCES}), actuated={"c": RESOURCES}, start_s=12.5)
     before.put("u1", backoffs={"c": Backoff(20.0, 100.0)}, oom_killed=("id1",))
     before.put("u2", verdict=Verdict("Evicted", "low on memory", 1, is_disruption=True), refused=True)
-    before.close()
+    before.save()
     after = Checkpoint(tmp_path / "agent.jsonl")
     after.load()
     assert dict(after.all()) == dict(before.all())
@@ -48,7 +48,7 @@ async def test_a_damaged_file_is_put_aside_and_the_node_begins_without(tmp_path:
     assert str(path) in checkpoint.note
     assert path.with_suffix(".damaged").read_bytes() == damage
     checkpoint.put("u", start_s=1.0)
-    checkpoint.close()
+    checkpoint.save()
     again = Checkpoint(path)
     again.load()
     assert again.get("u").start_s == 1.0
@@ -59,7 +59,7 @@ async def test_a_pod_that_is_forgotten_is_not_found_again(tmp_path: Path) -> Non
     checkpoint.put("u", start_s=1.0)
     checkpoint.save()
     checkpoint.forget("u")
-    checkpoint.close()
+    checkpoint.save()
     again = Checkpoint(tmp_path / "agent.jsonl")
     again.load()
     assert not again.all()
@@ -71,7 +71,7 @@ async def test_what_could_not_be_written_is_written_later(tmp_path: Path) -> Non
     with pytest.raises(CheckpointUnwritable, match="free some space"):
         checkpoint.save()
     (tmp_path / "gone").mkdir()
-    checkpoint.close()
+    checkpoint.save()
     again = Checkpoint(tmp_path / "gone" / "agent.jsonl")
     again.load()
     assert again.get("u").start_s == 1.0

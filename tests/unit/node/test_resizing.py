@@ -240,3 +240,16 @@ async def test_a_pod_that_goes_makes_room(world: World) -> None:
     finally:
         running.cancel()
     assert (world.cpu("web"), world.resizes.in_progress()) == ("3", 1)
+
+
+def test_what_cannot_be_written_down_has_to_wait(tmp_path: Path) -> None:
+    world = World(tmp_path / "gone")
+    world.run(pod("web", "1"))
+    world.ask(pod("web", "2", 2))
+    assert (world.cpu("web"), world.word("web")) == ("1", "Deferred")
+    assert world.events == [("web", "ResizeDeferred")]
+    pending = world.resizes.marks("web").pending
+    assert pending is not None and "free some space" in pending.message
+    (tmp_path / "gone").mkdir()
+    world.resizes.evaluate("periodic_retry")
+    assert (world.cpu("web"), world.word("web")) == ("2", "InProgress")

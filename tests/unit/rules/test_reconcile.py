@@ -353,6 +353,26 @@ def test_only_ours_is_removed_and_children_first() -> None:
     assert steps == (Remove(APP), Remove(POD))
 
 
+@pytest.mark.parametrize(
+    ("has", "pod_has", "pod_shall", "first"),
+    [
+        ("60000", "70000", "20000", [Write(APP, QUOTA_V1, "-1", "60000")]),
+        ("60000", "-1", "20000", [Write(APP, QUOTA_V1, "-1", "60000")]),
+        ("20000", "70000", "20000", []),
+        ("-1", "70000", "20000", []),
+    ],
+    ids=["above-what-the-pod-keeps", "the-pods-first-quota", "no-more-than-the-pod-keeps", "no-quota"],
+)
+def test_what_goes_from_a_pod_that_becomes_smaller_loses_its_quota_first(
+    has: str, pod_has: str, pod_shall: str, first: list[Step]
+) -> None:
+    """The kernel counts a removed cgroup for a while yet."""
+    plan, period = {POD: WantedCgroup("pod", "x", {QUOTA_V1: pod_shall})}, {"cpu.cfs_period_us": "100000"}
+    there = found({QUOTA_V1: pod_has, **period}, {QUOTA_V1: has, **period})
+    steps = reconcile(plan, there, ours=[APP]).steps
+    assert steps == (*first, Remove(APP), Write(POD, QUOTA_V1, pod_shall, pod_has))
+
+
 def test_a_resize_takes_back_the_half_done_container_and_keeps_the_others() -> None:
     one, two = f"{POD}/one", f"{POD}/two"
     steps = (
