@@ -9,7 +9,7 @@ files before its children; cgroups that go, go first, children first.
 On v1 two pairs of files are bound together by the kernel: memory.limit_in_bytes never above memory.memsw (02 §5), and
 cfs quota over period, a ratio that may not exceed the parent's. Their writes are ordered so that every step is legal,
 and a container that shall have more than its pod gets as much as the pod, which is all it could use. A removed cgroup
-counts for its parent's ratio until the kernel has let go of it, tens of milliseconds later, so it loses its quota first.
+counts for its parent's ratio until the kernel has let go of it, some 20 ms later, so it loses its quota first.
 
 A file that the kernel lacks is not planned but named in `unmet`. A file that nobody wants any more goes back to the
 kernel's default, except limits of a pod: those are never removed in place (02 §9.6).
