@@ -13,7 +13,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     consumes,
-    invariant,
     precondition,
     rule,
     run_state_machine_as_test,
@@ -49,79 +48,142 @@ Document = dict[str, Any]
 cpus = st.sampled_from(["50m", "500m", "1", "2", "3", "5"])
 memories = st.sampled_from([16, 32, 64, 128, 256])
 sizes = st.tuples(cpus, memories)
+Size = tuple[str, int]
+Step = tuple[Callable[..., None], tuple[Any, ...]]
 policies = st.sampled_from(["NotRequired", "RestartContainer"])
 
 
-def resources(size: tuple[str, int], factor: int) -> Document:
+def resources(size: Size, factor: int) -> Document:
     """`factor` 1: Guaranteed; 2: Burstable, limits being twice the requests."""
     cpu, memory = size
     limits = {"cpu": str(from_milli(parse(cpu).milli * factor)), "memory": f"{memory * factor}Mi"}
     return {"requests": {"cpu": cpu, "memory": f"{memory}Mi"}, "limits": limits}
 
 
-class NodeLife(RuleBasedStateMachine):
-    """`other` is the node with which the first one is compared at the end of each life; both are empty again then."""
+class DrawnLife(RuleBasedStateMachine):
+    """Only draws what happens. It happens when all is drawn, since what is drawn must not depend on a real machine."""
 
     names = Bundle("names")
     number = 0  # of the pods of all lives
-    counts: dict[str, int]
+
+    def __init__(self, live: Callable[[list[Step]], None]) -> None:
+        super().__init__()
+        self._live = live
+        self.steps: list[Step] = []
+        self.sizes: dict[str, tuple[int, int]] = {}  # pod → factor, containers
+        self.hogs = 0
+
+    @rule(target=names, factor=st.sampled_from([1, 2]), wanted=st.lists(sizes, min_size=1, max_size=3), policy=policies)
+    def create(self, factor: int, wanted: list[Size], policy: str) -> str:
+        name = self._name("p")
+        self.sizes[name] = (factor, len(wanted))
+        self._then(NodeLife.create, name, [resources(size, factor) for size in wanted], policy)
+        return name
+
+    @rule(name=names, wanted=st.lists(sizes, min_size=3, max_size=3))
+    def resize(self, name: str, wanted: list[Size]) -> None:
+        factor, count = self.sizes[name]
+        self._then(NodeLife.resize, name, [resources(size, factor) for size in wanted[:count]])
+
+    @rule(name=consumes(names))
+    def delete(self, name: str) -> None:
+        del self.sizes[name]
+        self._then(NodeLife.delete, name)
+
+    @rule()
+    def kill_the_agent(self) -> None:
+        self._then(NodeLife.kill_the_agent)
+
+    @precondition(lambda self: self.sizes)
+    @rule(number=st.integers(0, 20))
+    def crash(self, number: int) -> None:
+        self._then(NodeLife.crash, number)
+
+    @precondition(lambda self: self.sizes)
+    @rule(number=st.integers(0, 20), used=st.integers(100, 900))
+    def use_memory(self, number: int, used: int) -> None:
+        self._then(NodeLife.use_memory, number, used)
+
+    @precondition(lambda self: self.hogs < HOGS)
+    @rule(mib=st.sampled_from([200, CAPACITY_MIB]))
+    def run_short(self, mib: int) -> None:
+        self.hogs += 1
+        self._then(NodeLife.run_short, self._name("hog"), mib)
+
+    @rule(pause_s=st.sampled_from([0.005, 0.05, 0.3]))
+    def go_on(self, pause_s: float) -> None:
+        self._then(NodeLife.go_on, pause_s)
+
+    def teardown(self) -> None:
+        self._live(self.steps)
+
+    def _then(self, what: Callable[..., None], *words: Any) -> None:
+        self.steps.append((what, words))
+
+    @staticmethod
+    def _name(kind: str) -> str:
+        DrawnLife.number += 1
+        return f"{kind}{DrawnLife.number}"
+
+
+class NodeLife:
+    """`other` is the node with which the first one is compared at the end of each life; both are empty again then."""
 
     def __init__(self, world: PressureWorld, other: PressureWorld) -> None:
-        super().__init__()
         self.world, self.other = world, other
-        self.pods: dict[str, tuple[int, list[str]]] = {}  # name → factor, containers
         self.eaters: list[subprocess.Popen[bytes]] = []
-        self.hogs = 0
         self.allocatable: dict[str, str] = world.node_document()["status"]["allocatable"]
+        self.counts: dict[str, int] = {}
+
+    def live(self, steps: list[Step]) -> None:
+        """Raises where something does not hold, with all that had happened."""
+        happened: list[str] = []
+        try:
+            for what, words in steps:
+                happened.append(f"{what.__name__} {words}")
+                what(self, *words)
+                self.never_more_than_there_is()
+            self.like_a_fresh_one()
+        except (AssertionError, OSError) as problem:
+            raise AssertionError("\n".join([*happened, repr(problem), str(problem)])) from problem
+        finally:
+            self._end_eaters()
+            self.world.empty()
+            self.other.empty()
 
     # --- what happens ---
 
-    @rule(target=names, factor=st.sampled_from([1, 2]), wanted=st.lists(sizes, min_size=1, max_size=3), policy=policies)
-    def create(self, factor: int, wanted: list[tuple[str, int]], policy: str) -> str:
-        name = self._name("p")
+    def create(self, name: str, given: list[Document], policy: str) -> None:
         containers = [
             container(
                 f"c{index}",
                 ["/bin/sleep", "1000000"],
-                resources=resources(size, factor),
+                resources=each,
                 resizePolicy=[{"resourceName": "memory", "restartPolicy": policy}],
             )
-            for index, size in enumerate(wanted)
+            for index, each in enumerate(given)
         ]
         self.world.create(pod(name, *containers, terminationGracePeriodSeconds=0))
-        self.pods[name] = (factor, [each["name"] for each in containers])
-        return name
 
-    @rule(name=names, wanted=st.lists(sizes, min_size=3, max_size=3))
-    def resize(self, name: str, wanted: list[tuple[str, int]]) -> None:
-        factor, containers = self.pods[name]
-        changed = [
-            {"name": each, "resources": resources(size, factor)} for each, size in zip(containers, wanted, strict=False)
-        ]
+    def resize(self, name: str, given: list[Document]) -> None:
+        changed = [{"name": f"c{index}", "resources": each} for index, each in enumerate(given)]
         path = f"{PODS}/{name}" + ("" if self.world.profile == "1.27" else "/resize")
         code, said = self.world.ask.answer("PATCH", path, {"spec": {"containers": changed}})
         assert code == 200 or (self.world.profile == "1.36" and code == 403), said  # larger than the node
 
-    @rule(name=consumes(names))
     def delete(self, name: str) -> None:
         self.world.ask("DELETE", f"{PODS}/{name}")
-        self.pods.pop(name)
 
-    @rule()
     def kill_the_agent(self) -> None:
         self.world.kill_node()
         self.world.start_again()
 
-    @precondition(lambda self: self.pods)
-    @rule(number=st.integers(0, 20))
     def crash(self, number: int) -> None:
         """One process of a container, if any runs."""
         pids = [pid for _, procs in self._containers() for pid in _pids(procs)]
         if pids:
             _killed(pids[number % len(pids)])
 
-    @precondition(lambda self: self.pods)
-    @rule(number=st.integers(0, 20), used=st.integers(100, 900))
     def use_memory(self, number: int, used: int) -> None:
         """So much of its limit, in thousandths: what is lowered below that has to wait."""
         found = self._containers()
@@ -139,20 +201,15 @@ class NodeLife(RuleBasedStateMachine):
                 break
             said += more
 
-    @precondition(lambda self: self.hogs < HOGS)
-    @rule(mib=st.sampled_from([200, CAPACITY_MIB]))
-    def run_short(self, mib: int) -> None:
+    def run_short(self, name: str, mib: int) -> None:
         """A pod that promises nothing takes a good part of the node, or more than there is: it is evicted then."""
-        self.hogs += 1
-        self.world.create(pod(self._name("hog"), container("c", eater(mib, 400.0)), terminationGracePeriodSeconds=0))
+        self.world.create(pod(name, container("c", eater(mib, 400.0)), terminationGracePeriodSeconds=0))
 
-    @rule(pause_s=st.sampled_from([0.005, 0.05, 0.3]))
     def go_on(self, pause_s: float) -> None:
         time.sleep(pause_s)  # what happens next comes sooner or later after what happened last
 
     # --- what must hold ---
 
-    @invariant()
     def never_more_than_there_is(self) -> None:
         total = {"cpu": parse("0"), "memory": parse("0")}
         for record in self._records():
@@ -160,21 +217,16 @@ class NodeLife(RuleBasedStateMachine):
                 total = {name: amount + _amount(given, name) for name, amount in total.items()}
         assert all(amount <= parse(self.allocatable[name]) for name, amount in total.items()), total
 
-    def teardown(self) -> None:
-        try:
-            self._end_eaters()
-            found = self._quiet()
-            expected = self._fresh(found)
-            deadline = time.monotonic() + STILL_S  # sums above the pods may come a moment later
-            while differing := _differing(self._files(self.world), expected):
-                assert time.monotonic() < deadline, f"what is there, and what a fresh node has: {differing}"
-                time.sleep(0.05)
-            self.counts["lives"] = self.counts.get("lives", 0) + 1
-            self.counts["pods"] = self.counts.get("pods", 0) + len(found)
-        finally:
-            self._end_eaters()
-            self.world.empty()
-            self.other.empty()
+    def like_a_fresh_one(self) -> None:
+        self._end_eaters()
+        found = self._quiet()
+        expected = self._fresh(found)
+        deadline = time.monotonic() + STILL_S  # sums above the pods may come a moment later
+        while differing := _differing(self._files(self.world), expected):
+            assert time.monotonic() < deadline, f"what is there, and what a fresh node has: {differing}"
+            time.sleep(0.05)
+        self.counts["lives"] = self.counts.get("lives", 0) + 1
+        self.counts["pods"] = self.counts.get("pods", 0) + len(found)
 
     def _quiet(self) -> list[Document]:
         """The pods, as soon as nothing has changed for a while that was not as it should be."""
@@ -242,10 +294,6 @@ class NodeLife(RuleBasedStateMachine):
         return found
 
     # --- looking ---
-
-    def _name(self, kind: str) -> str:
-        NodeLife.number += 1
-        return f"{kind}{NodeLife.number}"
 
     def _records(self) -> Iterator[Document]:
         """What the agent has written down of pods that have not ended; those that are to go count until they have."""
@@ -337,11 +385,11 @@ def run(directory: Path, profile: str, lives: int, steps: int, number: int | Non
         phases=[Phase.generate],  # on a real machine no life is lived twice: a shorter one proves nothing
         suppress_health_check=list(HealthCheck),
     )
-    NodeLife.counts = {}
     with two_nodes(directory, profile) as (world, other):
+        node = NodeLife(world, other)
 
-        def begin() -> NodeLife:
-            return NodeLife(world, other)
+        def begin() -> DrawnLife:
+            return DrawnLife(node.live)
 
         run_state_machine_as_test(begin if number is None else seed(number)(begin), settings=chosen)
-    return NodeLife.counts
+    return node.counts

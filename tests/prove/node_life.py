@@ -34,7 +34,7 @@ def _here(profile: str, seed: int, failed: list[str]) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="plimsoll-prove-") as directory:
         try:
             return run(Path(directory), profile, LIVES, STEPS, seed)
-        except (AssertionError, OSError, BaseExceptionGroup):
+        except (AssertionError, OSError, ExceptionGroup):
             failed.append(traceback.format_exc())
             return {}
 
