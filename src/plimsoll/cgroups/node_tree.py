@@ -111,10 +111,14 @@ class NodeTree:
         """From now on a memory limit that cannot come down is given up as this ladder says."""
         self._shrinker.ladder = ladder
 
-    async def setup(self) -> Applied:
-        """kubepods, the classes, node allocatable, the reserved cgroups; and whatever pods are known."""
+    async def setup(self, *, pods: bool = True) -> Applied:
+        """kubepods, the classes, node allocatable, the reserved cgroups; and whatever pods are known.
+
+        Without `pods` those count above them and stay as they are: one of which a limit cannot come down, say, is not
+        the node's trouble.
+        """
         async with self._turns.mine():
-            return await self._turns.bring("node set-up", self._turns.state.pods)
+            return await self._turns.bring("node set-up", self._turns.state.pods, only=None if pods else ())
 
     async def recover(self) -> None:
         """Only undo what an earlier run has left half done; every other call does this first, too."""

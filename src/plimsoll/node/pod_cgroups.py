@@ -86,8 +86,9 @@ class PodCgroups:
         return not self._driver.simulated
 
     async def setup(self) -> Applied:
-        """kubepods and its classes; refuses a tree that is not ours. Pods of an earlier run keep their cgroups."""
-        applied = await self._tree.setup()
+        """kubepods and its classes; refuses a tree that is not ours. Pods of an earlier run keep their cgroups as they
+        are, until their workers come."""
+        applied = await self._tree.setup(pods=False)
         self._have.clear()
         return applied
 

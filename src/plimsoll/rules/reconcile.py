@@ -107,7 +107,7 @@ def reconcile(
     steps: list[Step] = []
     for path in sorted(ours, key=depth, reverse=True):
         if path in snapshot and path not in plan:
-            steps += (*_quota_given_up(path, plan, snapshot), Remove(path))
+            steps += _removal(path, plan, snapshot)
     changes: list[_Change] = []
     unmet: list[Unmet] = []
     new: list[Step] = []
@@ -129,13 +129,19 @@ def reconcile(
     return Plan((*steps, *new), tuple(unmet))
 
 
-def _quota_given_up(path: str, plan: Wanted, snapshot: Snapshot) -> Iterable[Write]:
-    """Where its parent stays with less than a cgroup has that goes."""
+def _removal(path: str, plan: Wanted, snapshot: Snapshot) -> Iterable[Step]:
     seen, above = snapshot[path].files, parent_path(path)
     if above in plan and above in snapshot:
-        least = granted(QUOTA_V1, {**snapshot[above].files, **plan[above].files})
-        if least < granted(QUOTA_V1, seen) < math.inf:
-            yield Write(path, QUOTA_V1, RESETS[QUOTA_V1], seen[QUOTA_V1])
+        left = granted(QUOTA_V1, {**snapshot[above].files, **plan[above].files})
+        if granted(QUOTA_V1, seen) > left:
+            yield from quota_given_up(path, seen)
+    yield Remove(path)
+
+
+def quota_given_up(path: str, files: Mapping[str, str]) -> Iterable[Write]:
+    """For one that goes while its parent is to have less; nothing where it has no quota."""
+    if granted(QUOTA_V1, files) < math.inf:
+        yield Write(path, QUOTA_V1, RESETS[QUOTA_V1], files[QUOTA_V1])
 
 
 def _unmet(path: str, cgroup: WantedCgroup, seen: Seen | None, lacking: Mapping[str, str]) -> Iterable[Unmet]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from plimsoll.rules.reconcile import RESETS, amount, fresh_writes
+from plimsoll.rules.reconcile import RESETS, amount, fresh_writes, quota_given_up
 from plimsoll.rules.rounding import same_value
 from plimsoll.rules.steps import Make, Remove, Snapshot, Step, Write
 from plimsoll.rules.wanted import is_below
@@ -20,7 +20,7 @@ def undo(steps: Iterable[Step], before: Snapshot, now: Snapshot, page_size: int 
     for step in reversed(tuple(steps)):
         match step:
             case Make(path) if path in now:
-                back.append(Remove(path))
+                back += (*quota_given_up(path, now[path].files), Remove(path))
             case Remove(path) if path not in now:
                 back += (Make(path), *fresh_writes(path, _not_default(before[path].files)))
             case Write(path, name, _, was) if was is not None and path in now and name in now[path].files:

@@ -111,6 +111,20 @@ async def test_what_an_earlier_agent_made_is_known_and_kept(tmp_path: Path) -> N
     assert kernel.look(paths["c"], ()).inode == inode  # type: ignore[union-attr]
 
 
+async def test_a_limit_that_cannot_come_down_keeps_no_agent_from_its_start(tmp_path: Path) -> None:
+    async with cgroups(tmp_path) as (made, kernel, tree):
+        paths = await made.have(pod("u1"), {"c": "id0"})
+        kernel.spawn(paths["c"])
+        kernel.use(paths["c"], anon_bytes=48 << 20)
+        with pytest.raises(PlimsollError, match="still in use"):
+            await made.resize(pod("u1", "32Mi"))
+        with pytest.raises(PlimsollError, match="still in use"):
+            await tree.setup()
+        await PodCgroups(tree, kernel, SETTING).setup()
+        seen = kernel.look(paths["c"], ("memory.max",))
+        assert seen is not None and seen.files["memory.max"] == str(64 << 20)
+
+
 @pytest.mark.parametrize(("request_bytes", "score"), [("1Gi", 750), ("4Gi", 3)])
 async def test_scores(tmp_path: Path, request_bytes: str, score: int) -> None:
     async with cgroups(tmp_path) as (made, _, _tree):

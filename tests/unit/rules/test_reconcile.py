@@ -373,6 +373,14 @@ def test_what_goes_from_a_pod_that_becomes_smaller_loses_its_quota_first(
     assert steps == (*first, Remove(APP), Write(POD, QUOTA_V1, pod_shall, pod_has))
 
 
+def test_on_the_way_back_too() -> None:
+    steps = (Write(POD, QUOTA_V1, "70000", "20000"), Make(APP), Write(APP, QUOTA_V1, "60000"))
+    period = {"cpu.cfs_period_us": "100000"}
+    for has, first in (("60000", [Write(APP, QUOTA_V1, "-1", "60000")]), ("-1", [])):
+        now = found({QUOTA_V1: "70000", **period}, {QUOTA_V1: has, **period})
+        assert undo(steps, {}, now) == (*first, Remove(APP), Write(POD, QUOTA_V1, "20000", "70000"))
+
+
 def test_a_resize_takes_back_the_half_done_container_and_keeps_the_others() -> None:
     one, two = f"{POD}/one", f"{POD}/two"
     steps = (
