@@ -39,6 +39,7 @@ from tests.kernel.pressure_world import EATER, MIB, PressureWorld, container, ea
 CAPACITY_MIB = 768
 SETTINGS = {"evictionHard": {"memory.available": "64Mi"}, "evictionPressureTransitionPeriod": "0s"}
 QUIET_S, STILL_S = 60.0, 1.0
+FRESH_S = 5.0
 FULL_S = 10.0
 HOGS = 2  # in one life
 PODS = "/api/v1/namespaces/default/pods"
@@ -220,9 +221,9 @@ class NodeLife:
     def like_a_fresh_one(self) -> None:
         self._end_eaters()
         found = self._quiet()
-        expected = self._fresh(found)
-        deadline = time.monotonic() + STILL_S  # sums above the pods may come a moment later
-        while differing := _differing(self._files(self.world), expected):
+        self._make_fresh(found)
+        deadline = time.monotonic() + FRESH_S  # sums above the pods, and containers' names, may come a moment later
+        while differing := _differing(self._files(self.world), self._files(self.other)):
             assert time.monotonic() < deadline, f"what is there, and what a fresh node has: {differing}"
             time.sleep(0.05)
         self.counts["lives"] = self.counts.get("lives", 0) + 1
@@ -264,8 +265,8 @@ class NodeLife:
         there = {path.name.removeprefix("pod") for path in self.world.pod_cgroups()}
         return "" if there == uids else f"there are cgroups of {there}, and pods {uids}"
 
-    def _fresh(self, found: list[Document]) -> dict[str, dict[str, str]]:
-        """The files of the other node, with these pods only, each as large as is allocated to it."""
+    def _make_fresh(self, found: list[Document]) -> None:
+        """On the other node: these pods only, each as large as is allocated to it."""
         for each in found:
             given = {one["name"]: one for one in each["status"]["containerStatuses"]}
             containers = [
@@ -274,7 +275,6 @@ class NodeLife:
             self.other.create(pod(each["metadata"]["name"], *containers, terminationGracePeriodSeconds=0))
         if found:
             self.other.running(*(each["metadata"]["name"] for each in found))
-        return self._files(self.other)
 
     @staticmethod
     def _files(world: PressureWorld) -> dict[str, dict[str, str]]:
