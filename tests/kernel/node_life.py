@@ -37,7 +37,7 @@ from plimsoll.rules.quantity import Quantity, from_milli, parse
 from tests.kernel.pressure_world import EATER, MIB, PressureWorld, container, eater, pod, pressure_world
 
 CAPACITY_MIB = 768
-SETTINGS = {"evictionHard": {"memory.available": "64Mi"}, "evictionPressureTransitionPeriod": "0s"}
+SETTINGS = {"evictionHard": {"memory.available": "64Mi"}, "evictionPressureTransitionPeriod": "1s"}
 QUIET_S, STILL_S = 60.0, 1.0
 FRESH_S = 5.0
 FULL_S = 10.0
@@ -133,6 +133,7 @@ class NodeLife:
     def __init__(self, world: PressureWorld, other: PressureWorld) -> None:
         self.world, self.other = world, other
         self.eaters: list[subprocess.Popen[bytes]] = []
+        self.hogs: list[str] = []
         self.allocatable: dict[str, str] = world.node_document()["status"]["allocatable"]
         self.counts: dict[str, int] = {}
 
@@ -148,6 +149,7 @@ class NodeLife:
         except (AssertionError, OSError) as problem:
             raise AssertionError("\n".join([*happened, repr(problem), str(problem)])) from problem
         finally:
+            self.hogs = []
             self._end_eaters()
             self.world.empty()
             self.other.empty()
@@ -204,6 +206,7 @@ class NodeLife:
 
     def run_short(self, name: str, mib: int) -> None:
         """A pod that promises nothing takes a good part of the node, or more than there is: it is evicted then."""
+        self.hogs.append(name)
         self.world.create(pod(name, container("c", eater(mib, 400.0)), terminationGracePeriodSeconds=0))
 
     def go_on(self, pause_s: float) -> None:
@@ -220,6 +223,8 @@ class NodeLife:
 
     def like_a_fresh_one(self) -> None:
         self._end_eaters()
+        for name in self.hogs:  # one that takes more than there is never comes to rest
+            self.delete(name)
         found = self._quiet()
         self._make_fresh(found)
         deadline = time.monotonic() + FRESH_S  # sums above the pods, and containers' names, may come a moment later
