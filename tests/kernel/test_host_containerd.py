@@ -91,8 +91,7 @@ async def test_what_the_runtime_is(bench: Bench) -> None:
     health = await runtime.health()
     assert health.runtime_ready and not health.network_ready and "NetworkReady: NetworkPluginNotReady" in health.trouble
     assert IMAGE in {name for image in await runtime.images() for name in image.names}
-    (filesystem,) = await runtime.image_filesystems()
-    assert filesystem.mount_point.endswith("overlayfs")
+    assert (await runtime.filesystems()).images.endswith("overlayfs")
 
 
 async def test_images_that_are_not_there(bench: Bench) -> None:

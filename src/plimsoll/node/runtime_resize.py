@@ -9,9 +9,11 @@ is refused, and nobody is killed for it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from plimsoll.cgroups.shrink import ShrinkRefused
+from plimsoll.errors import PlimsollError
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import Allocation, allocated_pod
 from plimsoll.rules.cri_resources import Resources as Told
@@ -20,6 +22,8 @@ from plimsoll.rules.objects import Pod, Resources
 from plimsoll.rules.resize_steps import ResizePlan, UpdateContainer, WritePod, resize_plan
 from plimsoll.rules.values import UNLIMITED, Values
 from plimsoll.runtime.runtime import RuntimeTrouble
+
+log = logging.getLogger(__name__)
 
 ANSWER_S = 2.0  # how long a container may stay frozen for its runtime's answer
 # A v1 kernel refuses a limit below what is in use; runc and crun pass that on in words.
@@ -36,6 +40,7 @@ async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given)
         return
     parts = tools.view.last.get(uid)
     ids = {each.name: each.id for each in (parts.containers if parts else ()) if each.phase == "running"}
+    sandbox = next((each.id for each in (parts.sandboxes if parts else ()) if each.ready), "")
     plan = resize_plan(
         after,
         actuated,
@@ -51,8 +56,8 @@ async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given)
     said = dict(actuated.containers)
     for step in plan.steps:
         match step:
-            case WritePod(values=values, before=before):
-                await _write_pod(tools, uid, values, before)
+            case WritePod():
+                await _resize_sandbox(tools, uid, sandbox, step)
             case UpdateContainer(container=name, resources=resources):
                 await _tell(tools, after, name, ids[name], said.get(name), resources)
                 said[name] = resources
@@ -67,6 +72,31 @@ def _check_as_kubernetes(tools: Tools, uid: str, plan: ResizePlan) -> None:
         used = pod_used if check.container is None else tools.cgroups.memory_used(uid, check.container) or 0
         if (refusal := check.refusal(used, pod_used)) is not None:
             raise ShrinkRefused(tools.cgroups.paths(uid).get(check.container or "", ""), refusal)
+
+
+async def _resize_sandbox(tools: Tools, uid: str, sandbox_id: str, step: WritePod) -> None:
+    """The pod's own cgroup, and the runtime that runs its sandbox. Whoever may refuse hears it first (03 §10)."""
+    told_first = tools.setting.profile.sandbox_told_first
+    if sandbox_id and told_first:
+        await tools.runtime.update_sandbox(sandbox_id, cri_resources(step.after, 0))
+    try:
+        await _write_pod(tools, uid, step.values, step.before)
+    except PlimsollError:
+        if told_first:
+            await _mention(tools, sandbox_id, step.before)
+        raise
+    if not told_first:
+        await _mention(tools, sandbox_id, step.after)
+
+
+async def _mention(tools: Tools, sandbox_id: str, values: Values) -> None:
+    """Whatever the runtime makes of it."""
+    if not sandbox_id:
+        return
+    try:
+        await tools.runtime.update_sandbox(sandbox_id, cri_resources(values, 0))
+    except RuntimeTrouble as trouble:
+        log.info("sandbox %s keeps its size as far as the runtime is concerned: %s", sandbox_id, trouble)
 
 
 async def _write_pod(tools: Tools, uid: str, values: Values, before: Values) -> None:

@@ -201,6 +201,9 @@ class Runtime(Protocol):
     async def stop_sandbox(self, sandbox_id: str) -> None: ...
     async def remove_sandbox(self, sandbox_id: str) -> None: ...
 
+    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+        """What the pod as a whole is given, for runtimes to whom that means something; only where `makes_cgroups`."""
+
     async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
         """Its id, the container not running yet. Where the agent makes cgroups, `spec.cgroup` is there already."""
 
