@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from plimsoll.cgroups.shrink import ShrinkRefused
 from plimsoll.errors import PlimsollError
+from plimsoll.node.runtime_view import NOTHING
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import Allocation, allocated_pod
 from plimsoll.rules.cri_resources import Resources as Told
@@ -21,7 +24,7 @@ from plimsoll.rules.cri_resources import cleared, cri_resources
 from plimsoll.rules.objects import Pod, Resources
 from plimsoll.rules.resize_steps import ResizePlan, UpdateContainer, WritePod, resize_plan
 from plimsoll.rules.values import UNLIMITED, Values
-from plimsoll.runtime.runtime import RuntimeTrouble
+from plimsoll.runtime.runtime import ContainerSeen, RuntimeTrouble
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +38,13 @@ Given = Callable[[str, Resources], None]
 async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given) -> None:
     """`actuated`: what the containers were told last. `given` is called after each that has taken its new size."""
     cgroups, uid = tools.cgroups, after.metadata.uid
+    parts = tools.view.last.get(uid, NOTHING)
+    await _catch_up(tools, uid, parts.containers)
     current = cgroups.pod_kernel_values(after)
     if current is None:
         return
-    parts = tools.view.last.get(uid)
-    ids = {each.name: each.id for each in (parts.containers if parts else ()) if each.phase == "running"}
-    sandbox = next((each.id for each in (parts.sandboxes if parts else ()) if each.ready), "")
+    ids = {each.name: each.id for each in parts.containers if each.phase == "running"}
+    sandbox = next((each.id for each in parts.sandboxes if each.ready), "")
     plan = resize_plan(
         after,
         actuated,
@@ -64,6 +68,22 @@ async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given)
                 given(name, resources)
     if not plan.steps:  # else first of all it is told that it is done; what is above the pod follows in the next turn
         await cgroups.resize(after)
+
+
+async def _catch_up(tools: Tools, uid: str, containers: Iterable[ContainerSeen]) -> None:
+    """Memory QoS as the node is set now, for containers that were started when it was set otherwise. Told once;
+    whether it was heeded is read back. CPUs may be others by now, and are left out."""
+    behind, stands = tools.cgroups.behind(uid), tools.cgroups.stands
+    for each in containers:
+        if each.id not in behind or each.told is None or stands is None:
+            continue
+        stands.retold(uid, each.id)
+        files = {**each.told.unified, **behind[each.id]}
+        update = msgspec.structs.replace(each.told, unified=files, cpuset_cpus="", cpuset_mems="")
+        try:
+            await tools.runtime.update_container(each.id, update)
+        except RuntimeTrouble as trouble:
+            log.warning("container %s of pod %s keeps its Memory QoS: %s", each.name, uid, trouble)
 
 
 def _check_as_kubernetes(tools: Tools, uid: str, plan: ResizePlan) -> None:

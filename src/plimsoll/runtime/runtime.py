@@ -135,6 +135,7 @@ class ContainerSeen(msgspec.Struct, frozen=True):
     pid: int = 0  # in the host's pid namespace, while it runs
     log_file: str = ""
     annotations: Mapping[str, str] = {}
+    told: Resources | None = None  # its numbers when it was first seen in this phase, where the runtime says
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -59,6 +59,7 @@ class Runtime:
             raise self.trouble
 
     async def update_container(self, container_id: str, resources: Resources) -> None:
+        self.last = resources
         self.book.append(f"{container_id} {resources.memory_limit_bytes // MIB}")
 
 
@@ -132,3 +133,25 @@ async def test_with_1_27_it_hears_afterwards_and_cannot_refuse(world: Made, trou
     made.runtime.trouble = trouble
     await made.resize()
     assert made.book == ["pod 96", "new hears 96", "c-id 96"]
+
+
+async def test_who_was_told_another_memory_qos_is_told_anew_and_once(world: Made) -> None:
+    """The node's settings are others than when the container was started: its size and CPUs stay as they are."""
+    made = await world(PROFILE_1_36)
+    was = Resources(
+        cpu_shares=102, memory_limit_bytes=64 * MIB, oom_score_adj=-997, cpuset_cpus="0-1",
+        unified={"memory.high": "4096", "memory.oom.group": "1"},
+    )  # fmt: skip
+    (container,) = made.tools.view.last["u1"].containers
+    running = msgspec.structs.replace(container, told=was)
+    made.tools.view.last = {"u1": msgspec.structs.replace(made.tools.view.last["u1"], containers=(running,))}
+    await made.kernel.make("/kubepods/podu1/c-id")
+    assert made.cgroups.stands is not None
+    made.cgroups.stands.see("u1", "/kubepods/podu1", [running], {"c": {"memory.oom.group": "1"}})
+    for _ in range(2):
+        actuated = Allocation({"c": SMALL.spec.containers[0].resources})
+        await runtime_resize.hand_out(made.tools, SMALL, actuated, lambda *_: None)
+    assert made.book == ["c-id 64"]
+    assert made.runtime.last == msgspec.structs.replace(
+        was, cpuset_cpus="", unified={"memory.high": "max", "memory.oom.group": "1"}
+    )

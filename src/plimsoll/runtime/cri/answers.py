@@ -140,6 +140,7 @@ def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> Co
         pid=inside(answer.info).pid if status.state == m.RUNNING else 0,
         log_file=status.log_path,
         annotations=listed.annotations,
+        told=resources_told(status),
     )
 
 
