@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -27,6 +29,7 @@ from plimsoll.rules.values import UNLIMITED, Values
 from plimsoll.runtime.runtime import ContainerSeen, RuntimeTrouble
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ANSWER_S = 2.0  # how long a container may stay frozen for its runtime's answer
 # A v1 kernel refuses a limit below what is in use; runc and crun pass that on in words.
@@ -60,8 +63,9 @@ async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given)
     said = dict(actuated.containers)
     for step in plan.steps:
         match step:
-            case WritePod():
-                await _resize_sandbox(tools, uid, sandbox, step)
+            case WritePod(values=values, before=before, after=then):
+                write = partial(_write_pod, tools, uid, values, before)
+                await _in_sandbox(tools, sandbox, before, then, write)
             case UpdateContainer(container=name, resources=resources):
                 await _tell(tools, after, name, ids[name], said.get(name), resources)
                 said[name] = resources
@@ -94,19 +98,32 @@ def _check_as_kubernetes(tools: Tools, uid: str, plan: ResizePlan) -> None:
             raise ShrinkRefused(tools.cgroups.paths(uid).get(check.container or "", ""), refusal)
 
 
-async def _resize_sandbox(tools: Tools, uid: str, sandbox_id: str, step: WritePod) -> None:
-    """The pod's own cgroup, and the runtime that runs its sandbox. Whoever may refuse hears it first (03 §10)."""
+async def have_sized(tools: Tools, pod: Pod, sandbox_id: str) -> Mapping[str, str]:
+    """The pod's cgroup, for containers that are about to start; where it gets another size for them, its sandbox hears
+    of that as with any resize."""
+    before = None if tools.cgroups.is_sized_for(pod) else tools.cgroups.pod_kernel_values(pod)
+    have = partial(tools.cgroups.have, pod, {})
+    if before is None:
+        return await have()
+    return await _in_sandbox(tools, sandbox_id, before, tools.cgroups.work(pod).values, have)
+
+
+async def _in_sandbox(
+    tools: Tools, sandbox_id: str, before: Values, after: Values, write: Callable[[], Awaitable[T]]
+) -> T:
+    """Writes the pod's own cgroup, and tells the runtime that runs its sandbox: first where it may refuse (03 §10)."""
     told_first = tools.setting.profile.sandbox_told_first
     if sandbox_id and told_first:
-        await tools.runtime.update_sandbox(sandbox_id, cri_resources(step.after, 0))
+        await tools.runtime.update_sandbox(sandbox_id, cri_resources(after, 0))
     try:
-        await _write_pod(tools, uid, step.values, step.before)
+        written = await write()
     except PlimsollError:
         if told_first:
-            await _mention(tools, sandbox_id, step.before)
+            await _mention(tools, sandbox_id, before)
         raise
     if not told_first:
-        await _mention(tools, sandbox_id, step.after)
+        await _mention(tools, sandbox_id, after)
+    return written
 
 
 async def _mention(tools: Tools, sandbox_id: str, values: Values) -> None:

@@ -135,6 +135,18 @@ async def test_with_1_27_it_hears_afterwards_and_cannot_refuse(world: Made, trou
     assert made.book == ["pod 96", "new hears 96", "c-id 96"]
 
 
+@pytest.mark.parametrize(
+    ("profile", "book"),
+    [(PROFILE_1_36, ["new hears 96", "pod 96"]), (PROFILE_1_27, ["pod 96", "new hears 96"])],
+    ids=lambda each: getattr(each, "name", ""),
+)
+async def test_a_size_that_comes_with_a_restart_is_heard_too(world: Made, profile: Profile, book: list[str]) -> None:
+    made = await world(profile)
+    for _ in range(2):  # the second finds it as it shall be
+        assert (await runtime_resize.have_sized(made.tools, LARGE, "new"))[""] == "/kubepods/podu1"
+    assert made.book == book
+
+
 async def test_who_was_told_another_memory_qos_is_told_anew_and_once(world: Made) -> None:
     """The node's settings are others than when the container was started: its size and CPUs stay as they are."""
     made = await world(PROFILE_1_36)
