@@ -137,6 +137,11 @@ class PodCgroups:
         """Container id → Memory QoS that the runtime has not been told yet, since the node's settings were others."""
         return {} if self.stands is None else self.stands.behind(uid)
 
+    def caught_up(self, uid: str) -> None:
+        """It has been told, or could not be: that is read back."""
+        if self.stands is not None:
+            self.stands.retold(uid)
+
     async def remove(self, uid: str) -> None:
         """Whatever still runs in them is killed."""
         await self._asked(uid, Wish(None))

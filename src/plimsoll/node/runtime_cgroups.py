@@ -94,11 +94,11 @@ class RuntimeCgroups:
         """Container id → what the runtime is to be told in `unified`, besides the rest."""
         return {key: each.behind for key, each in self._stands.get(uid, {}).items() if each.behind}
 
-    def retold(self, uid: str, container_id: str) -> None:
+    def retold(self, uid: str) -> None:
         """With the next look it is read back whether that was heeded."""
         stands = self._stands.get(uid, {})
-        if container_id in stands:
-            stands[container_id] = msgspec.structs.replace(stands[container_id], behind={})
+        for key in self.behind(uid):
+            stands[key] = msgspec.structs.replace(stands[key], behind={})
 
     def forget(self, uid: str) -> None:
         self._stands.pop(uid, None)

@@ -77,11 +77,11 @@ async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given)
 async def _catch_up(tools: Tools, uid: str, containers: Iterable[ContainerSeen]) -> None:
     """Memory QoS as the node is set now, for containers that were started when it was set otherwise. Told once;
     whether it was heeded is read back. CPUs may be others by now, and are left out."""
-    behind, stands = tools.cgroups.behind(uid), tools.cgroups.stands
+    behind = tools.cgroups.behind(uid)
+    tools.cgroups.caught_up(uid)
     for each in containers:
-        if each.id not in behind or each.told is None or stands is None:
+        if each.id not in behind or each.told is None:
             continue
-        stands.retold(uid, each.id)
         files = {**each.told.unified, **behind[each.id]}
         update = msgspec.structs.replace(each.told, unified=files, cpuset_cpus="", cpuset_mems="")
         try:

@@ -116,7 +116,7 @@ async def test_what_is_told_anew_is_read_back(kernel: SimulatedKernel, heeded: b
     if heeded:
         for file, text in QOS.items():
             await kernel.write(f"{POD}/{ID}", file, text)
-    stands.retold(UID, ID)
+    stands.retold(UID)
     found = stands.see(UID, POD, [running], {"c": QOS})
     assert [each.reason for each in found] == ([] if heeded else [MEMORY_QOS_UNSUPPORTED])
     assert (stands.behind(UID), stands.see(UID, POD, [running], {"c": QOS})) == ({}, []), "told once"
