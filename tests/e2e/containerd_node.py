@@ -43,11 +43,12 @@ class Containerd(OwnContainerd):
 
 
 @contextmanager
-def own_containerd() -> Iterator[Containerd]:
+def own_containerd(below: str | None = None) -> Iterator[Containerd]:
+    """`below`: a directory for everything it keeps."""
     if packages := missing_packages():
         pytest.skip(f"containerd: needs the Debian packages {', '.join(packages)}")
     # Not pytest's tmp_path: a unix socket's path must be short.
-    daemon = Containerd(Path(tempfile.mkdtemp(prefix="plimsoll-ctd-")))
+    daemon = Containerd(Path(tempfile.mkdtemp(prefix="plimsoll-ctd-", dir=below)))
     daemon.prepare()
     try:
         daemon.start()

@@ -230,6 +230,66 @@ def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nobody(node: Re
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
 
 
+def summary_of(kube: Kubectl, name: str) -> Document:
+    """What the node tells of a pod."""
+    found = kube.asks("GET", f"/api/v1/nodes/{NODE}/proxy/stats/summary")
+    return next((each for each in found["pods"] if each["podRef"]["name"] == name), {})
+
+
+def writes(mib: int) -> str:
+    return f"dd if=/dev/zero of=/written bs=1M count={mib} 2>/dev/null; echo written; {HANDLES_TERM}"
+
+
+def test_what_a_container_writes_to_its_own_files_is_told(kube: Kubectl) -> None:
+    """04 §13b. containerd counts every ten seconds."""
+    kube("create", "configmap", "told", "--from-literal=greeting=hello")
+    mounts = [{"name": "words", "mountPath": "/words"}, {"name": "held", "mountPath": "/held"}]
+    volumes = [{"name": "words", "configMap": {"name": "told"}}, {"name": "held", "emptyDir": {"medium": "Memory"}}]
+    writer = shell("writer", f"dd if=/dev/zero of=/held/x bs=1M count=4 2>/dev/null; {writes(20)}", volumeMounts=mounts)
+    create(kube, pod("writes", writer, shell("calm", HANDLES_TERM), volumes=volumes))
+    running(kube, "writes")
+
+    def told() -> Document:
+        found = summary_of(kube, "writes")
+        every = {each["name"]: each["rootfs"] for each in found.get("containers", [])}
+        return found if every and all(each.get("usedBytes") for each in every.values()) and large(every) else {}
+
+    def large(every: dict[str, Document]) -> bool:
+        return bool(every["writer"]["usedBytes"] >= 20 * MIB)
+
+    found = until(told, 60.0)
+    used = {each["name"]: each["rootfs"] for each in found["containers"]}
+    assert 20 * MIB <= used["writer"]["usedBytes"] < 24 * MIB, used
+    assert used["calm"]["usedBytes"] < MIB and used["writer"]["inodesUsed"] >= 1
+    volumes_told = {each["name"]: each["usedBytes"] for each in found["volume"]}
+    assert 0 < volumes_told["words"] < MIB and volumes_told["held"] >= 4 * MIB
+    stored = found["ephemeral-storage"]["usedBytes"]
+    parts = sum(each[part]["usedBytes"] for each in found["containers"] for part in ("rootfs", "logs"))
+    assert stored == parts + volumes_told["words"], "what is in memory is not on disk"
+
+
+def test_a_container_above_its_storage_limit_is_evicted(kube: Kubectl) -> None:
+    """04 §6.3: it is within what its pod may have, so that it is the container's own limit that is told."""
+
+    def limited(name: str, script: str, storage: str) -> Document:
+        return shell(name, script, resources={"limits": {"ephemeral-storage": storage}})
+
+    create(kube, pod("full", limited("writer", writes(20), "8Mi"), limited("calm", HANDLES_TERM, "64Mi")))
+    create(kube, pod("fits", limited("writer", writes(20), "32Mi")))
+    running(kube, "full")
+    evicted = until(lambda: (found := status_of(kube, "full")).get("reason") == "Evicted" and found, 90.0)
+    assert evicted["message"] == 'Container writer exceeded its local ephemeral storage limit "8Mi". '
+    ended = until(
+        lambda: [
+            each["state"]["terminated"]["exitCode"]
+            for each in status_of(kube, "full")["containerStatuses"]
+            if "terminated" in each["state"]
+        ]
+    )
+    assert evicted["phase"] == "Failed" and len(ended) == 2
+    assert running(kube, "fits")["containerStatuses"][0]["restartCount"] == 0
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
 def test_pods_outlive_the_runtime(daemon: Containerd, kube: Kubectl, how: signal.Signals) -> None:
     create(kube, pod("stay", shell("c", HANDLES_TERM), shell("d", "sleep 10; exit 4"), restartPolicy="Never"))

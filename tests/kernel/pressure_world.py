@@ -113,10 +113,10 @@ class PressureWorld(RealNode):
         """Without a declared size the node is the whole machine: only for guests."""
         words = ["node", "--kubeconfig", str(self.node_kubeconfig), "--name", NODE, "--listen", "127.0.0.1:0"]
         words += ["--state-dir", str(self.state), "--cgroup-root", self.cgroup_root, "--config", str(self.config)]
-        words += ["--profile", self.profile, "--end-pods"]
+        words += ["--profile", self.profile, "--end-pods", *self.node_options]
         if self.capacity_mib:
             words += ["--capacity", f"cpu=8,memory={self.capacity_mib}Mi,pods=110"]
-        self.node, _ = self._started(words, "node.log", "ready")
+        self.node, _ = self._started(words, "node.log", "ready", self.before_node)
 
     # --- asking ---
 
@@ -270,9 +270,13 @@ def pressure_world(
     *,
     profile: str = "1.27",
     capacity_mib: int = CAPACITY_MIB,
+    options: tuple[str, ...] = (),
+    before: tuple[str, ...] = (),
 ) -> Iterator[PressureWorld]:
+    """`options`, `before`: of and for the node, as `real_node` has them."""
     directory.mkdir(parents=True)
     made = PressureWorld(directory, settings, extras or {}, profile, capacity_mib)
+    made.node_options, made.before_node = options, before
     try:
         made.start()
         yield made

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ import pytest
 from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.unused_images import remove_unused_images
+from plimsoll.rules.usage import NO_FS_USAGE, FsUsage
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.runtime import ImageTrouble, Mount, Resources, RuntimeTrouble
 from tests.kernel import containerd_checks as checks
 from tests.kernel.containerd import IMAGE, PLUGINS, Containerd, cgroup_parent, private_containerd
 from tests.kernel.containerd_checks import MIB, WAITS_FOR_TERM, Bench, cgroup_directory, until
 from tests.kernel.guest import GuestMissing
+from tests.unit.runtime.cri.grpc_server import Server
 
 
 def moments(*seconds: float, more: tuple[float, ...]) -> list[Any]:
@@ -91,8 +93,7 @@ async def test_what_the_runtime_is(bench: Bench) -> None:
     health = await runtime.health()
     assert health.runtime_ready and not health.network_ready and "NetworkReady: NetworkPluginNotReady" in health.trouble
     assert IMAGE in {name for image in await runtime.images() for name in image.names}
-    (filesystem,) = await runtime.image_filesystems()
-    assert filesystem.mount_point.endswith("overlayfs")
+    assert (await runtime.filesystems()).images.endswith("overlayfs")
 
 
 async def test_images_that_are_not_there(bench: Bench) -> None:
@@ -140,6 +141,37 @@ async def test_new_numbers_for_a_running_container(bench: Bench) -> None:
         await runtime.update_container(main.id, low)
     again = await bench.seen(main.id)
     assert (again.phase, again.pid) == ("running", main.pid)
+
+
+async def test_a_pods_new_size_costs_one_call_where_nobody_knows_it(bench: Bench, daemon: Containerd) -> None:
+    """containerd 1.6 has no UpdatePodSandboxResources; one that has it hears each of them."""
+    async with Server(daemon.directory / "proxy.sock", forward_to=daemon.socket) as proxy:
+        runtime = CriRuntime(proxy.socket_path)
+        await runtime.open()
+        sandbox_id = await runtime.make_sandbox(bench.sandbox())
+        for shares in (256, 512, 1024):
+            await runtime.update_sandbox(sandbox_id, Resources(cpu_shares=shares, memory_limit_bytes=64 * MIB))
+        await runtime.close()
+    is_known = not runtime.version.lstrip("v").startswith("1.")
+    assert proxy.calls.count("UpdatePodSandboxResources") == (3 if is_known else 1)
+
+
+async def test_what_is_written_to_a_root_file_system_is_told(bench: Bench) -> None:
+    runtime, spec = bench.runtime, bench.sandbox()
+    sandbox_id = await runtime.make_sandbox(spec)
+    script = "dd if=/dev/zero of=/written bs=1M count=20 2>/dev/null; echo written; sleep 1000"
+    writer = await bench.run(spec, sandbox_id, "writer", ("sh", "-c", script))
+    calm = await bench.run(spec, sandbox_id, "calm", ("sleep", "1000"))
+    await bench.logged(writer, "written")
+
+    async def counted() -> Mapping[str, FsUsage] | None:
+        found = await runtime.writable_layers()
+        used = {each: found.get(each, NO_FS_USAGE).used_bytes or 0 for each in (writer.id, calm.id)}
+        return found if used[calm.id] and used[writer.id] >= 20 * MIB else None
+
+    found = await until(counted)
+    assert (found[writer.id].used_bytes or 0) < 24 * MIB and (found[calm.id].used_bytes or 0) < MIB
+    assert (found[writer.id].inodes or 0) > (found[calm.id].inodes or 0) >= 1
 
 
 def touch(path: str) -> None:

@@ -25,7 +25,8 @@ from tests.unit.runtime.cri.grpc_server import Handler, HangUp, Server
 CALLS = [
     "Version", "Status", "RuntimeConfig", "ListPodSandbox", "PodSandboxStatus", "RunPodSandbox", "StopPodSandbox",
     "RemovePodSandbox", "ListContainers", "ContainerStatus", "CreateContainer", "StartContainer", "StopContainer",
-    "RemoveContainer", "UpdateContainerResources", "ReopenContainerLog", "ExecSync", "Exec", "ImageStatus",
+    "RemoveContainer", "UpdateContainerResources", "UpdatePodSandboxResources", "ListContainerStats",
+    "ReopenContainerLog", "ExecSync", "Exec", "ImageStatus", "ImageFsInfo",
 ]  # fmt: skip
 Fault = Literal["refused", "unavailable", "lost-before", "lost-after", "slow"]
 FAULTS: list[Fault] = ["refused", "unavailable", "lost-before", "lost-after", "slow"]
@@ -94,7 +95,10 @@ async def live(proxy: Server, place: str, logs: Path) -> None:
     assert [each.id for each in seen.sandboxes] == [sandbox_id]
     assert [(each.id, each.phase, each.attempt) for each in seen.containers] == [(made, "running", 0)]
     await bench.logged(seen.containers[0], "started")
+    await insist(partial(runtime.update_sandbox, sandbox_id, container.resources))
     await insist(partial(runtime.update_container, made, container.resources))
+    assert (await insist(runtime.filesystems)).images
+    assert set(await insist(runtime.writable_layers)) <= {made}
     await insist(partial(runtime.reopen_log, made))
     assert (await insist(partial(runtime.run_in, made, ("true",), 10))).exit_code == 0
     session = await insist(partial(runtime.attach, made, ("true",), stdin=False, tty=False))
@@ -124,4 +128,4 @@ async def test_one_call_was_done_and_nobody_was_told(proxy: Server, place: str, 
 
 
 def path(name: str) -> str:
-    return f"/runtime.v1.{'ImageService' if name == 'ImageStatus' else 'RuntimeService'}/{name}"
+    return f"/runtime.v1.{'ImageService' if name.startswith('Image') else 'RuntimeService'}/{name}"

@@ -56,6 +56,7 @@ from plimsoll.node.under_pressure import UnderPressure
 from plimsoll.node.unused_images import remove_unused_images
 from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.node_document import ImageOnNode, NodeFacts, NodeHealth
+from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.process import ProcessRuntime
 from plimsoll.runtime.runtime import Runtime, RuntimeTrouble
@@ -151,9 +152,10 @@ class Node:
         self._runtime_health = None
         if self._cri is not None:
             self._runtime_health = RuntimeHealth(self._cri, self.registration.report_soon)
-        shown = PodsShown(self.agent, self._state)
-        self._stats = Stats(live.files, self._place(), shown.places, clock=time.time, system=self._system)
+        shown = PodsShown(self.agent)
         place = self._place()
+        layers = None if self._cri is None else self._cri.writable_layers
+        self._stats = Stats(live.files, place, shown.places, clock=time.time, system=self._system, layers=layers)
         self._pressure = UnderPressure(
             self.agent,
             self._stats,
@@ -260,12 +262,14 @@ class Node:
     def _place(self) -> NodePlace:
         """A node whose capacity was declared is not the whole machine: it uses what its pods use."""
         pods_path = self._live.tree.status().path
+        told = Filesystems() if self._live.told is None else self._live.told.filesystems
         return NodePlace(
             name=self._name,
             pods_path=pods_path,
             node_path=pods_path if self._live.declared_capacity else "/",
             nodefs=str(self._home),
-            imagefs=self._live.told.images_at if self._live.told is not None else str(self._home),
+            imagefs=_if_there(told.images) or str(self._home),
+            containerfs=_if_there(told.containers),
             capacity_bytes=self._live.setting.machine.memory_bytes if self._live.declared_capacity else None,
             started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
             system_started_s=time.time(),
@@ -309,6 +313,11 @@ class Node:
             probes=meters.probes_page,
             own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
         )
+
+
+def _if_there(mount_point: str) -> str:
+    """A runtime may see other mounts than we do; one that we do not see is as good as not told."""
+    return mount_point if os.path.isdir(mount_point) else ""
 
 
 def state_of(live: LiveNode, options: dict[str, Any]) -> Path:

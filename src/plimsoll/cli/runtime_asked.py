@@ -13,6 +13,7 @@ import msgspec
 
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.hierarchy import Driver, Runtime
+from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.runtime import RuntimeTrouble
 
@@ -26,7 +27,7 @@ class RuntimeTold(msgspec.Struct, frozen=True):
     version: str
     driver: Driver | None  # by RuntimeConfig: nothing else counts then (02 §2.2)
     configured_driver: Driver | None  # as its configuration shows
-    images_at: str = ""  # the file system that has them
+    filesystems: Filesystems = Filesystems()
 
     @property
     def kind(self) -> Runtime:
@@ -71,8 +72,8 @@ async def _asked(endpoint: str, path: str, patience_s: float) -> RuntimeTold:
     runtime = CriRuntime(path, patience_s=patience_s)
     try:
         await runtime.open()
-        filesystems = await runtime.image_filesystems()
+        filesystems = await runtime.filesystems()
     finally:
         await runtime.close()
-    at = next((each.mount_point for each in filesystems if each.mount_point), "")
-    return RuntimeTold(endpoint, runtime.name, runtime.version, runtime.cgroup_driver, runtime.configured_driver, at)
+    driver, configured = runtime.cgroup_driver, runtime.configured_driver
+    return RuntimeTold(endpoint, runtime.name, runtime.version, driver, configured, filesystems)

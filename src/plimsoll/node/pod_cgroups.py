@@ -134,6 +134,15 @@ class PodCgroups:
         sized = self._tree.sized_for(pod.metadata.uid)
         return sized is None or sized == pod
 
+    def behind(self, uid: str) -> dict[str, Mapping[str, str]]:
+        """Container id → Memory QoS that the runtime has not been told yet, since the node's settings were others."""
+        return {} if self.stands is None else self.stands.behind(uid)
+
+    def caught_up(self, uid: str) -> None:
+        """It has been told, or could not be: that is read back."""
+        if self.stands is not None:
+            self.stands.retold(uid)
+
     async def remove(self, uid: str) -> None:
         """Whatever still runs in them is killed."""
         await self._asked(uid, Wish(None))

@@ -52,7 +52,8 @@ class PodResize:
         if not running:
             return NOTHING_LEFT
         left = left_to_hand_out(pod, self._actuated(), running, self._tools.gates)
-        if not left and not self._tools.cgroups.is_sized_for(lean_pod_of(pod)):
+        cgroups = self._tools.cgroups
+        if not left and (cgroups.behind(self._uid) or not cgroups.is_sized_for(lean_pod_of(pod))):
             return Left(pod_level=True)  # what waits or has ended counts for the pod's own cgroup
         return left
 

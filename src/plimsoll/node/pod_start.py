@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
+from plimsoll.node import runtime_resize
 from plimsoll.node.container_spec import sandbox_spec
 from plimsoll.node.container_start import Prepared, Starter
 from plimsoll.node.observation import oom_base_key
@@ -61,7 +62,8 @@ class PodStart:
     ) -> tuple[Mapping[str, str], str]:
         """Cgroups and sandbox: the supervisor makes one while we make the other. CRI needs the cgroup first."""
         if self._tools.runtime.makes_cgroups:
-            return await self._tools.cgroups.have(lean, ids), await self._sandbox(pod, work, sandbox)
+            paths = await runtime_resize.have_sized(self._tools, lean, work.sandbox_id)
+            return paths, await self._sandbox(pod, work, sandbox)
         making = asyncio.create_task(self._sandbox(pod, work, sandbox))
         try:
             paths = await self._tools.cgroups.have(lean, ids)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,16 +13,15 @@ from plimsoll.node.pod_files import log_directory
 from plimsoll.node.pod_worker import PodWorker
 from plimsoll.node.runtime_view import NOTHING
 from plimsoll.node.stats import ContainerPlace, PodPlace, VolumePlace
+from plimsoll.rules.usage import is_local
 from plimsoll.runtime.runtime import ContainerSeen
 
 Document = dict[str, Any]
-_EMPTY_DIR = "kubernetes.io~empty-dir"
-IN_MEMORY = "Memory"
 
 
 class PodsShown:
-    def __init__(self, agent: Agent, state: Path) -> None:
-        self._agent, self._state = agent, state
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
 
     # --- for the endpoint ---
 
@@ -75,11 +73,11 @@ class PodsShown:
             )
 
     def _volumes(self, worker: PodWorker) -> Iterator[VolumePlace]:
-        above = self._state / "pods" / worker.uid / "volumes" / _EMPTY_DIR
+        """Those that a kubelet measures and we make. A hostPath has no statistics there either, so none counts."""
         for volume in worker.pod.spec.volumes:
-            if volume.empty_dir is not None:
-                in_memory = volume.empty_dir.medium == IN_MEMORY
-                yield VolumePlace(volume.name, str(above / volume.name), on_disk=not in_memory)
+            if volume.empty_dir is not None or volume.config_map is not None:
+                directory = self._agent.tools.volumes.directory(worker.pod, volume)
+                yield VolumePlace(volume.name, str(directory), on_disk=is_local(volume))
 
 
 def _document(worker: PodWorker) -> Document:

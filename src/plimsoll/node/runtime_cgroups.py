@@ -5,6 +5,9 @@ one that stands outside its pod's cgroup is found (kubelet and runtime with diff
 the pod's, class's or node's limits hold it, which is told as an event of the pod and as a condition of the node. In
 the same look the Memory QoS files are read back: a runtime that ignores `unified` leaves them as the kernel made them.
 
+A container that an earlier agent has started may have been told another Memory QoS, because the node's settings were
+others: it is `behind` until somebody has told the runtime anew (`retold`).
+
 Cgroups that a runtime made are never written or removed here; only removing a pod takes what is left below its cgroup.
 """
 
@@ -16,6 +19,7 @@ import msgspec
 
 from plimsoll.cgroups.driver import CgroupDriver, CgroupError
 from plimsoll.linux.processes import cgroups_of
+from plimsoll.rules.cri_resources import KERNEL_DEFAULT
 from plimsoll.rules.hierarchy import Runtime, container_component
 from plimsoll.rules.rounding import same_value
 from plimsoll.runtime.runtime import ContainerSeen
@@ -39,6 +43,8 @@ class Stand(msgspec.Struct, frozen=True):
     name: str
     path: str
     findings: tuple[Finding, ...] = ()
+    behind: Mapping[str, str] = {}  # file → what it shall hold now
+    is_read_back: bool = False
 
 
 class RuntimeCgroups:
@@ -60,12 +66,16 @@ class RuntimeCgroups:
         for each in containers:
             if each.phase not in ("running", "exited"):
                 continue
-            known = before.get(each.id)
+            known, wanted = before.get(each.id), unified.get(each.name, {})
             if known is None and each.phase == "running":
-                known = self._looked(pod_path, each, unified.get(each.name, {}))
+                known = self._looked(pod_path, each, wanted)
                 found.extend(known.findings)
+            if known is not None and each.phase == "running" and not known.behind and not known.is_read_back:
+                unheeded = tuple(self._unheeded(known.path, each.name, wanted))
+                found.extend(unheeded)
+                known = msgspec.structs.replace(known, findings=(*known.findings, *unheeded), is_read_back=True)
             if known is not None:
-                now[each.id] = known
+                now[each.id] = known if each.phase == "running" else msgspec.structs.replace(known, behind={})
         if now:
             self._stands[uid] = now
         else:
@@ -79,6 +89,16 @@ class RuntimeCgroups:
             if each.path:
                 found.setdefault(each.name, each.path)
         return found
+
+    def behind(self, uid: str) -> dict[str, Mapping[str, str]]:
+        """Container id → what the runtime is to be told in `unified`, besides the rest."""
+        return {key: each.behind for key, each in self._stands.get(uid, {}).items() if each.behind}
+
+    def retold(self, uid: str) -> None:
+        """With the next look it is read back whether that was heeded."""
+        stands = self._stands.get(uid, {})
+        for key in self.behind(uid):
+            stands[key] = msgspec.structs.replace(stands[key], behind={})
 
     def forget(self, uid: str) -> None:
         self._stands.pop(uid, None)
@@ -108,9 +128,9 @@ class RuntimeCgroups:
                     Finding(DRIVER_MISMATCH, seen.name, _misplaced(seen.name, actual, pod_path, self._driver))
                 )
         elif not self._is_there(expected):
-            return Stand(seen.name, "")
-        findings.extend(self._unheeded(path, seen.name, unified))
-        return Stand(seen.name, path, tuple(findings))
+            return Stand(seen.name, "", is_read_back=True)
+        behind = _told_otherwise(seen, unified) if self._driver.version == 2 else {}
+        return Stand(seen.name, path, tuple(findings), behind)
 
     def _actual(self, pid: int) -> str | None:
         """As its first process has it, in the hierarchy that limits memory; None where it cannot be asked."""
@@ -153,6 +173,13 @@ class RuntimeCgroups:
                 f"the runtime has not written what `unified` asks for container {name}: {listed}; "
                 "Memory QoS needs containerd 1.6 or CRI-O 1.22",
             )
+
+
+def _told_otherwise(seen: ContainerSeen, unified: Mapping[str, str]) -> dict[str, str]:
+    if seen.told is None:
+        return {}
+    wanted = {file: unified.get(file, KERNEL_DEFAULT[file]) for file in _MEMORY_QOS_FILES}
+    return {file: text for file, text in wanted.items() if seen.told.unified.get(file, KERNEL_DEFAULT[file]) != text}
 
 
 def _below(actual: str, pod_path: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from plimsoll.rules.node_document import ImageOnNode
-from plimsoll.runtime.cri.runtime import Health, StoredImage
+from plimsoll.runtime.cri.answers import Health, StoredImage
 from plimsoll.runtime.runtime import RuntimeTrouble
 
 STATUS_S, IMAGES_S = 5.0, 30.0  # as the kubelet: updateRuntimeUp, and its image list

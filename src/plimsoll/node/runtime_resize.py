@@ -9,9 +9,16 @@ is refused, and nobody is killed for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
+
+import msgspec
 
 from plimsoll.cgroups.shrink import ShrinkRefused
+from plimsoll.errors import PlimsollError
+from plimsoll.node.runtime_view import NOTHING
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import Allocation, allocated_pod
 from plimsoll.rules.cri_resources import Resources as Told
@@ -19,7 +26,10 @@ from plimsoll.rules.cri_resources import cleared, cri_resources
 from plimsoll.rules.objects import Pod, Resources
 from plimsoll.rules.resize_steps import ResizePlan, UpdateContainer, WritePod, resize_plan
 from plimsoll.rules.values import UNLIMITED, Values
-from plimsoll.runtime.runtime import RuntimeTrouble
+from plimsoll.runtime.runtime import ContainerSeen, RuntimeTrouble
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 ANSWER_S = 2.0  # how long a container may stay frozen for its runtime's answer
 # A v1 kernel refuses a limit below what is in use; runc and crun pass that on in words.
@@ -31,11 +41,13 @@ Given = Callable[[str, Resources], None]
 async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given) -> None:
     """`actuated`: what the containers were told last. `given` is called after each that has taken its new size."""
     cgroups, uid = tools.cgroups, after.metadata.uid
+    parts = tools.view.last.get(uid, NOTHING)
+    await _catch_up(tools, uid, parts.containers)
     current = cgroups.pod_kernel_values(after)
     if current is None:
         return
-    parts = tools.view.last.get(uid)
-    ids = {each.name: each.id for each in (parts.containers if parts else ()) if each.phase == "running"}
+    ids = {each.name: each.id for each in parts.containers if each.phase == "running"}
+    sandbox = next((each.id for each in parts.sandboxes if each.ready), "")
     plan = resize_plan(
         after,
         actuated,
@@ -51,8 +63,9 @@ async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given)
     said = dict(actuated.containers)
     for step in plan.steps:
         match step:
-            case WritePod(values=values, before=before):
-                await _write_pod(tools, uid, values, before)
+            case WritePod(values=values, before=before, after=then):
+                write = partial(_write_pod, tools, uid, values, before)
+                await _in_sandbox(tools, sandbox, before, then, write)
             case UpdateContainer(container=name, resources=resources):
                 await _tell(tools, after, name, ids[name], said.get(name), resources)
                 said[name] = resources
@@ -61,12 +74,66 @@ async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given)
         await cgroups.resize(after)
 
 
+async def _catch_up(tools: Tools, uid: str, containers: Iterable[ContainerSeen]) -> None:
+    """Memory QoS as the node is set now, for containers that were started when it was set otherwise. Told once;
+    whether it was heeded is read back. CPUs may be others by now, and are left out."""
+    behind = tools.cgroups.behind(uid)
+    tools.cgroups.caught_up(uid)
+    for each in containers:
+        if each.id not in behind or each.told is None:
+            continue
+        files = {**each.told.unified, **behind[each.id]}
+        update = msgspec.structs.replace(each.told, unified=files, cpuset_cpus="", cpuset_mems="")
+        try:
+            await tools.runtime.update_container(each.id, update)
+        except RuntimeTrouble as trouble:
+            log.warning("container %s of pod %s keeps its Memory QoS: %s", each.name, uid, trouble)
+
+
 def _check_as_kubernetes(tools: Tools, uid: str, plan: ResizePlan) -> None:
     pod_used = tools.cgroups.memory_used(uid) or 0
     for check in plan.checks:
         used = pod_used if check.container is None else tools.cgroups.memory_used(uid, check.container) or 0
         if (refusal := check.refusal(used, pod_used)) is not None:
             raise ShrinkRefused(tools.cgroups.paths(uid).get(check.container or "", ""), refusal)
+
+
+async def have_sized(tools: Tools, pod: Pod, sandbox_id: str) -> Mapping[str, str]:
+    """The pod's cgroup, for containers that are about to start; where it gets another size for them, its sandbox hears
+    of that as with any resize."""
+    before = None if tools.cgroups.is_sized_for(pod) else tools.cgroups.pod_kernel_values(pod)
+    have = partial(tools.cgroups.have, pod, {})
+    if before is None:
+        return await have()
+    return await _in_sandbox(tools, sandbox_id, before, tools.cgroups.work(pod).values, have)
+
+
+async def _in_sandbox(
+    tools: Tools, sandbox_id: str, before: Values, after: Values, write: Callable[[], Awaitable[T]]
+) -> T:
+    """Writes the pod's own cgroup, and tells the runtime that runs its sandbox: first where it may refuse (03 §10)."""
+    told_first = tools.setting.profile.sandbox_told_first
+    if sandbox_id and told_first:
+        await tools.runtime.update_sandbox(sandbox_id, cri_resources(after, 0))
+    try:
+        written = await write()
+    except PlimsollError:
+        if told_first:
+            await _mention(tools, sandbox_id, before)
+        raise
+    if not told_first:
+        await _mention(tools, sandbox_id, after)
+    return written
+
+
+async def _mention(tools: Tools, sandbox_id: str, values: Values) -> None:
+    """Whatever the runtime makes of it."""
+    if not sandbox_id:
+        return
+    try:
+        await tools.runtime.update_sandbox(sandbox_id, cri_resources(values, 0))
+    except RuntimeTrouble as trouble:
+        log.info("sandbox %s keeps its size as far as the runtime is concerned: %s", sandbox_id, trouble)
 
 
 async def _write_pod(tools: Tools, uid: str, values: Values, before: Values) -> None:

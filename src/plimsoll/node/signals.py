@@ -58,12 +58,16 @@ class Signals:
         node_path: str = "/",
         nodefs: Path,
         imagefs: Path | None = None,
+        containerfs: Path | None = None,
         memory_from: MemoryFrom = "cgroup",
         proc: Path = Path("/proc"),
         clock: Callable[[], float],
     ) -> None:
-        """`files`: how cgroup files are opened; None on a kernel in memory, which has no pressure to tell of."""
+        """`files`: how cgroup files are opened; None on a kernel in memory, which has no pressure to tell of.
+
+        `containerfs`: where writable layers lie; None: where the images do (§1)."""
         self._capacity_bytes, self._nodefs, self._imagefs = capacity_bytes, nodefs, imagefs or nodefs
+        self._containerfs = containerfs or self._imagefs
         self._proc, self._clock, self._memory_from = proc, clock, memory_from
         self._pods: _Memory | None = None
         self._node: _Memory | None = None
@@ -79,8 +83,9 @@ class Signals:
 
     @property
     def layout(self) -> FsLayout:
-        """Images on a file system of their own, or not; a runtime that splits them further is not known here."""
-        return fs_layout(os.stat(self._imagefs).st_dev != os.stat(self._nodefs).st_dev, split_containerfs=False)
+        """Images on a file system of their own, or not; writable layers with them, or not."""
+        node, images, layers = (os.stat(each).st_dev for each in (self._nodefs, self._imagefs, self._containerfs))
+        return fs_layout(images != node, split_containerfs=layers != images)
 
     def memory(self) -> Observations:
         """Two or three reads; nothing for what is gone or was never there."""
@@ -120,8 +125,7 @@ class Signals:
         now_s = self._clock()
         found = _filesystem(self._nodefs, NODEFS_AVAILABLE, NODEFS_INODES_FREE, now_s)
         found |= _filesystem(self._imagefs, IMAGEFS_AVAILABLE, IMAGEFS_INODES_FREE, now_s)
-        # Writable layers lie where the images do (§1).
-        found |= _filesystem(self._imagefs, CONTAINERFS_AVAILABLE, CONTAINERFS_INODES_FREE, now_s)
+        found |= _filesystem(self._containerfs, CONTAINERFS_AVAILABLE, CONTAINERFS_INODES_FREE, now_s)
         most = min(self._number("sys/kernel/pid_max"), self._number("sys/kernel/threads-max"))
         tasks = int((self._proc / "loadavg").read_text().split()[3].partition("/")[2])
         found[PID_AVAILABLE] = Observation(from_units(most - tasks), from_units(most), now_s)

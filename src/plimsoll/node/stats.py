@@ -5,8 +5,9 @@
 over at least ten seconds where two samples are that far apart, else over what there is. A figure that the kernel does
 not tell is None.
 
-Where cgroups are only simulated, containers are measured by their processes. The runtime shows containers the host's
-files read-only, so nothing of a container's own root file system is ever written: it uses nothing.
+Where cgroups are only simulated, containers are measured by their processes. What a container of the embedded runtime
+writes into its root file system is a tmpfs of its own: memory, and nothing on disk. Other runtimes keep writable layers
+and are asked for them (`writable_layers`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from plimsoll.cgroups.usage import CpuUsage, MemoryUsage, Opens, Part, Pids, Usa
 from plimsoll.codec.kernel_files import cpu_max
 from plimsoll.linux.beneath import CgroupError, CgroupGone
 from plimsoll.linux.machine import meminfo_bytes
-from plimsoll.node.disk_usage import DiskUsage, FileSystem, file_system
+from plimsoll.node.disk_usage import KEPT_S, DiskUsage, FileSystem, file_system
 from plimsoll.node.process_usage import PROC, process_usage
+from plimsoll.node.writable_layers import Ask, WritableLayers
 from plimsoll.rules.cpu import shares_from_weight
 from plimsoll.rules.usage import ContainerUsage, FsUsage, PodUsage, working_set_bytes
 
@@ -36,7 +38,6 @@ _POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
 _CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
 _FDS_PER_READER = 11  # the most that v1 needs
-NOTHING_USED = FsUsage(0, 0)
 
 CpuLimit = tuple[int, int, int]  # shares, quota in µs (−1: none), period in µs
 
@@ -76,6 +77,7 @@ class NodePlace(msgspec.Struct, frozen=True):
     pods_path: str
     nodefs: str
     imagefs: str
+    containerfs: str = ""  # of writable layers; empty: where the images are
     node_path: str = "/"
     capacity_bytes: int | None = None  # None: what the machine has
     started_s: float = 0.0  # of the machine
@@ -90,6 +92,7 @@ class Measured(msgspec.Struct, frozen=True):
 class ContainerSample(msgspec.Struct, frozen=True):
     place: ContainerPlace
     measured: Measured
+    rootfs: FsUsage
     logs: FsUsage
 
 
@@ -100,9 +103,9 @@ class PodSample(msgspec.Struct, frozen=True):
     volumes: Mapping[str, FsUsage]
 
     def stored(self) -> FsUsage:
-        """On the node's disk: logs and local volumes."""
+        """On the node's disks: writable layers, logs and local volumes."""
         local = [self.volumes[each.name] for each in self.place.volumes if each.on_disk]
-        parts = [*(each.logs for each in self.containers), *local]
+        parts = [*(each.rootfs for each in self.containers), *(each.logs for each in self.containers), *local]
         return FsUsage(sum(each.used_bytes or 0 for each in parts), sum(each.inodes or 0 for each in parts))
 
 
@@ -114,6 +117,8 @@ class NodeSample(msgspec.Struct, frozen=True):
     capacity_bytes: int
     nodefs: FileSystem | None
     imagefs: FileSystem | None
+    containerfs: FileSystem | None
+    images: FsUsage  # what they take
     most_processes: int
     processes: int
 
@@ -130,7 +135,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 class Stats:
     """`files`: how cgroup files are opened; None on a kernel in memory. `places` tells which pods run where, `system`
-    the pids of what serves them (`kubelet`, `runtime`), when they are asked. `clock` is the wall clock.
+    the pids of what serves them (`kubelet`, `runtime`), when they are asked. `clock` is the wall clock. `layers`: asks
+    a runtime that keeps writable layers.
     """
 
     def __init__(
@@ -141,6 +147,7 @@ class Stats:
         *,
         clock: Callable[[], float],
         system: Callable[[], Mapping[str, int]] = dict,
+        layers: Ask | None = None,
         proc: Path = PROC,
     ) -> None:
         self._system = system
@@ -148,6 +155,7 @@ class Stats:
         self._readers = _Readers(files)
         self._rates = _Rates()
         self.disks = DiskUsage(clock)
+        self._layers = WritableLayers(layers, clock)
         self._last: Snapshot | None = None
         self._idle: asyncio.TimerHandle | None = None
 
@@ -192,7 +200,7 @@ class Stats:
             self._idle = None
 
     async def measure_disks(self, max_age_s: float | None = None) -> None:
-        """Count logs and volumes of all pods where the figures are older than that, a minute if nothing is said."""
+        """Count what all pods have on disk where the figures are older than that, a minute if nothing is said."""
         paths = [
             path
             for place in self._places()
@@ -201,7 +209,8 @@ class Stats:
                 *(each.directory for each in place.volumes),
             )
         ]
-        await (self.disks.refresh(paths) if max_age_s is None else self.disks.refresh(paths, max_age_s))
+        age_s = KEPT_S if max_age_s is None else max_age_s
+        await asyncio.gather(self.disks.refresh(paths, age_s), self._layers.refresh(age_s))
 
     # ---
 
@@ -214,7 +223,8 @@ class Stats:
                 found = process_usage(each.pid, deep=True, proc=self._proc)
             if found is not None:
                 measured = self._measured(f"{each.id} {each.cgroup}", found)
-                containers.append(ContainerSample(each, measured, self.disks.of(each.log_directory)))
+                logs = self.disks.of(each.log_directory)
+                containers.append(ContainerSample(each, measured, self._layers.of(each.id), logs))
         if own is None and not self._readers.real and containers:
             own = _sum(each.measured.usage for each in containers)
         return PodSample(
@@ -240,6 +250,8 @@ class Stats:
             place.capacity_bytes or meminfo["MemTotal"],
             file_system(place.nodefs),
             file_system(place.imagefs),
+            file_system(place.containerfs or place.imagefs),
+            self._layers.unasked,
             most,
             int((self._proc / "loadavg").read_text().split()[3].partition("/")[2]),
         )
@@ -368,7 +380,7 @@ def _sum(found: Iterable[Usage]) -> Usage:
 def _pod_usage(sample: PodSample) -> PodUsage:
     own = None if sample.measured is None else sample.measured.usage
     containers = tuple(
-        ContainerUsage(each.place.name, _working_set(each.measured.usage), NOTHING_USED, each.logs)
+        ContainerUsage(each.place.name, _working_set(each.measured.usage), each.rootfs, each.logs)
         for each in sample.containers
     )
     return PodUsage(

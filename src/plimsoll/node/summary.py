@@ -10,7 +10,7 @@ from plimsoll.cgroups.usage import Pressures
 from plimsoll.codec.go_times import from_unix
 from plimsoll.codec.kernel_files import PressureLine
 from plimsoll.node.disk_usage import FileSystem
-from plimsoll.node.stats import NOTHING_USED, ContainerSample, Measured, NodeSample, PodSample, Snapshot
+from plimsoll.node.stats import ContainerSample, Measured, NodeSample, PodSample, Snapshot
 from plimsoll.rules.usage import FsUsage
 
 Document = dict[str, Any]
@@ -25,7 +25,7 @@ def summary(snapshot: Snapshot, pressures: Pressures | None = None) -> Document:
     at = _time(snapshot.at_s)
     return {
         "node": _with_pressures(_node(snapshot.node, at), pressures, at),
-        "pods": [_pod(each, snapshot.node.nodefs, at) for each in snapshot.pods],
+        "pods": [_pod(each, snapshot.node, at) for each in snapshot.pods],
     }
 
 
@@ -42,8 +42,8 @@ def _node(node: NodeSample, at: str) -> Document:
         **_measured(node.measured, at, node.capacity_bytes),
         **({} if node.nodefs is None else {"fs": _file_system(node.nodefs, at)}),
         "runtime": {
-            "imageFs": _part(FsUsage(0, 0), node.imagefs, at),
-            "containerFs": _part(FsUsage(0, 0), node.nodefs, at),
+            "imageFs": _part(node.images, node.imagefs, at),
+            "containerFs": _part(node.images, node.containerfs, at),
         },
         "rlimit": {"time": at, "maxpid": node.most_processes, "curproc": node.processes},
     }
@@ -68,12 +68,12 @@ def _stalls(line: PressureLine | None) -> Document | None:
     return {"total": line.total_us * 1000, "avg10": line.avg10, "avg60": line.avg60, "avg300": line.avg300}
 
 
-def _pod(pod: PodSample, disk: FileSystem | None, at: str) -> Document:
-    place = pod.place
+def _pod(pod: PodSample, node: NodeSample, at: str) -> Document:
+    place, disk = pod.place, node.nodefs
     found: Document = {
         "podRef": {"name": place.name, "namespace": place.namespace, "uid": place.uid},
         "startTime": _time(place.started_s),
-        "containers": [_container(each, disk, at) for each in pod.containers],
+        "containers": [_container(each, node, at) for each in pod.containers],
     }
     if pod.measured is not None:
         found |= _measured(pod.measured, at)
@@ -88,14 +88,14 @@ def _pod(pod: PodSample, disk: FileSystem | None, at: str) -> Document:
     return found
 
 
-def _container(container: ContainerSample, disk: FileSystem | None, at: str) -> Document:
+def _container(container: ContainerSample, node: NodeSample, at: str) -> Document:
     place = container.place
     return {
         "name": place.name,
         "startTime": _time(place.started_s),
         **_measured(container.measured, at),
-        "rootfs": _part(NOTHING_USED, disk, at),
-        "logs": _part(container.logs, disk, at),
+        "rootfs": _part(container.rootfs, node.containerfs, at),
+        "logs": _part(container.logs, node.nodefs, at),
     }
 
 

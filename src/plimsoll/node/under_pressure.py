@@ -78,6 +78,7 @@ class UnderPressure:
             node_path=place.node_path,
             nodefs=Path(place.nodefs),
             imagefs=Path(place.imagefs),
+            containerfs=Path(place.containerfs) if place.containerfs else None,
             memory_from=extras.memory_available_from,
             clock=time.monotonic,
         )

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
-from plimsoll.runtime.cri.runtime import StoredImage
+from plimsoll.runtime.cri.answers import StoredImage
 from plimsoll.runtime.runtime import ContainerSeen, RuntimeTrouble, Seen
 
 log = logging.getLogger(__name__)

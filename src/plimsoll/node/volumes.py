@@ -36,7 +36,7 @@ from plimsoll.rules.environment import ConfigMaps, Note, Surroundings, strictly_
 from plimsoll.rules.go_text import quoted
 from plimsoll.rules.objects import MEMORY, EmptyDir, Pod
 from plimsoll.rules.quantity import ZERO
-from plimsoll.rules.run_objects import HostPath, RunContainer, RunPod, RunVolume, VolumeMount
+from plimsoll.rules.run_objects import HostPath, RunContainer, RunPod, RunVolume, VolumeMount, volume_kind
 from plimsoll.rules.security import container_path, fs_group
 from plimsoll.rules.values import declared_limits
 from plimsoll.rules.volume_files import VolumeRefused, check_kind, mounted_volumes, volume_files
@@ -118,6 +118,11 @@ class Volumes:
             for index, each in enumerate(container.volume_mounts)
         ]
         return tuple(sorted(found, key=lambda each: each.container_path.count("/")))
+
+    def directory(self, pod: RunPod, volume: RunVolume) -> Path | None:
+        """Where it lies, made or not; None for what is not kept in the state directory."""
+        kind = volume_kind(volume)
+        return self._path(pod, volume, kind) if kind in _PLUGIN else None
 
     # --- kinds ---
 

@@ -36,7 +36,8 @@ _RESIZED: tuple[ResizedResource, ...] = ("memory", "cpu")
 class WritePod(msgspec.Struct, frozen=True, tag="pod"):
     """Write `values` (only what changes) into the pod cgroup.
 
-    The runtime hears the complete values first (`after`), and again the old ones (`before`) if the write fails.
+    The runtime hears the complete values (`after`): before the write, and again the old ones (`before`) if that fails,
+    or once it is written (`Profile.sandbox_told_first`).
     """
 
     resource: ResizedResource

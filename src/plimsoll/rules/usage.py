@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from plimsoll.rules.objects import Pod, Volume
+from plimsoll.rules.run_objects import RunVolume
 from plimsoll.rules.thresholds import FsLayout
 
 # A limit beyond this is the kernel's way to say "none".
@@ -62,7 +63,7 @@ def working_set_bytes(usage_bytes: int, inactive_file_bytes: int) -> int:
     return max(0, usage_bytes - inactive_file_bytes)
 
 
-def is_local(volume: Volume) -> bool:
+def is_local(volume: Volume | RunVolume) -> bool:
     """Does the volume live on the node's own disk? Secrets, projected volumes and claims do not count (§1.2)."""
     if volume.empty_dir is not None and volume.empty_dir.medium == "":
         return True

@@ -125,6 +125,9 @@ class ProcessRuntime(SupervisorClient):
     async def update_container(self, container_id: str, resources: Resources) -> None:
         """Nothing to do: the agent writes the cgroups itself."""
 
+    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+        """Nothing to do either."""
+
     async def reopen_log(self, container_id: str) -> None:
         await self._call("reopen_log", container=container_id)
 

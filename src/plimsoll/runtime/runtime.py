@@ -135,6 +135,7 @@ class ContainerSeen(msgspec.Struct, frozen=True):
     pid: int = 0  # in the host's pid namespace, while it runs
     log_file: str = ""
     annotations: Mapping[str, str] = {}
+    told: Resources | None = None  # its numbers when it was first seen in this phase, where the runtime says
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -200,6 +201,9 @@ class Runtime(Protocol):
 
     async def stop_sandbox(self, sandbox_id: str) -> None: ...
     async def remove_sandbox(self, sandbox_id: str) -> None: ...
+
+    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+        """What the pod as a whole is given, for runtimes to whom that means something; only where `makes_cgroups`."""
 
     async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
         """Its id, the container not running yet. Where the agent makes cgroups, `spec.cgroup` is there already."""

@@ -32,7 +32,7 @@ from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.setting import resolved
 from plimsoll.rules.tree_view import Names
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import SandboxSpec
+from plimsoll.runtime.runtime import Resources, SandboxSpec
 from tests.kernel.containerd import Containerd, private_containerd
 from tests.kernel.guest import GUEST_VARIABLE
 from tests.unit.node.test_agent import NODE, WAIT_S, Document, World, container, eventually, phase, pod, shell
@@ -58,6 +58,9 @@ class Deaf(CriRuntime):
         bare = msgspec.structs.replace(spec.resources, unified={})
         return await super().make_container(sandbox, sandbox_id, msgspec.structs.replace(spec, resources=bare))
 
+    async def update_container(self, container_id: str, resources: Resources) -> None:
+        await super().update_container(container_id, msgspec.structs.replace(resources, unified={}))
+
 
 class CriWorld(World):
     def __init__(
@@ -72,16 +75,22 @@ class CriWorld(World):
         document["spec"]["hostNetwork"] = True
         super().__init__(directory, document)
         self._daemon, self._deaf = daemon, deaf
-        found = this_host()
-        self.files = open_cgroupfs(found)
-        flags = {"cgroupRoot": ["/plimsolltest"], "featureGates": ["MemoryQoS=true"]}
+        self._driver: Driver = driver or ("systemd" if SYSTEMD else "cgroupfs")
+        self.files = open_cgroupfs(this_host())
+        self.set()
+
+    def set(self, *, memory_qos: bool = True, factor: str = "0.9") -> None:
+        """For the next agent."""
+        gates = [f"MemoryQoS={str(memory_qos).lower()}"]
+        document = {"memoryThrottlingFactor": float(factor)}
+        flags = {"cgroupRoot": ["/plimsolltest"], "featureGates": gates}
         profile = PROFILES["1.27"]
         self.setting = resolved(
             this_machine(),
-            reading(None, profile, flags).config,
+            reading(document, profile, flags).config,
             profile,
-            cgroup_version=found.version,
-            driver=driver or ("systemd" if SYSTEMD else "cgroupfs"),
+            cgroup_version=self.files.version,
+            driver=self._driver,
             runtime="containerd",
         )
 
@@ -162,6 +171,32 @@ async def test_a_runtime_that_ignores_unified_is_told_of(tmp_path: Path, daemon:
         await eventually(lambda: "MemoryQoSUnsupported" in world.reasons())
         assert agent.cgroups.stands is not None
         assert "memory.high is max" in agent.cgroups.stands.conditions()["MemoryQoSUnsupported"]
+
+
+async def test_memory_qos_follows_the_nodes_settings_in_what_runs(tmp_path: Path, daemon: Containerd) -> None:
+    """On, off, on again, with another factor: each by the next agent, and nothing is restarted."""
+    world = CriWorld(tmp_path, pod(shell("c", HANDLES_TERM, **sized("64Mi", request="32Mi"))), daemon)
+    minimum, half = str(32 * MIB), str(48 * MIB)
+    high = str((32 * MIB + int(32 * MIB * 0.9)) // 4096 * 4096)
+    lives: list[tuple[dict[str, Any], list[str]]] = [
+        ({}, [minimum, high, str(64 * MIB)]),
+        ({"memory_qos": False}, ["0", "max", str(64 * MIB)]),
+        ({}, [minimum, high, str(64 * MIB)]),
+        ({"factor": "0.5"}, [minimum, half, str(64 * MIB)]),
+    ]
+    pids = set()
+    for number, (settings, wanted) in enumerate(lives):
+        world.set(**settings)
+        async with world.running(ends=number == len(lives) - 1) as agent:
+            await world.until(phase("Running"))
+            await eventually(lambda: bool(agent.cgroups.paths("u-1").get("c")))
+            path = agent.cgroups.paths("u-1")["c"]
+            files = ("memory.min", "memory.high", "memory.max")
+            await eventually(lambda: world.files_of(path, *files) == wanted)  # noqa: B023
+            assert world.files_of(agent.cgroups.paths("u-1")[""], "memory.min") == wanted[:1]
+            pids.add((await agent.view.pod("u-1")).containers[0].pid)
+    assert len(pids) == 1
+    assert "MemoryQoSUnsupported" not in world.reasons()
 
 
 async def test_out_of_memory_is_told_and_only_that_container_restarts(tmp_path: Path, daemon: Containerd) -> None:

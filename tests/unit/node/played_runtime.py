@@ -97,6 +97,9 @@ class PlayedRuntime:
     async def update_container(self, container_id: str, resources: Resources) -> None:
         raise RuntimeTrouble("update", "the agent writes the cgroups")
 
+    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+        raise RuntimeTrouble("update", "the agent writes the cgroups")
+
     async def run_in(
         self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
     ) -> ExecResult:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 
+import msgspec
 import pytest
 
 from plimsoll.cgroups.simulated import SimulatedKernel
 from plimsoll.linux.processes import cgroups_of
 from plimsoll.node.runtime_cgroups import DRIVER_MISMATCH, MEMORY_QOS_UNSUPPORTED, RuntimeCgroups
-from plimsoll.runtime.runtime import ContainerSeen
+from plimsoll.runtime.runtime import ContainerSeen, Resources
 
 UID = "11111111-2222-3333-4444-555555555555"
 POD = f"/kubepods/pod{UID}"
@@ -75,6 +76,50 @@ async def test_memory_qos_is_read_back(
     assert stands.see(UID, POD, [seen()], unified) == [], "told once"
     stands.forget(UID)
     assert stands.conditions() == {}
+
+
+QOS = {"memory.min": "16777216", "memory.high": "33554432"}
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted", "behind"),
+    [
+        pytest.param(QOS, QOS, {}, id="as-it-is"),
+        pytest.param(QOS, {}, {"memory.min": "0", "memory.high": "max"}, id="turned-off"),
+        pytest.param({"memory.min": "0", "memory.high": "max"}, {}, {}, id="was-turned-off"),
+        pytest.param({}, QOS, QOS, id="turned-on"),
+        pytest.param(QOS, {**QOS, "memory.high": "4096"}, {"memory.high": "4096"}, id="another-factor"),
+        pytest.param({"memory.oom.group": "1"}, {}, {}, id="not-memory-qos"),
+        pytest.param(None, QOS, {}, id="a-runtime-that-does-not-say"),
+    ],
+)
+async def test_what_an_earlier_agent_told_is_compared(
+    kernel: SimulatedKernel, told: dict[str, str] | None, wanted: dict[str, str], behind: dict[str, str]
+) -> None:
+    for file, text in (told or {}).items():
+        await kernel.write(f"{POD}/{ID}", file, text)
+    stands = RuntimeCgroups(kernel, "containerd", 4096)
+    resources = None if told is None else Resources(unified=told)
+    running = msgspec.structs.replace(seen(), told=resources)
+    found = stands.see(UID, POD, [running], {"c": wanted})
+    assert stands.behind(UID) == ({ID: behind} if behind else {})
+    assert bool(found) == (told is None), "what is about to be told is not read back yet"
+    stands.see(UID, POD, [msgspec.structs.replace(running, phase="exited")], {"c": wanted})
+    assert stands.behind(UID) == {}, "what has ended is told nothing"
+
+
+@pytest.mark.parametrize("heeded", [True, False])
+async def test_what_is_told_anew_is_read_back(kernel: SimulatedKernel, heeded: bool) -> None:
+    stands = RuntimeCgroups(kernel, "containerd", 4096)
+    running = msgspec.structs.replace(seen(), told=Resources())
+    assert stands.see(UID, POD, [running], {"c": QOS}) == []
+    if heeded:
+        for file, text in QOS.items():
+            await kernel.write(f"{POD}/{ID}", file, text)
+    stands.retold(UID)
+    found = stands.see(UID, POD, [running], {"c": QOS})
+    assert [each.reason for each in found] == ([] if heeded else [MEMORY_QOS_UNSUPPORTED])
+    assert (stands.behind(UID), stands.see(UID, POD, [running], {"c": QOS})) == ({}, []), "told once"
 
 
 class _Elsewhere(SimulatedKernel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from plimsoll.node.signals import Signals, UsageMark
 from plimsoll.rules.thresholds import parsed_thresholds
 from tests.unit.node.played_node import MIB, PODS, PlayedCgroups
 
+HERE, ELSEWHERE = Path(), Path("/proc")  # another device than any directory of a test
 HARD = parsed_thresholds({"memory.available": "100Mi"}, enforce_node_allocatable=("pods",))
 
 
@@ -79,3 +81,23 @@ def test_process_numbers_and_file_systems(cgroups: PlayedCgroups, tmp_path: Path
     assert (found["pid.available"].available.value, found["pid.available"].capacity.value) == (2500, 3000)
     assert found["nodefs.available"].capacity == found["imagefs.available"].capacity
     assert seen.layout == "single"
+
+
+@pytest.mark.parametrize(
+    ("images", "containers", "layout"),
+    [
+        pytest.param(HERE, None, "single", id="single"),
+        pytest.param(HERE, ELSEWHERE, "single", id="a-split-needs-an-imagefs"),
+        pytest.param(ELSEWHERE, None, "dedicated", id="not-told"),
+        pytest.param(ELSEWHERE, ELSEWHERE, "dedicated", id="dedicated"),
+        pytest.param(ELSEWHERE, HERE, "split", id="split"),
+    ],
+)
+def test_the_layout_is_the_runtimes(
+    cgroups: PlayedCgroups, tmp_path: Path, images: Path, containers: Path | None, layout: str
+) -> None:
+    places = {HERE: tmp_path, ELSEWHERE: ELSEWHERE, None: None}
+    seen = signals(cgroups, tmp_path, imagefs=places[images], containerfs=places[containers])
+    assert seen.layout == layout
+    home = os.statvfs(places[containers] or places[images] or tmp_path)
+    assert seen.others()["containerfs.available"].capacity.value == home.f_blocks * home.f_frsize

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 
 from plimsoll.cgroups.usage import Pressures
 from plimsoll.codec.kernel_files import Pressure, PressureLine
+from plimsoll.codec.lean import lean_pod
 from plimsoll.node.disk_usage import DiskUsage, file_system, tree_usage
 from plimsoll.node.process_usage import process_usage
 from plimsoll.node.stats import FIRST_RATE_S, RATE_S, ContainerPlace, NodePlace, PodPlace, Stats, _Rates
 from plimsoll.node.summary import summary
-from plimsoll.rules.usage import NO_FS_USAGE, ContainerUsage, FsUsage
+from plimsoll.rules.usage import NO_FS_USAGE, ContainerUsage, FsUsage, disk_parts, disk_usage
 from tests.unit.node.played_node import MIB, POD, PODS, PlayedNode
 
 
@@ -131,6 +133,33 @@ async def test_usage_in_evictions_words(node: PlayedNode) -> None:
     assert usage.containers == (ContainerUsage("app", 8 * MIB, FsUsage(0, 0), logs),)
     assert usage.volumes == {"data": data}
     assert usage.ephemeral_storage_bytes == (logs.used_bytes or 0) + (data.used_bytes or 0)
+
+
+async def test_what_containers_write_to_their_own_files_is_theirs(node: PlayedNode) -> None:
+    """04 §1.2, §6.3: in the ranking, in the sum of the pod and in the summary."""
+    written = FsUsage(20 * MIB, 12)
+
+    async def ask() -> Mapping[str, FsUsage]:
+        return {"c1": written}
+
+    stats = Stats(node.cgroups, node.place, lambda: node.places, clock=lambda: node.now_s, layers=ask, proc=node.proc)
+    assert "usedBytes" not in summary(stats.sample())["pods"][0]["containers"][0]["rootfs"], "nobody has asked yet"
+    await stats.measure_disks()
+    usage = stats.sample().pod_usage()["u1"]
+    (container,) = usage.containers
+    logs, data = tree_usage(str(node.logs)), tree_usage(str(node.volume))
+    assert logs and data
+    assert container.rootfs == written
+    assert usage.ephemeral_storage_bytes == 20 * MIB + (logs.used_bytes or 0) + (data.used_bytes or 0)
+    pod = lean_pod({"metadata": {"name": "web", "uid": "u1"}, "spec": {"containers": [{"name": "app"}]}})
+    parts = disk_parts("nodefs.available", "single")
+    assert disk_usage(pod, usage, parts)[0] == 20 * MIB + (logs.used_bytes or 0), "the volume is not in this spec"
+    assert disk_usage(pod, usage, disk_parts("imagefs.available", "dedicated")) == (20 * MIB, 12)
+    (shown,) = summary(stats.sample())["pods"]
+    rootfs = shown["containers"][0]["rootfs"]
+    assert (rootfs["usedBytes"], rootfs["inodesUsed"]) == (20 * MIB, 12)
+    assert shown["ephemeral-storage"]["usedBytes"] == usage.ephemeral_storage_bytes
+    assert "usedBytes" not in summary(stats.sample())["node"]["runtime"]["imageFs"], "what images take is not known"
 
 
 async def test_the_summary_is_a_kubelets(node: PlayedNode) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.node.unused_images import unused
-from plimsoll.runtime.cri.runtime import StoredImage
+from plimsoll.runtime.cri.answers import StoredImage
 from plimsoll.runtime.runtime import ContainerSeen
 
 PAUSE = "registry.k8s.io/pause:3.6"

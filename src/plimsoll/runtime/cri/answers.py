@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from plimsoll.rules.hierarchy import Driver
+from plimsoll.rules.usage import FsUsage
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.requests import POD_UID
@@ -15,6 +18,30 @@ _SECOND = 1e9
 _START_ERROR = "StartError"  # containerd's
 _REFUSED_BY_OCI = ("OCI runtime", "runc create failed", "crun:")  # it was tried in earnest: no such command, and so on
 _UNSAID = ("Completed", "Error")  # no more than the exit code says
+_NOT_READY = {"RuntimeReady": "container runtime not ready", "NetworkReady": "container runtime network not ready"}
+
+
+class Health(msgspec.Struct, frozen=True):
+    """What the runtime says of itself; `trouble` in short, `sentences` as a kubelet puts them on its Node."""
+
+    runtime_ready: bool
+    network_ready: bool
+    trouble: str = ""
+    sentences: tuple[str, ...] = ()
+
+
+class StoredImage(msgspec.Struct, frozen=True):
+    ref: str
+    names: tuple[str, ...]  # tags, then digests, as a Node's status lists them
+    size_bytes: int
+    pinned: bool = False
+
+
+class Filesystems(msgspec.Struct, frozen=True):
+    """Mount points; empty where the runtime does not tell."""
+
+    images: str = ""
+    containers: str = ""  # of writable layers
 
 
 class _Linux(msgspec.Struct):
@@ -113,6 +140,7 @@ def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> Co
         pid=inside(answer.info).pid if status.state == m.RUNNING else 0,
         log_file=status.log_path,
         annotations=listed.annotations,
+        told=resources_told(status),
     )
 
 
@@ -123,6 +151,44 @@ def never_began(status: m.ContainerStatus) -> bool:
     tried = any(words in status.message for words in _REFUSED_BY_OCI) and "context canceled" not in status.message
     failed = status.state == m.EXITED and status.reason == _START_ERROR and not status.started_at
     return failed and not tried
+
+
+def health_told(answer: m.StatusResponse) -> Health:
+    conditions = {each.type: each for each in (answer.status.conditions if answer.status else ())}
+    runtime, network = (conditions.get(each, m.RuntimeCondition()) for each in _NOT_READY)
+    failed = [each for each in conditions.values() if not each.status]
+    return Health(
+        runtime.status,
+        network.status,
+        "; ".join(f"{each.type}: {each.reason} {each.message}".strip() for each in failed),
+        tuple(
+            f"{_NOT_READY[each.type]}: {each.type}=false reason:{each.reason} message:{each.message}"
+            for each in failed
+            if each.type in _NOT_READY
+        ),
+    )
+
+
+def filesystems_told(answer: im.ImageFsInfoResponse) -> Filesystems:
+    return Filesystems(_mount_point(answer.image_filesystems), _mount_point(answer.container_filesystems))
+
+
+def _mount_point(told: Iterable[im.FilesystemUsage]) -> str:
+    """Kubernetes knows one file system for each purpose, and takes the first."""
+    return next((each.fs_id.mountpoint for each in told if each.fs_id is not None and each.fs_id.mountpoint), "")
+
+
+def layers_told(answer: im.ListContainerStatsResponse) -> dict[str, FsUsage]:
+    """Of a container that was just started nothing is told yet."""
+    return {
+        each.attributes.id: FsUsage(_number(each.writable_layer.used_bytes), _number(each.writable_layer.inodes_used))
+        for each in answer.stats
+        if each.attributes is not None and each.writable_layer is not None
+    }
+
+
+def _number(told: m.UInt64Value | None) -> int | None:
+    return None if told is None else told.value
 
 
 def image_found(image: im.CriImage, info: dict[str, str]) -> Image:

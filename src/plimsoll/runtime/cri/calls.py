@@ -60,6 +60,7 @@ LIST_SANDBOXES = Call("RuntimeService/ListPodSandbox", m.ListPodSandboxResponse,
 SANDBOX_STATUS = Call("RuntimeService/PodSandboxStatus", m.PodSandboxStatusResponse, 30, repeats=True)
 RUN_SANDBOX = Call("RuntimeService/RunPodSandbox", m.RunPodSandboxResponse, 240, finishes=True)  # twice the kubelet's
 STOP_SANDBOX = Call("RuntimeService/StopPodSandbox", m.Empty, 120, repeats=True)
+UPDATE_SANDBOX = Call("RuntimeService/UpdatePodSandboxResources", m.Empty, 60, repeats=True)
 REMOVE_SANDBOX = Call("RuntimeService/RemovePodSandbox", m.Empty, 120, repeats=True)
 LIST_CONTAINERS = Call("RuntimeService/ListContainers", m.ListContainersResponse, 30, repeats=True)
 CONTAINER_STATUS = Call("RuntimeService/ContainerStatus", m.ContainerStatusResponse, 30, repeats=True)
@@ -68,6 +69,7 @@ START_CONTAINER = Call("RuntimeService/StartContainer", m.Empty, 120, finishes=T
 STOP_CONTAINER = Call("RuntimeService/StopContainer", m.Empty, 120, repeats=True)  # on top of the grace
 REMOVE_CONTAINER = Call("RuntimeService/RemoveContainer", m.Empty, 120, repeats=True)
 UPDATE_RESOURCES = Call("RuntimeService/UpdateContainerResources", m.Empty, 60, repeats=True)
+LIST_CONTAINER_STATS = Call("RuntimeService/ListContainerStats", im.ListContainerStatsResponse, 30)
 REOPEN_LOG = Call("RuntimeService/ReopenContainerLog", m.Empty, 30, repeats=True)
 EXEC_SYNC = Call("RuntimeService/ExecSync", m.ExecSyncResponse, 10)  # on top of the command's own timeout
 EXEC = Call("RuntimeService/Exec", m.ExecResponse, 30)
@@ -83,6 +85,11 @@ class CriClient:
         self._grpc = GrpcClient(socket_path, outlives_us=outlives_us)
         self._patience_s = patience_s
         self._asking: set[asyncio.Task[bytes]] = set()
+
+    @property
+    def connections(self) -> int:
+        """How many there were; another number may be another runtime."""
+        return self._grpc.connections
 
     async def ask(self, call: Call[A], request: msgspec.Struct, *, extra_s: float = 0.0) -> A:
         """The answer, within the call's deadline and `extra_s`; CallRefused otherwise."""

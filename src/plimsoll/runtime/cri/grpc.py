@@ -71,6 +71,7 @@ class GrpcClient:
         """`outlives_us`: what was asked for is done, also when we are killed (`lifeline`)."""
         self.socket_path = socket_path
         self._outlives_us = outlives_us
+        self.connections = 0  # made so far
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
 
@@ -122,6 +123,7 @@ class GrpcClient:
                     async with asyncio.timeout(CONNECT_S):
                         made = partial(_Connection, outlives_us=self._outlives_us)
                         _, self._connection = await loop.create_unix_connection(made, self.socket_path)
+                        self.connections += 1
                 except TimeoutError:
                     raise Unreachable(f"{self.socket_path}: not connected within {CONNECT_S:g} s") from None
                 except OSError as error:

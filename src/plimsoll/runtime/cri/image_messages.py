@@ -1,4 +1,4 @@
-"""The messages of CRI's ImageService that we send and read; see `messages`."""
+"""The messages of CRI's ImageService, and of what containers have on disk, that we send and read; see `messages`."""
 
 from __future__ import annotations
 
@@ -54,3 +54,16 @@ class FilesystemUsage(Message, frozen=True):
 class ImageFsInfoResponse(Message, frozen=True):
     image_filesystems: Annotated[tuple[FilesystemUsage, ...], 1] = ()
     container_filesystems: Annotated[tuple[FilesystemUsage, ...], 2] = ()
+
+
+class ContainerAttributes(Message, frozen=True):
+    id: Annotated[str, 1] = ""
+
+
+class ContainerStats(Message, frozen=True):
+    attributes: Annotated[ContainerAttributes | None, 1] = None
+    writable_layer: Annotated[FilesystemUsage | None, 4] = None
+
+
+class ListContainerStatsResponse(Message, frozen=True):
+    stats: Annotated[tuple[ContainerStats, ...], 1] = ()

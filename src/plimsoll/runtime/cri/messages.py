@@ -111,6 +111,11 @@ class UpdateContainerResourcesRequest(Message, frozen=True):
     linux: Annotated[LinuxContainerResources | None, 2] = None
 
 
+class UpdatePodSandboxResourcesRequest(Message, frozen=True):
+    pod_sandbox_id: Annotated[str, 1] = ""
+    resources: Annotated[LinuxContainerResources | None, 3] = None
+
+
 # Sandboxes
 
 

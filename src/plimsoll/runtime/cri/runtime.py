@@ -17,19 +17,24 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
-
 from plimsoll.codec.protobuf_structs import decode
 from plimsoll.linux.namespaces import NET, open_namespace, setns
 from plimsoll.rules.hierarchy import Driver
+from plimsoll.rules.usage import FsUsage
 from plimsoll.runtime.cri import calls, requests, stray_task
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import (
     PHASES,
+    Filesystems,
+    Health,
+    StoredImage,
     driver_configured,
     driver_told,
+    filesystems_told,
+    health_told,
     image_found,
+    layers_told,
     never_began,
     resources_told,
     sandbox_image_configured,
@@ -55,28 +60,6 @@ KILLED = 137
 _BEING_STARTED, _BEING_STARTED_S, _AGAIN_S = "in starting state", 30.0, 0.05  # containerd's words
 
 
-class Health(msgspec.Struct, frozen=True):
-    """What the runtime says of itself; `trouble` in short, `sentences` as a kubelet puts them on its Node."""
-
-    runtime_ready: bool
-    network_ready: bool
-    trouble: str = ""
-    sentences: tuple[str, ...] = ()
-
-
-class StoredImage(msgspec.Struct, frozen=True):
-    ref: str
-    names: tuple[str, ...]  # tags, then digests, as a Node's status lists them
-    size_bytes: int
-    pinned: bool = False
-
-
-class FilesystemUse(msgspec.Struct, frozen=True):
-    mount_point: str
-    used_bytes: int
-    inodes_used: int
-
-
 class CriRuntime:
     makes_cgroups = True
 
@@ -97,6 +80,7 @@ class CriRuntime:
         self._handler = handler
         self._socket_path = socket_path.removeprefix("unix://")
         self._pid = 0
+        self._no_updates_at = -1  # the connection over which it said that it cannot update sandboxes
         self._client = CriClient(self._socket_path, patience_s, outlives_us=outlives_us)
         self._look = Look(self._client)
         self._changes = Changes(self._client, self._look)
@@ -125,20 +109,7 @@ class CriRuntime:
         return self._pid
 
     async def health(self) -> Health:
-        answer = await self._client.ask(calls.STATUS, m.StatusRequest())
-        conditions = {each.type: each for each in (answer.status.conditions if answer.status else ())}
-        runtime, network = (conditions.get(each, m.RuntimeCondition()) for each in ("RuntimeReady", "NetworkReady"))
-        said = [f"{each.type}: {each.reason} {each.message}".strip() for each in conditions.values() if not each.status]
-        subjects = {
-            "RuntimeReady": "container runtime not ready",
-            "NetworkReady": "container runtime network not ready",
-        }
-        sentences = tuple(
-            f"{subjects[each.type]}: {each.type}=false reason:{each.reason} message:{each.message}"
-            for each in conditions.values()
-            if not each.status and each.type in subjects
-        )
-        return Health(runtime.status, network.status, "; ".join(said), sentences)
+        return health_told(await self._client.ask(calls.STATUS, m.StatusRequest()))
 
     async def seen(self) -> Seen:
         seen = await self._look.now()
@@ -173,16 +144,13 @@ class CriRuntime:
     async def remove_image(self, ref: str) -> None:
         await self._client.ask(calls.REMOVE_IMAGE, im.ImageRequest(image=m.ImageSpec(image=ref)))
 
-    async def image_filesystems(self) -> tuple[FilesystemUse, ...]:
-        answer = await self._client.ask(calls.IMAGE_FS_INFO, m.Empty())
-        return tuple(
-            FilesystemUse(
-                each.fs_id.mountpoint if each.fs_id else "",
-                each.used_bytes.value if each.used_bytes else 0,
-                each.inodes_used.value if each.inodes_used else 0,
-            )
-            for each in answer.image_filesystems
-        )
+    async def filesystems(self) -> Filesystems:
+        """Where images and writable layers lie, as far as the runtime tells."""
+        return filesystems_told(await self._client.ask(calls.IMAGE_FS_INFO, m.Empty()))
+
+    async def writable_layers(self) -> dict[str, FsUsage]:
+        """By container id: what was written into its root file system. Runtimes count that every ten seconds or so."""
+        return layers_told(await self._client.ask(calls.LIST_CONTAINER_STATS, m.Empty()))
 
     # Sandboxes
 
@@ -220,6 +188,20 @@ class CriRuntime:
         await self.stop_sandbox(sandbox_id)
         with _gone_is_fine():
             await self._client.ask(calls.REMOVE_SANDBOX, m.SandboxRequest(pod_sandbox_id=sandbox_id))
+
+    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+        """A runtime that does not know the call (containerd 1.6) is not asked again over the same connection."""
+        if self._client.connections == self._no_updates_at:
+            return
+        request = m.UpdatePodSandboxResourcesRequest(
+            pod_sandbox_id=sandbox_id, resources=requests.linux_resources(resources)
+        )
+        try:
+            await self._client.ask(calls.UPDATE_SANDBOX, request)
+        except CallRefused as refused:
+            if refused.code != UNIMPLEMENTED:
+                raise
+            self._no_updates_at = self._client.connections
 
     # Containers
 
