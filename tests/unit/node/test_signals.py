@@ -79,3 +79,18 @@ def test_process_numbers_and_file_systems(cgroups: PlayedCgroups, tmp_path: Path
     assert (found["pid.available"].available.value, found["pid.available"].capacity.value) == (2500, 3000)
     assert found["nodefs.available"].capacity == found["imagefs.available"].capacity
     assert seen.layout == "single"
+
+
+def test_what_cannot_be_read_has_no_observation_and_is_told_once(
+    cgroups: PlayedCgroups, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    images = tmp_path / "images"
+    found = signals(cgroups, tmp_path, imagefs=images)
+    for _ in range(3):
+        assert {each.partition(".")[0] for each in found.others()} == {"nodefs", "pid"}
+    assert [str(images) in each.message for each in caplog.records] == [True]
+    images.mkdir()
+    (tmp_path / "proc/loadavg").unlink()
+    for _ in range(3):
+        assert {each.partition(".")[0] for each in found.others()} == {"nodefs", "imagefs", "containerfs"}
+    assert len([each for each in caplog.records if each.levelname == "WARNING"]) == 2
