@@ -1,8 +1,9 @@
 """Evictions one after the other while other pods come and go, and the agent is killed at random moments of them.
 
 Each hog passes the threshold and stays there, so that an agent that was killed finds the shortage when it comes back.
-Beside it live a Guaranteed pod and a Burstable one within its request, for the whole time. Counted as faults: an evicted
-pod without reason, message or condition, one that was evicted twice or ran again, a neighbour that was hurt.
+Half of them do not end when they are told to, and so still hold their memory when the next agent looks. Beside them
+live a Guaranteed pod and a Burstable one within its request, for the whole time. Counted as faults: an evicted pod
+without reason, message or condition, one that was evicted twice or ran again, a neighbour that was hurt.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.e2e.asks import Asks
-from tests.kernel.pressure_world import Document, PressureWorld, container, eater, memory, pod, pressure_world
+from tests.kernel.pressure_world import Document, PressureWorld, container, eater, memory, pod, pressure_world, stubborn
 
 SETTINGS: Document = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "0s"}
 PACE = 300.0
@@ -83,9 +84,16 @@ def run(directory: Path, seed: int, evictions: int) -> tuple[dict[str, int], lis
 
 
 def _one(world: PressureWorld, name: str, dice: random.Random, counts: Counter[str]) -> list[str]:
-    world.create(pod(name, container("c", eater(320, PACE), **memory("5Mi")), container("side", eater(1))))
-    if dice.random() < 0.5:
+    eats = dice.choice([eater, stubborn])
+    counts[eats.__name__] += 1
+    world.create(pod(name, container("c", eats(320, PACE), **memory("5Mi")), container("side", eater(1))))
+    moment = dice.choice(["never", "any", "during"])
+    if moment == "any":
         time.sleep(dice.uniform(0.0, 2.5))  # the moment of the kill, not a wait for anything
+    elif moment == "during":
+        world.said(name, "told")
+        counts["during"] += 1
+    if moment != "never":
         world.kill_node()
         world.start_again()
         counts["kills"] += 1

@@ -141,7 +141,7 @@ class PressureLoop:
         self._looked_s = self._armed_s = self._reclaimed_s = float("-inf")
         self._marks: set[UsageMark] = set()
         self._is_told = False  # by the kernel, at every threshold on memory
-        self.decisions = decisions or DecisionLog()
+        self.decisions = DecisionLog() if decisions is None else decisions  # an empty one is false
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from plimsoll.node.decision_log import DecisionLog
 from plimsoll.node.pressure import PressureLoop
 from plimsoll.node.signals import Observations, UsageMark
 from plimsoll.rules.eviction import Observation
@@ -91,7 +93,9 @@ class Node:
         return gained
 
 
-def loop(node: Node, thresholds: tuple[Threshold, ...], *, reclaims: bool = False) -> PressureLoop:
+def loop(
+    node: Node, thresholds: tuple[Threshold, ...], *, reclaims: bool = False, decisions: DecisionLog | None = None
+) -> PressureLoop:
     def told() -> None:
         node.told += 1
 
@@ -106,6 +110,7 @@ def loop(node: Node, thresholds: tuple[Threshold, ...], *, reclaims: bool = Fals
         counted=lambda signal, _age_s: node.counted.append(signal),
         transition_period_s=300,
         reclaim_memory=node.reclaim_memory if reclaims else None,
+        decisions=decisions,
     )
 
 
@@ -125,6 +130,12 @@ async def test_one_pod_per_pass_and_only_while_it_is_needed() -> None:
     assert len(node.evicted) == 1
     assert pressure.decisions[0].order[1].name == "middle"
     assert node.counted == ["memory.available"]
+
+
+async def test_the_first_decision_of_a_node_is_kept_in_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "evictions.jsonl"
+    await loop(Node(large=1000), HARD, decisions=DecisionLog(file)).turn()
+    assert [each.victim.name for each in DecisionLog(file) if each.victim is not None] == ["large"]
 
 
 async def test_the_condition_lingers_and_is_told_twice() -> None:
