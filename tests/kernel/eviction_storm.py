@@ -71,13 +71,14 @@ def run(directory: Path, seed: int, evictions: int) -> tuple[dict[str, int], lis
         visitors = Visitors(world, seed)
         visitors.start()
         try:
-            for number in range(evictions):
-                faults += _one(world, f"hog{number}", dice, counts)
+            while counts["hogs"] < evictions and not faults:
+                faults += _one(world, f"hog{counts['hogs']}", dice, counts)
+                counts["hogs"] += 1
+                faults += _neighbours(world, before)
         finally:
             visitors.close()
         faults += visitors.faults
-        faults += _neighbours(world, before)
-        faults += _evicted(world, evictions)
+        faults += _evicted(world, counts["hogs"])
         counts["visitors"] = visitors.created
         world.empty()
     return {**counts, "failed": len(faults)}, faults
