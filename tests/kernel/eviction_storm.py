@@ -86,14 +86,14 @@ def run(directory: Path, seed: int, evictions: int) -> tuple[dict[str, int], lis
 
 def _one(world: PressureWorld, name: str, dice: random.Random, counts: Counter[str]) -> list[str]:
     eats = dice.choice([eater, stubborn])
-    counts[eats.__name__] += 1
+    counts["stubborn"] += eats is stubborn
     world.create(pod(name, container("c", eats(320, PACE), **memory("5Mi")), container("side", eater(1))))
     moment = dice.choice(["never", "any", "during"])
     if moment == "any":
         time.sleep(dice.uniform(0.0, 2.5))  # the moment of the kill, not a wait for anything
     elif moment == "during":
         world.said(name, "told")
-        counts["during"] += 1
+        counts["kills_beside_a_victim"] += eats is stubborn
     if moment != "never":
         world.kill_node()
         world.start_again()

@@ -234,4 +234,5 @@ def test_nothing_is_lost_when_the_agent_is_killed_during_evictions(tmp_path: Pat
     assert not faults, "\n".join(faults)
     assert counts["evictions"] == 10
     assert counts["kills"] >= 2
+    assert counts["kills_beside_a_victim"] >= 1
     assert counts["visitors"] > 5

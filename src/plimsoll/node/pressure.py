@@ -9,6 +9,9 @@ waits for it: so nobody is evicted for memory that is about to come back. The sa
 already: by an agent before this one, for a limit of its own, to make room for a critical pod. Their grace shrinks to
 what an eviction would give them now. Passes go on meanwhile, so a hard threshold hurries the victim of a soft one.
 
+Memory comes first, and waits for nothing slow: while volumes are walked or images removed for a full disk it is looked
+at all the same, and pods above a storage limit of their own are found by a task beside this one (`storage_limits`).
+
 Conditions go up with the first look that meets a threshold and come down after the transition period;
 `conditions_changed` is told at once. Every decision is kept with the order and the figures that made it (`decisions`).
 What goes wrong in one pass, a disk that is full, a cgroup that went away, is logged, and the next pass comes all the
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -45,7 +48,8 @@ from plimsoll.rules.eviction import (
 )
 from plimsoll.rules.eviction_decision import THRESHOLD_MET, Decision, attempt_text, decision
 from plimsoll.rules.objects import MEMORY, Pod
-from plimsoll.rules.pressure_pace import LOOK_LEAST_S, Trend, next_look_s, trend
+from plimsoll.rules.pressure_pace import LOOK_LEAST_S, RESTING_LEAST_S, Trend, next_look_s, trend
+from plimsoll.rules.ranking import PIDS
 from plimsoll.rules.thresholds import DEFAULT_TRANSITION_PERIOD_S, FsLayout, Threshold
 
 OTHERS_EVERY_S = 10.0  # file systems and process numbers: as often as a kubelet
@@ -131,6 +135,7 @@ class PressureLoop:
         self._trends: dict[Threshold, Trend] = {}
         self._others: Observations = {}
         self._others_at_s = float("-inf")
+        self._is_slow = False  # something is done about disks
         self._is_waiting = False  # for somebody who is being ended
         self._nobody: _Nobody | None = None
         self.limits = (
@@ -178,10 +183,13 @@ class PressureLoop:
         self._pressure = found.pressure
         if found.pressure.conditions != before:
             self._changed()
-        self._is_waiting = bool(found.urgent) and await self._is_anybody_ending(found.urgent[0])
-        if not found.urgent or self._is_waiting or self._is_nobody_left(found.urgent[0], now_s):
+        urgent = [each for each in found.urgent if not self._is_slow or RESOURCE_OF[each.signal] == MEMORY]
+        self._is_waiting = bool(urgent) and await self._is_anybody_ending(urgent[0])
+        if not urgent or self._is_waiting or self._is_nobody_left(urgent[0], now_s):
             return False
-        return await self._act(found.urgent, observations)
+        if RESOURCE_OF[urgent[0].signal] == MEMORY:
+            return await self._act(urgent, observations)
+        return await self._slowly(self._act(urgent, observations))
 
     # ---
 
@@ -263,6 +271,19 @@ class PressureLoop:
     def _uids(self) -> frozenset[str]:
         return frozenset(pod.metadata.uid for pod in self._victims.active())
 
+    async def _slowly(self, act: Coroutine[None, None, bool]) -> bool:
+        """What looks through disks and removes images may take minutes; memory is looked at meanwhile."""
+        self._is_slow, acting = True, asyncio.create_task(act)
+        try:
+            while not (await asyncio.wait([acting], timeout=min(self.pause_s(), RESTING_LEAST_S)))[0]:
+                await self.turn()
+            return acting.result()
+        finally:
+            self._is_slow = False
+            if not acting.done():
+                acting.cancel()
+                await asyncio.wait([acting])
+
     async def _act(self, urgent: Sequence[Threshold], observations: Observations) -> bool:
         first = urgent[0]
         resource = RESOURCE_OF[first.signal]
@@ -275,7 +296,7 @@ class PressureLoop:
             if reclaimed(self._thresholds, fresh):
                 _LOG.info("%s: enough was reclaimed, no pod is evicted", first.signal)
                 return True
-        usage = await self._victims.usage(disks=resource != MEMORY)
+        usage = await self._victims.usage(disks=resource not in (MEMORY, PIDS))
         # Only now the runtime has been asked: an agent that has just started learns here who was being ended before.
         self._is_waiting = await self._is_anybody_ending(first)
         if self._is_waiting:
