@@ -147,18 +147,25 @@ def who_keeps_to_its_request_stays_while_another_exceeds_its_own(world: Pressure
     untouched(world, "within")
 
 
+# Until somebody sends it a signal.
+WAITS = """
+import os, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+os.write(1, b"waits %f\\n" % time.monotonic())
+signal.sigwait({signal.SIGUSR1})
+"""
+
+
 def what_an_eviction_frees_goes_to_a_deferred_resize_and_a_pending_pod(world: PressureWorld) -> None:
     """412 MiB are allocatable. Beside the large pod there is room for neither of the two, without it for both."""
-    waits = (
-        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})\nsignal.sigwait({signal.SIGUSR1})\n"
-    )
     command = eater(500, PACE)
-    command[4] = waits + command[4]
+    command[4] = WAITS + command[4]
     world.create(
         pod("hog", container("c", command, **memory("250Mi"))),
         pod("grows", container("c", eater(5), **memory("50Mi", "60Mi"))),
     )
     world.running("hog", "grows")
+    world.said("hog", "waits")
     larger = {"spec": {"containers": [{"name": "c", **memory("170Mi", "180Mi")}]}}
     resize = "" if world.profile == "1.27" else "/resize"
     world.ask("PATCH", f"/api/v1/namespaces/default/pods/grows{resize}", larger)
