@@ -1,8 +1,9 @@
 """Evictions one after the other while other pods come and go, and the agent is killed at random moments of them.
 
 Each hog passes the threshold and stays there, so that an agent that was killed finds the shortage when it comes back.
-Beside it live a Guaranteed pod and a Burstable one within its request, for the whole time. Counted as faults: an evicted
-pod without reason, message or condition, one that was evicted twice or ran again, a neighbour that was hurt.
+Half of them do not end when they are told to, and so still hold their memory when the next agent looks. Beside them
+live a Guaranteed pod and a Burstable one within its request, for the whole time. Counted as faults: an evicted pod
+without reason, message or condition, one that was evicted twice or ran again, a neighbour that was hurt.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.e2e.asks import Asks
-from tests.kernel.pressure_world import Document, PressureWorld, container, eater, memory, pod, pressure_world
+from tests.kernel.pressure_world import Document, PressureWorld, container, eater, memory, pod, pressure_world, stubborn
 
 SETTINGS: Document = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "0s"}
 PACE = 300.0
@@ -70,22 +71,30 @@ def run(directory: Path, seed: int, evictions: int) -> tuple[dict[str, int], lis
         visitors = Visitors(world, seed)
         visitors.start()
         try:
-            for number in range(evictions):
-                faults += _one(world, f"hog{number}", dice, counts)
+            while counts["hogs"] < evictions and not faults:
+                faults += _one(world, f"hog{counts['hogs']}", dice, counts)
+                counts["hogs"] += 1
+                faults += _neighbours(world, before)
         finally:
             visitors.close()
         faults += visitors.faults
-        faults += _neighbours(world, before)
-        faults += _evicted(world, evictions)
+        faults += _evicted(world, counts["hogs"])
         counts["visitors"] = visitors.created
         world.empty()
     return {**counts, "failed": len(faults)}, faults
 
 
 def _one(world: PressureWorld, name: str, dice: random.Random, counts: Counter[str]) -> list[str]:
-    world.create(pod(name, container("c", eater(320, PACE), **memory("5Mi")), container("side", eater(1))))
-    if dice.random() < 0.5:
+    eats = dice.choice([eater, stubborn])
+    counts["stubborn"] += eats is stubborn
+    world.create(pod(name, container("c", eats(320, PACE), **memory("5Mi")), container("side", eater(1))))
+    moment = dice.choice(["never", "any", "during"])
+    if moment == "any":
         time.sleep(dice.uniform(0.0, 2.5))  # the moment of the kill, not a wait for anything
+    elif moment == "during":
+        world.said(name, "told")
+        counts["kills_beside_a_victim"] += eats is stubborn
+    if moment != "never":
         world.kill_node()
         world.start_again()
         counts["kills"] += 1

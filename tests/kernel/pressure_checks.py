@@ -5,10 +5,13 @@ Each is given a world with a node of 512 MiB that evicts below 100 MiB and whose
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from plimsoll.cgroups.detect import this_host
 from tests.kernel.pressure_world import (
     EATER,
     MIB,
@@ -77,27 +80,41 @@ def best_effort_goes_first_and_guaranteed_stays(world: PressureWorld) -> None:
 
 
 def the_condition_lingers_and_best_effort_is_refused_meanwhile(world: PressureWorld) -> None:
-    world.create(pod("hog", container("c", eater(500, PACE), **memory("10Mi"))))
-    world.until(lambda: world.is_evicted("hog"), 40)
+    """A busy machine may be too slow to ask in time; then it is asked again."""
+    for number in range(5):
+        if _is_refused_meanwhile(world, number):
+            break
+    else:
+        raise AssertionError("five times the condition was over before a pod could be created")
+    world.create(pod("later", container("c", eater(1))))
+    world.running("later")
+
+
+def _is_refused_meanwhile(world: PressureWorld, number: int) -> bool:
+    hog, refused, burstable, tolerates = (f"{name}{number}" for name in ("hog", "refused", "burstable", "tolerates"))
+    world.create(pod(hog, container("c", eater(500, PACE), **memory("10Mi"))))
+    world.until(lambda: world.is_evicted(hog), 40)
     evicted_s = time.monotonic()
     world.until(lambda: world.condition("MemoryPressure") == "True" and MEMORY_TAINT in world.taints(), 10)
     world.create(
-        pod("refused", container("c", eater(1))),
-        pod("burstable", container("c", eater(1), **memory("10Mi"))),
-        pod("tolerates", container("c", eater(1)), tolerations=[{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]),
+        pod(refused, container("c", eater(1))),
+        pod(burstable, container("c", eater(1), **memory("10Mi"))),
+        pod(tolerates, container("c", eater(1)), tolerations=[{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]),
     )  # fmt: skip
-    if time.monotonic() - evicted_s < LINGERS_S / 2:  # a busy machine may have been too slow to ask in time
-        world.until(lambda: world.status("refused").get("phase") == "Failed")
-        said = world.status("refused")
-        assert (said["reason"], said["message"]) == (
-            "Evicted",
-            "Pod was rejected: The node had condition: [MemoryPressure]. ",
-        )
-    world.running("burstable", "tolerates")
+    created_s = time.monotonic()
+    phase = world.until(lambda: next(iter({world.status(refused).get("phase")} & {"Failed", "Running"}), ""))
+    world.running(burstable, tolerates)
     calm(world)
     assert time.monotonic() - evicted_s > LINGERS_S * 0.8
-    world.create(pod("later", container("c", eater(1))))
-    world.running("later")
+    if phase == "Running":
+        assert created_s - evicted_s > LINGERS_S * 0.8, "it was taken although the condition was there"
+        return False
+    said = world.status(refused)
+    assert (said["reason"], said["message"]) == (
+        "Evicted",
+        "Pod was rejected: The node had condition: [MemoryPressure]. ",
+    )
+    return True
 
 
 def priority_beats_excess(world: PressureWorld) -> None:
@@ -128,6 +145,49 @@ def who_keeps_to_its_request_stays_while_another_exceeds_its_own(world: Pressure
     world.until(lambda: world.is_evicted("over"), 40)
     world.full("within")
     untouched(world, "within")
+
+
+# Until somebody sends it a signal.
+WAITS = """
+import os, signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+os.write(1, b"waits %f\\n" % time.monotonic())
+signal.sigwait({signal.SIGUSR1})
+"""
+
+
+def what_an_eviction_frees_goes_to_a_deferred_resize_and_a_pending_pod(world: PressureWorld) -> None:
+    """412 MiB are allocatable. Beside the large pod there is room for neither of the two, without it for both."""
+    command = eater(500, PACE)
+    command[4] = WAITS + command[4]
+    world.create(
+        pod("hog", container("c", command, **memory("250Mi"))),
+        pod("grows", container("c", eater(5), **memory("50Mi", "60Mi"))),
+    )
+    world.running("hog", "grows")
+    world.said("hog", "waits")
+    larger = {"spec": {"containers": [{"name": "c", **memory("170Mi", "180Mi")}]}}
+    resize = "" if world.profile == "1.27" else "/resize"
+    world.ask("PATCH", f"/api/v1/namespaces/default/pods/grows{resize}", larger)
+    waiting = pod("waiting", container("c", eater(1), **memory("130Mi")))
+    del waiting["spec"]["nodeName"]
+    world.create(waiting)
+    world.until(lambda: world.status("grows").get("resize") == "Deferred")
+    world.until(lambda: _is_unschedulable(world, "waiting"))
+    (process,) = (world.cgroup("hog", "c") / "cgroup.procs").read_text().split()
+    os.kill(int(process), signal.SIGUSR1)
+    world.until(lambda: world.is_evicted("hog"), 40)
+    world.running("waiting")
+    world.until(lambda: not world.status("grows").get("resize"))
+    assert world.container("grows")["allocatedResources"] == {"memory": "170Mi"}
+    limit = "memory.limit_in_bytes" if this_host().version == 1 else "memory.max"
+    assert int((world.cgroup("grows", "c") / limit).read_text()) == 180 * MIB
+    untouched(world, "grows", "waiting")
+
+
+def _is_unschedulable(world: PressureWorld, name: str) -> bool:
+    found = world.status(name).get("conditions", [])
+    return any((each["type"], each.get("reason")) == ("PodScheduled", "Unschedulable") for each in found)
 
 
 def all_containers_end_and_a_replacement_comes(world: PressureWorld, directory: Path) -> None:
@@ -300,6 +360,7 @@ MEMORY_CHECKS: tuple[Check, ...] = (
     the_condition_lingers_and_best_effort_is_refused_meanwhile,
     priority_beats_excess,
     who_keeps_to_its_request_stays_while_another_exceeds_its_own,
+    what_an_eviction_frees_goes_to_a_deferred_resize_and_a_pending_pod,
     a_container_over_its_limit_is_restarted_alone,
     a_killed_child_is_told_and_the_container_goes_on,
     a_killed_first_process_is_told_with_its_container,

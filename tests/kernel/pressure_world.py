@@ -54,6 +54,14 @@ def eater(mib: int, mib_per_s: float = 0.0, then: str = "") -> list[str]:
     return words
 
 
+def stubborn(mib: int, mib_per_s: float = 0.0) -> list[str]:
+    """One that tells that it was asked to end, and does not."""
+    words = eater(mib, mib_per_s)
+    words[4] = EATER.replace("; os._exit(143)", "")
+    assert words[4] != EATER
+    return words
+
+
 def container(name: str, command: Sequence[str], **more: Any) -> Document:
     return {"name": name, "image": "busybox", "command": list(command), **more}
 

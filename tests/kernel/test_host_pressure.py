@@ -14,7 +14,7 @@ import pytest
 from plimsoll.cgroups.detect import this_host
 from tests.kernel import eviction_storm
 from tests.kernel import pressure_checks as checks
-from tests.kernel.pressure_world import PressureWorld, container, eater, memory, pod, pressure_world
+from tests.kernel.pressure_world import PressureWorld, container, eater, memory, pod, pressure_world, stubborn
 
 if os.geteuid() != 0 or this_host().version != 1:
     pytest.skip("needs root on a cgroup v1 host", allow_module_level=True)
@@ -120,15 +120,36 @@ def test_minimum_reclaim_asks_for_more(otherwise: Callable[..., PressureWorld]) 
 
 
 def test_at_once_without_grace(otherwise: Callable[..., PressureWorld]) -> None:
-    """A pod that ignores TERM has two seconds by Kubernetes' rules and none by ours."""
-    stubborn = eater(500, 100)
-    stubborn[4] = stubborn[4].replace("signal.SIGTERM, told", "signal.SIGTERM, signal.SIG_IGN")
+    """A pod that ignores TERM has two seconds by Kubernetes' rules and none by ours: it is not even asked."""
     world = otherwise(checks.SETTINGS, {"evictionHardGraceSeconds": 0})
-    world.create(pod("hog", container("c", stubborn, **memory("10Mi")), terminationGracePeriodSeconds=30))
+    world.create(pod("hog", container("c", stubborn(500, 100), **memory("10Mi")), terminationGracePeriodSeconds=30))
     world.until(lambda: world.is_evicted("hog"), 30)
     state = world.container("hog")["state"]["terminated"]
     assert state["exitCode"] == 137
     assert world.page("pressure")["decisions"][-1]["graceS"] == 0.0
+    said = world.log("hog")
+    assert said.startswith("up ")
+    assert "told" not in said
+
+
+def test_an_agent_that_was_killed_during_an_eviction_waits_for_its_victim(
+    otherwise: Callable[..., PressureWorld],
+) -> None:
+    """The victim takes its whole grace, and nobody else goes for the memory that it still holds."""
+    world = otherwise(checks.SETTINGS, {"evictionHardGraceSeconds": 6})
+    world.create(*(pod(name, container("c", eater(20), **memory("40Mi"))) for name in ("calm", "quiet")))
+    world.full("calm")
+    world.full("quiet")
+    world.create(pod("hog", container("c", stubborn(390), **memory("5Mi")), terminationGracePeriodSeconds=30))
+    for _ in range(2):
+        world.said("hog", "told")
+        world.kill_node()
+        world.start_again()
+        assert (world.cgroup("hog", "c") / "cgroup.procs").read_text(), "it was gone before it could be waited for"
+    world.until(lambda: world.is_evicted("hog"), 40)
+    world.until(lambda: world.condition("MemoryPressure") == "False", 20)
+    checks.untouched(world, "calm", "quiet")
+    assert [each["victim"]["name"] for each in world.page("pressure")["decisions"]] == ["hog"]
 
 
 @pytest.fixture
@@ -213,4 +234,5 @@ def test_nothing_is_lost_when_the_agent_is_killed_during_evictions(tmp_path: Pat
     assert not faults, "\n".join(faults)
     assert counts["evictions"] == 10
     assert counts["kills"] >= 2
+    assert counts["kills_beside_a_victim"] >= 1
     assert counts["visitors"] > 5

@@ -7,7 +7,9 @@ volume takes as long as its disk needs, and the agent must not wait for it. Nobo
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import stat
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -15,7 +17,10 @@ import msgspec
 from plimsoll.rules.usage import NO_FS_USAGE, FsUsage
 
 KEPT_S = 60.0
+KEPT_OPEN = 32  # directories of one walk; deeper ones are opened again on the way back
 _BLOCK = 512  # st_blocks counts these, whatever the file system's own are
+_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+log = logging.getLogger(__name__)
 
 
 class FileSystem(msgspec.Struct, frozen=True):
@@ -47,30 +52,114 @@ def file_system(path: str) -> FileSystem | None:
 
 
 def tree_usage(path: str) -> FsUsage | None:
-    """Each file once, however many names it has; other file systems below are not entered, no link is followed."""
+    """Each file once, however many names it has; other file systems below are not entered, no link is followed.
+
+    What cannot be read, or goes meanwhile, is left out. OSError where `path` itself cannot be read; None where it is
+    gone.
+    """
     try:
-        top = os.stat(path, follow_symlinks=False)
-    except FileNotFoundError:
+        top = os.open(path, _OPEN)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    used, seen, todo = top.st_blocks * _BLOCK, {top.st_ino}, [path]
-    while todo:
+    with _Walk(top) as walk:
+        return walk.usage()
+
+
+class _Level(msgspec.Struct):
+    """A directory on the way from the top to where the walk is, and what is still to be entered in it."""
+
+    fd: int | None  # None: closed on the way down, to be found again from below
+    ino: int
+    todo: list[tuple[str, int]]  # name, inode
+
+
+class _Walk:
+    """Depth first, by names in open directories: whoever fills a volume may nest deeper than any path can say.
+
+    The upper directories stay open, and of those below them only the one that is looked at: from there the way back is
+    `..`, believed where it leads to the directory that we came from.
+    """
+
+    def __init__(self, top: int) -> None:
+        found = os.fstat(top)
+        self._device, self._used, self._seen = found.st_dev, found.st_blocks * _BLOCK, {found.st_ino}
+        self._way = [_Level(top, found.st_ino, [])]
+
+    def __enter__(self) -> _Walk:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for level in self._way:
+            _close(level)
+
+    def usage(self) -> FsUsage:
+        self._look(self._way[-1])
+        while self._way:
+            level = self._way[-1]
+            if level.fd is None or not level.todo:
+                self._leave()
+            else:
+                self._enter(level.fd, *level.todo.pop())
+        return FsUsage(self._used, len(self._seen))
+
+    def _enter(self, parent: int, name: str, ino: int) -> None:
+        fd = self._opened(name, parent, ino)
+        if fd is None:
+            return
+        level = _Level(fd, ino, [])
+        self._look(level)
+        if not level.todo:
+            os.close(fd)
+            return
+        if len(self._way) >= KEPT_OPEN:
+            _close(self._way[-1])
+        self._way.append(level)
+
+    def _leave(self) -> None:
+        left = self._way.pop()
+        above = self._way[-1] if self._way else None
+        if above is not None and above.fd is None and left.fd is not None:
+            above.fd = self._opened("..", left.fd, above.ino)
+        _close(left)
+
+    def _opened(self, name: str, parent: int, ino: int) -> int | None:
+        """The directory that was seen there, and no other: it may have been moved or replaced since."""
         try:
-            entries = os.scandir(todo.pop())
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        with entries:
-            for entry in entries:
-                try:
-                    found = entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-                if found.st_dev != top.st_dev or found.st_ino in seen:
-                    continue
-                seen.add(found.st_ino)
-                used += found.st_blocks * _BLOCK
-                if entry.is_dir(follow_symlinks=False):
-                    todo.append(entry.path)
-    return FsUsage(used, len(seen))
+            fd = os.open(name, _OPEN, dir_fd=parent)
+        except OSError:
+            return None
+        found = os.fstat(fd)
+        if (found.st_dev, found.st_ino) == (self._device, ino):
+            return fd
+        os.close(fd)
+        return None
+
+    def _look(self, level: _Level) -> None:
+        assert level.fd is not None
+        try:
+            with os.scandir(level.fd) as entries:
+                for entry in entries:
+                    self._count(entry, level.todo)
+        except OSError as error:
+            log.debug("a directory is counted in part: %s", error)
+
+    def _count(self, entry: os.DirEntry[str], todo: list[tuple[str, int]]) -> None:
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except OSError:
+            return
+        if found.st_dev != self._device or found.st_ino in self._seen:
+            return
+        self._seen.add(found.st_ino)
+        self._used += found.st_blocks * _BLOCK
+        if stat.S_ISDIR(found.st_mode):
+            todo.append((entry.name, found.st_ino))
+
+
+def _close(level: _Level) -> None:
+    if level.fd is not None:
+        os.close(level.fd)
+        level.fd = None
 
 
 class DiskUsage:
@@ -79,20 +168,36 @@ class DiskUsage:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._kept: dict[str, tuple[float, FsUsage]] = {}
+        self._unreadable: set[str] = set()  # told once
 
     def of(self, path: str) -> FsUsage:
         kept = self._kept.get(path)
         return NO_FS_USAGE if kept is None else kept[1]
 
     async def refresh(self, paths: Iterable[str], kept_s: float = KEPT_S) -> None:
-        """Exactly these are kept from now on."""
+        """Exactly these are kept from now on; of one that cannot be read the last figures stay."""
         wanted = dict.fromkeys(paths)
         now_s = self._clock()
         old = [path for path in wanted if now_s - self._kept.get(path, (float("-inf"),))[0] >= kept_s]
         counted = await asyncio.to_thread(_counted, old) if old else {}
-        kept = {path: self._kept[path] for path in wanted if path in self._kept and path not in counted}
-        self._kept = kept | {path: (now_s, found) for path, found in counted.items() if found is not None}
+        kept = {path: self._kept[path] for path in wanted if path in self._kept}
+        for path, found in counted.items():
+            if isinstance(found, FsUsage):
+                kept[path] = (now_s, found)
+            elif found is None:
+                kept.pop(path, None)
+            elif path not in self._unreadable:
+                log.warning("%s cannot be counted, what was known of it counts on: %s", path, found)
+        failed = {path for path, found in counted.items() if isinstance(found, OSError)}
+        self._unreadable = {path for path in self._unreadable if path in wanted and path not in counted} | failed
+        self._kept = kept
 
 
-def _counted(paths: list[str]) -> dict[str, FsUsage | None]:
-    return {path: tree_usage(path) for path in paths}
+def _counted(paths: list[str]) -> dict[str, FsUsage | OSError | None]:
+    found: dict[str, FsUsage | OSError | None] = {}
+    for path in paths:
+        try:
+            found[path] = tree_usage(path)
+        except OSError as error:
+            found[path] = error
+    return found

@@ -38,7 +38,7 @@ from plimsoll.rules.qos import qos_class
 from plimsoll.rules.resize_report import operations
 from plimsoll.rules.run_objects import RunPod
 from plimsoll.rules.run_status import FAILED, SUCCEEDED
-from plimsoll.rules.termination import Verdict
+from plimsoll.rules.termination import Verdict, pod_grace_s
 from plimsoll.rules.values import uses_limited_swap
 
 log = logging.getLogger(__name__)
@@ -184,6 +184,18 @@ class Pods:
         self._tools.tell(worker.pod, "Warning", verdict.reason, verdict.message, annotations=annotations)
         worker.interrupt()
         self.resizes.over(uid)
+        return worker
+
+    def hurry(self, uid: str, grace_s: int) -> PodWorker | None:
+        """A pod that the node ends already, for whatever reason, gets less time for it. None where it has no more."""
+        worker, verdict = self.workers.get(uid), self._tools.checkpoint.get(uid).verdict
+        if worker is None or verdict is None:
+            return None
+        given_s = pod_grace_s(worker.pod, verdict) if verdict.grace_s is None else verdict.grace_s
+        if given_s <= grace_s:
+            return None
+        self._tools.checkpoint.put(uid, verdict=msgspec.structs.replace(verdict, grace_s=grace_s))
+        worker.interrupt()
         return worker
 
     # --- what verdicts on resizes ask ---

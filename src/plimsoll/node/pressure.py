@@ -4,20 +4,26 @@ Looking is paced by how near the next threshold is and how fast it comes nearer 
 events cut the pause short: usage thresholds on v1, memory.events and pressure stall triggers on v2. None of them is
 needed for correctness; they only save time.
 
-One pass ends at most one pod. The next pass begins when that pod's memory is free, or after the time Kubernetes gives
-for it: so nobody is evicted for memory that is about to come back. Conditions go up with the first look that meets a
-threshold and come down after the transition period; `conditions_changed` is told at once.
+One pass ends at most one pod, and nobody else is chosen until that pod's memory is free, or for as long as Kubernetes
+waits for it: so nobody is evicted for memory that is about to come back. The same holds for whoever is being ended
+already: by an agent before this one, for a limit of its own, to make room for a critical pod. Their grace shrinks to
+what an eviction would give them now. Passes go on meanwhile, so a hard threshold hurries the victim of a soft one.
 
-Every decision is kept with the order and the figures that made it (`decisions`). What goes wrong in one pass, a disk
-that is full, a cgroup that went away, is logged, and the next pass comes all the same.
+Memory comes first, and waits for nothing slow: while volumes are walked or images removed for a full disk it is looked
+at all the same, and pods above a storage limit of their own are found by a task beside this one (`storage_limits`).
+
+Conditions go up with the first look that meets a threshold and come down after the transition period;
+`conditions_changed` is told at once. Every decision is kept with the order and the figures that made it (`decisions`).
+What goes wrong in one pass, a disk that is full, a cgroup that went away, is logged, and the next pass comes all the
+same.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -27,30 +33,30 @@ from plimsoll.errors import PlimsollError
 from plimsoll.linux.beneath import CgroupError
 from plimsoll.node.decision_log import DecisionLog
 from plimsoll.node.signals import Observations, UsageMark
+from plimsoll.node.storage_limits import LimitedPods, StorageLimits
 from plimsoll.rules.eviction import (
-    CLEANUP_WAIT_S,
     NO_PRESSURE,
     RESOURCE_OF,
     NodeCondition,
     Pressure,
     assess,
+    eviction_grace_s,
     met_thresholds,
     node_reclaim,
     reclaimed,
     wanted,
 )
 from plimsoll.rules.eviction_decision import THRESHOLD_MET, Decision, attempt_text, decision
-from plimsoll.rules.eviction_reasons import LimitFinding, limit_finding
-from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY, Pod
-from plimsoll.rules.pressure_pace import LOOK_LEAST_S, LOOK_MOST_S, Trend, next_look_s, trend
+from plimsoll.rules.objects import MEMORY, Pod
+from plimsoll.rules.pressure_pace import LOOK_LEAST_S, RESTING_LEAST_S, Trend, next_look_s, trend
+from plimsoll.rules.ranking import PIDS
 from plimsoll.rules.thresholds import DEFAULT_TRANSITION_PERIOD_S, FsLayout, Threshold
-from plimsoll.rules.usage import PodUsage
 
 OTHERS_EVERY_S = 10.0  # file systems and process numbers: as often as a kubelet
 STALL_US, STALL_WINDOW_US = 50_000, 1_000_000
-LIMIT_GRACE_S = 1.0  # §6
 REARM_S = 10.0  # §2.5: limits and page cache move, and the kernel's marks with them
 AFTER_TROUBLE_S = 1.0
+NOBODY_AGAIN_S = 10.0  # §3.15: nobody could be evicted
 RECLAIM_EVERY_S = 10.0  # who is back at the threshold so soon after a reclaim needs more than another one
 _KERNEL = "kernel"
 _LOG = logging.getLogger(__name__)
@@ -64,22 +70,31 @@ class Sight(Protocol):
     def usage_marks(self, thresholds: Iterable[Threshold]) -> set[UsageMark]: ...
 
 
-class Victims(Protocol):
-    """The pods that can be evicted, and how it is done."""
+class Victims(LimitedPods, Protocol):
+    """The pods that can be evicted (`active`, with their allocated resources), and how it is done."""
 
-    def active(self) -> Sequence[Pod]:
-        """Pods with containers that run or may, with their allocated resources."""
+    def ending(self) -> Sequence[Pod]:
+        """Who is being ended by the node, still holds something and is waited for."""
 
-    async def usage(self, *, disks: bool) -> Mapping[str, PodUsage]:
-        """By uid. Looking at disks costs more, and only some signals ask for it."""
+    async def one_is_gone(self) -> None:
+        """Until one of them holds nothing any more."""
+
+    async def hurry(self, uid: str, grace_s: int) -> None:
+        """One of them may take that long from now on, where it was given more."""
 
     async def evict(self, uid: str, found: Decision) -> None:
-        """Ends the pod as the decision says; returns when its containers are dead and its cgroups gone."""
-
-    async def evict_for_limit(self, found: LimitFinding, grace_s: float) -> None: ...
+        """Begins to end the pod as the decision says."""
 
     async def reclaim(self, action: str) -> None:
         """`delete dead containers`, `delete unused images`."""
+
+
+class _Nobody(NamedTuple):
+    """When nobody could be evicted, for what, and who was looked at."""
+
+    time_s: float
+    signal: str
+    uids: frozenset[str]
 
 
 class PressureLoop:
@@ -120,11 +135,18 @@ class PressureLoop:
         self._trends: dict[Threshold, Trend] = {}
         self._others: Observations = {}
         self._others_at_s = float("-inf")
-        self._limits_at_s = float("-inf") if storage_limits else float("inf")
+        self._is_slow = False  # something is done about disks
+        self._is_waiting = False  # for somebody who is being ended
+        self._nobody: _Nobody | None = None
+        self.limits = (
+            StorageLimits(victims, layout, clock=clock, counted=counted, pod_level=pod_level)
+            if storage_limits
+            else None
+        )
         self._looked_s = self._armed_s = self._reclaimed_s = float("-inf")
         self._marks: set[UsageMark] = set()
         self._is_told = False  # by the kernel, at every threshold on memory
-        self.decisions = decisions or DecisionLog()
+        self.decisions = DecisionLog() if decisions is None else decisions  # an empty one is false
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:
@@ -136,7 +158,9 @@ class PressureLoop:
 
     async def run(self, files: Opens | None, pods_path: str) -> None:
         """For ever. `files` and `pods_path`: where kernel events come from."""
-        async with Watcher[str]() as watcher:
+        async with asyncio.TaskGroup() as group, Watcher[str]() as watcher:
+            if self.limits is not None:
+                group.create_task(self.limits.run(), name="storage limits")
             if files is not None and files.version == 2:
                 self._watch_events(watcher, files, pods_path)
             while True:
@@ -159,11 +183,13 @@ class PressureLoop:
         self._pressure = found.pressure
         if found.pressure.conditions != before:
             self._changed()
-        if await self._over_own_limits(now_s):
-            return True
-        if not found.urgent:
+        urgent = [each for each in found.urgent if not self._is_slow or RESOURCE_OF[each.signal] == MEMORY]
+        self._is_waiting = bool(urgent) and await self._is_anybody_ending(urgent[0])
+        if not urgent or self._is_waiting or self._is_nobody_left(urgent[0], now_s):
             return False
-        return await self._act(found.urgent, observations)
+        if RESOURCE_OF[urgent[0].signal] == MEMORY:
+            return await self._act(urgent, observations)
+        return await self._slowly(self._act(urgent, observations))
 
     # ---
 
@@ -193,7 +219,7 @@ class PressureLoop:
     async def _wait(self, watcher: Watcher[str]) -> None:
         try:
             async with asyncio.timeout(self.pause_s()):
-                await anext(watcher)
+                await (self._victims.one_is_gone() if self._is_waiting else anext(watcher))
         except TimeoutError:
             return
         # Events may come in swarms; one look answers them all.
@@ -227,42 +253,54 @@ class PressureLoop:
                 self._is_told = False
                 _LOG.info("no notification at %s, looking alone will do: %s", mark, error)
 
-    async def _over_own_limits(self, now_s: float) -> bool:
-        """Pods above a storage limit of their own, as often as a kubelet looks (§6)."""
-        if now_s - self._limits_at_s < LOOK_MOST_S:
+    async def _is_anybody_ending(self, threshold: Threshold) -> bool:
+        """They go before anybody else, with no more time than if they were chosen now."""
+        ending = self._victims.ending()
+        for pod in ending:
+            grace_s = eviction_grace_s(threshold, pod, self._max_pod_grace_s, self._hard_grace_s)
+            await self._victims.hurry(pod.metadata.uid, grace_s)
+        return bool(ending)
+
+    def _is_nobody_left(self, threshold: Threshold, now_s: float) -> bool:
+        """Whether it was just found that nobody can go, and the same pods are there."""
+        last = self._nobody
+        if last is None or last.signal != threshold.signal or now_s - last.time_s >= NOBODY_AGAIN_S:
             return False
-        self._limits_at_s = now_s
-        if not any(_limits_storage(pod) for pod in self._victims.active()):
-            return False
-        usage = await self._victims.usage(disks=True)
-        pods = [pod for pod in self._victims.active() if _limits_storage(pod)]
-        findings = [
-            limit_finding(pod, usage.get(pod.metadata.uid), self._layout, pod_level=self._pod_level) for pod in pods
-        ]
-        for finding in filter(None, findings):
-            self._counted(finding.signal, self._clock() - now_s)
-            try:
-                async with asyncio.timeout(CLEANUP_WAIT_S):
-                    await self._victims.evict_for_limit(finding, LIMIT_GRACE_S)
-            except TimeoutError:
-                _LOG.warning("pod %s is not gone %d s after its eviction", finding.pod.metadata.name, CLEANUP_WAIT_S)
-        return any(findings)
+        return last.uids == self._uids()
+
+    def _uids(self) -> frozenset[str]:
+        return frozenset(pod.metadata.uid for pod in self._victims.active())
+
+    async def _slowly(self, act: Coroutine[None, None, bool]) -> bool:
+        """What looks through disks and removes images may take minutes; memory is looked at meanwhile."""
+        self._is_slow, acting = True, asyncio.create_task(act)
+        try:
+            while not (await asyncio.wait([acting], timeout=min(self.pause_s(), RESTING_LEAST_S)))[0]:
+                await self.turn()
+            return acting.result()
+        finally:
+            self._is_slow = False
+            if not acting.done():
+                acting.cancel()
+                await asyncio.wait([acting])
 
     async def _act(self, urgent: Sequence[Threshold], observations: Observations) -> bool:
         first = urgent[0]
         resource = RESOURCE_OF[first.signal]
         self._event("Warning", THRESHOLD_MET, attempt_text(resource))
-        gained = 0
-        if resource == MEMORY:
-            gained = await self._reclaimed_memory(first, observations)
+        gained = await self._reclaimed_memory(first, observations) if resource == MEMORY else 0
         for action in node_reclaim(first.signal, self._layout):
-            await self._victims.reclaim(action)
+            await self._reclaimed_node(action)
         if gained or resource != MEMORY:
             fresh = {**self._signals.others(), **self._signals.memory()}
             if reclaimed(self._thresholds, fresh):
                 _LOG.info("%s: enough was reclaimed, no pod is evicted", first.signal)
                 return True
-        usage = await self._victims.usage(disks=resource != MEMORY)
+        usage = await self._victims.usage(disks=resource not in (MEMORY, PIDS))
+        # Only now the runtime has been asked: an agent that has just started learns here who was being ended before.
+        self._is_waiting = await self._is_anybody_ending(first)
+        if self._is_waiting:
+            return False
         found = decision(
             urgent,
             observations,
@@ -276,6 +314,7 @@ class PressureLoop:
         )
         victim = None if found is None else found.victim
         if found is None or victim is None:
+            self._nobody = _Nobody(self._clock(), first.signal, self._uids())
             _LOG.warning("%s: unable to evict any pods", first.signal)
             return False
         if gained:
@@ -283,12 +322,15 @@ class PressureLoop:
         self.decisions.add(found)
         seen_s = observations[found.signal].time_s
         self._counted(found.signal, 0.0 if seen_s is None else self._clock() - seen_s)
-        try:
-            async with asyncio.timeout(CLEANUP_WAIT_S):
-                await self._victims.evict(victim.uid, found)
-        except TimeoutError:
-            _LOG.warning("pod %s is not gone %d s after its eviction", victim.name, CLEANUP_WAIT_S)
+        await self._victims.evict(victim.uid, found)
         return True
+
+    async def _reclaimed_node(self, action: str) -> None:
+        """What fails here leaves the next action, and then the choice of a pod (§4)."""
+        try:
+            await self._victims.reclaim(action)
+        except (PlimsollError, OSError) as error:
+            _LOG.warning("%s, before a pod is evicted: %s", action, error)
 
     async def _reclaimed_memory(self, threshold: Threshold, observations: Observations) -> int:
         now_s = self._clock()
@@ -299,13 +341,6 @@ class PressureLoop:
         short = (wanted(threshold, seen.capacity, with_min_reclaim=True) - seen.available).value
         try:
             return await self._reclaim_memory(max(short, 1))
-        except PlimsollError as error:
+        except (PlimsollError, OSError) as error:
             _LOG.info("reclaim before eviction: %s", error)
             return 0
-
-
-def _limits_storage(pod: Pod) -> bool:
-    """Whether any storage limit is declared at all; looking at disks is not free."""
-    return any(
-        EPHEMERAL_STORAGE in (each.resources.limits or {}) for each in (*pod.spec.containers, *pod.spec.init_containers)
-    ) or any(volume.empty_dir is not None and volume.empty_dir.size_limit is not None for volume in pod.spec.volumes)

@@ -10,8 +10,10 @@ the cgroup root where there is one, else the pods'.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -36,6 +38,8 @@ from plimsoll.rules.thresholds import (
     fs_layout,
 )
 from plimsoll.rules.usage import UNLIMITED_ABOVE_BYTES, working_set_bytes
+
+log = logging.getLogger(__name__)
 
 MemoryFrom = Literal["cgroup", "meminfo"]
 Observations = dict[str, Observation]
@@ -69,6 +73,7 @@ class Signals:
         self._capacity_bytes, self._nodefs, self._imagefs = capacity_bytes, nodefs, imagefs or nodefs
         self._containerfs = containerfs or self._imagefs
         self._proc, self._clock, self._memory_from = proc, clock, memory_from
+        self._unreadable: set[str] = set()
         self._pods: _Memory | None = None
         self._node: _Memory | None = None
         if files is not None:
@@ -121,14 +126,33 @@ class Signals:
         return marks
 
     def others(self) -> Observations:
-        """File systems and process numbers."""
-        now_s = self._clock()
-        found = _filesystem(self._nodefs, NODEFS_AVAILABLE, NODEFS_INODES_FREE, now_s)
-        found |= _filesystem(self._imagefs, IMAGEFS_AVAILABLE, IMAGEFS_INODES_FREE, now_s)
-        found |= _filesystem(self._containerfs, CONTAINERFS_AVAILABLE, CONTAINERFS_INODES_FREE, now_s)
+        """File systems and process numbers. What cannot be read has no observation, and the rest goes on."""
+        now_s, found = self._clock(), Observations()
+        for path, available, inodes in (
+            (self._nodefs, NODEFS_AVAILABLE, NODEFS_INODES_FREE),
+            (self._imagefs, IMAGEFS_AVAILABLE, IMAGEFS_INODES_FREE),
+            (self._containerfs, CONTAINERFS_AVAILABLE, CONTAINERFS_INODES_FREE),
+        ):
+            found |= self._read(str(path), partial(_filesystem, path, available, inodes, now_s))
+        return found | self._read(str(self._proc), partial(self._process_numbers, now_s))
+
+    def _process_numbers(self, now_s: float) -> Observations:
         most = min(self._number("sys/kernel/pid_max"), self._number("sys/kernel/threads-max"))
         tasks = int((self._proc / "loadavg").read_text().split()[3].partition("/")[2])
-        found[PID_AVAILABLE] = Observation(from_units(most - tasks), from_units(most), now_s)
+        return {PID_AVAILABLE: Observation(from_units(most - tasks), from_units(most), now_s)}
+
+    def _read(self, what: str, look: Callable[[], Observations]) -> Observations:
+        """Trouble is told when it begins and when it is over, not with every look."""
+        try:
+            found = look()
+        except OSError as error:
+            if what not in self._unreadable:
+                log.warning("no threshold on %s is met while it cannot be read: %s", what, error)
+            self._unreadable.add(what)
+            return {}
+        if what in self._unreadable:
+            log.info("%s can be read again", what)
+            self._unreadable.discard(what)
         return found
 
     def _number(self, name: str) -> int:

@@ -184,17 +184,32 @@ def reclaimed(thresholds: Iterable[Threshold], observations: Mapping[str, Observ
     return not met_thresholds(thresholds, observations, with_min_reclaim=True)
 
 
-def eviction_grace_s(threshold: Threshold, pod: Pod, max_pod_grace_s: int) -> int:
-    """How long the victim's containers get to end (§7.2)."""
+def eviction_grace_s(threshold: Threshold, pod: Pod, max_pod_grace_s: int, hard_grace_s: int | None = None) -> int:
+    """How long the victim's containers get to end (§7.2); no longer than the pod itself asks for.
+
+    `hard_grace_s` is ours: without it a hard threshold gives the second that Kubernetes gives, 0 is none at all.
+    """
+    most = max_pod_grace_s
     if threshold.hard:
-        return HARD_GRACE_S
+        if not hard_grace_s:
+            return HARD_GRACE_S if hard_grace_s is None else 0
+        most = hard_grace_s
     own = pod.spec.termination_grace_period_seconds
-    return max(HARD_GRACE_S, max_pod_grace_s if own is None else min(max_pod_grace_s, own))
+    return max(HARD_GRACE_S, most if own is None else min(most, own))
 
 
 def kill_timeout_s(grace_s: int) -> float:
     """How long an eviction waits for its victim before it reports ExceededGracePeriod (§7.2)."""
     return max(10.0, 1.5 * grace_s)
+
+
+def is_waited_for(now_s: float, since_s: float, grace_s: int, dead_s: float | None) -> bool:
+    """Whether nobody else is chosen yet: a pod that is ended has its time to die, and then to be cleaned up (§3.15).
+
+    `dead_s`: since when nothing of it runs, None while something does.
+    """
+    killed_s = since_s + kill_timeout_s(grace_s)
+    return now_s < (killed_s if dead_s is None else min(dead_s, killed_s)) + CLEANUP_WAIT_S
 
 
 def notifier_usage_bytes(threshold: Threshold, capacity_bytes: int, inactive_file_bytes: int) -> int:

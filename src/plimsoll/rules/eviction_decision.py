@@ -74,10 +74,7 @@ def decision(
     pod_level: bool = True,
     time_s: float = 0.0,
 ) -> Decision | None:
-    """Whom to evict for the most urgent threshold; None where there is none.
-
-    `hard_grace_s` is ours: without it a hard threshold gives the second that Kubernetes gives.
-    """
+    """Whom to evict for the most urgent threshold; None where there is none."""
     threshold = next((each for each in urgent if each.signal in RESOURCE_OF), None)
     if threshold is None:
         return None
@@ -102,9 +99,7 @@ def decision(
     told = eviction_message(
         chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, pod_level=pod_level
     )
-    grace = eviction_grace_s(threshold, chosen.pod, max_pod_grace_s)
-    if threshold.hard and hard_grace_s is not None:
-        grace = hard_grace_s
+    grace = eviction_grace_s(threshold, chosen.pod, max_pod_grace_s, hard_grace_s)
     return msgspec.structs.replace(
         base,
         grace_s=float(grace),

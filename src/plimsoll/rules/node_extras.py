@@ -112,7 +112,7 @@ ROWS: tuple[ExtraRow, ...] = (
              "What the embedded runtime runs for an image name, where the container gives no command.",
              "a map from image to a list of words, or to `dir:/PATH`"),
     ExtraRow("evictionHardGraceSeconds", "eviction_hard_grace_s", _seconds,
-             "How long a victim of a hard threshold may take; 0 kills at once. Without it: as Kubernetes does.",
+             "The grace of a hard threshold's victim, at most its own; 0 kills at once. Default: as Kubernetes does.",
              "a 32-bit integer"),
     ExtraRow("evictionReclaimFirst", "eviction_reclaim_first", READERS["boolean"],
              "Ask the kernel to reclaim, for 50 ms at most, before a pod is evicted. Default: on in 1.27, off in 1.36.",

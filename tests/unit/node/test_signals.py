@@ -101,3 +101,18 @@ def test_the_layout_is_the_runtimes(
     assert seen.layout == layout
     home = os.statvfs(places[containers] or places[images] or tmp_path)
     assert seen.others()["containerfs.available"].capacity.value == home.f_blocks * home.f_frsize
+
+
+def test_what_cannot_be_read_has_no_observation_and_is_told_once(
+    cgroups: PlayedCgroups, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    images = tmp_path / "images"
+    found = signals(cgroups, tmp_path, imagefs=images)
+    for _ in range(3):
+        assert {each.partition(".")[0] for each in found.others()} == {"nodefs", "pid"}
+    assert [str(images) in each.message for each in caplog.records] == [True]
+    images.mkdir()
+    (tmp_path / "proc/loadavg").unlink()
+    for _ in range(3):
+        assert {each.partition(".")[0] for each in found.others()} == {"nodefs", "imagefs", "containerfs"}
+    assert len([each for each in caplog.records if each.levelname == "WARNING"]) == 2

@@ -17,6 +17,7 @@ from plimsoll.rules.eviction import (
     Pressure,
     assess,
     eviction_grace_s,
+    is_waited_for,
     kill_timeout_s,
     memory_observation,
     met_thresholds,
@@ -284,6 +285,28 @@ def test_how_long_a_victim_gets(grace_s: float, maximum: int, own: int | None, e
 
 def test_how_long_an_eviction_waits() -> None:
     assert [kill_timeout_s(grace) for grace in (1, 6, 7, 30)] == [10.0, 10.0, 10.5, 45.0]
+
+
+@pytest.mark.parametrize(
+    ("after_s", "grace_s", "dead_s", "is_waited"),
+    [
+        (39.9, 1, None, True),
+        (40.0, 1, None, False),
+        (104.9, 50, None, True),
+        (105.0, 50, None, False),
+        (31.9, 1, 2.0, True),
+        (32.0, 1, 2.0, False),
+        (40.0, 1, 39.0, False),
+    ],
+    ids=["ten and thirty", "no longer", "soft", "soft, no longer", "dead", "dead, no longer", "dead too late"],
+)
+def test_how_long_a_pod_that_is_ended_is_waited_for(
+    after_s: float, grace_s: int, dead_s: float | None, is_waited: bool
+) -> None:
+    """§7.2 and §3.15: its time to die, and then half a minute."""
+    began_s = 1000.0
+    dead_at_s = None if dead_s is None else began_s + dead_s
+    assert is_waited_for(began_s + after_s, began_s, grace_s, dead_at_s) == is_waited
 
 
 def test_where_the_notifier_stands() -> None:

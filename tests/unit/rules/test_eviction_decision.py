@@ -70,11 +70,23 @@ def test_nobody_to_evict_is_said() -> None:
     [
         (HARD, 30, None, 60, 1),
         (HARD, 30, 0, 60, 0),
+        (HARD, 30, 60, 300, 60),
+        (HARD, 30, 60, 5, 5),
+        (HARD, 30, 60, 0, 1),
         (SOFT, 30, 0, 60, 30),
         (SOFT, 30, None, 5, 5),
         (SOFT, 0, None, 60, 1),
     ],
-    ids=["hard", "hard, at once", "soft, the extra does not count", "soft, the pod's own", "soft, never less than one"],
+    ids=[
+        "hard",
+        "hard, at once",
+        "hard, longer",
+        "hard, the pod's own",
+        "hard, never less than one",
+        "soft, the extra does not count",
+        "soft, the pod's own",
+        "soft, never less than one",
+    ],
 )
 def test_grace(
     thresholds: tuple[object, ...], max_grace_s: int, hard_grace_s: int | None, own_s: int, grace_s: int
