@@ -100,18 +100,19 @@ async def _resize(cluster: Cluster, wanted: Wanted) -> int:
     container = chosen_container(pod, wanted.container)
     change = change_of(container, wanted.amounts, wanted.kinds)
     patch = resize_patch(pod, container.name, change)
-    answer = await foreseen(cluster, stored, container.name, change)
+    subresource = "resize" if "resize" in (await cluster.kind("pods")).subresources else ""
+    answer = await foreseen(cluster, stored, container.name, change, subresource=bool(subresource))
     _say(answer, wanted.output)
     if answer.outcome == "refused":
         click.echo("nothing was sent", err=True)
         return REFUSED
     if wanted.dry_run:
-        return await _asked(cluster, wanted, patch, answer)
+        return await _asked(cluster, wanted, patch, subresource, answer)
     if answer.outcome == "unchanged":
         return DONE
     if answer.risky and not wanted.yes and not _agreed():
         return NOT_NOW
-    sent = await _sent(cluster, wanted.pod, patch)
+    sent = await _sent(cluster, wanted.pod, patch, subresource)
     click.echo(f"pod/{inert(wanted.pod)} resize asked for", err=wanted.output == "json")
     if not wanted.wait:
         return answer.exit_code
@@ -138,12 +139,12 @@ def _agreed() -> bool:
     return agreed
 
 
-async def _asked(cluster: Cluster, wanted: Wanted, patch: Document, answer: ResizeAnswer) -> int:
+async def _asked(cluster: Cluster, wanted: Wanted, patch: Document, subresource: str, answer: ResizeAnswer) -> int:
     """The server's own word, which also knows quotas and limit ranges."""
     from plimsoll.kube.request import ApiError
 
     try:
-        await _sent(cluster, wanted.pod, patch, dry_run=True)
+        await _sent(cluster, wanted.pod, patch, subresource, dry_run=True)
     except ApiError as error:
         click.echo(f"the server would refuse it: {inert(str(error))}", err=True)
         return REFUSED
@@ -151,12 +152,10 @@ async def _asked(cluster: Cluster, wanted: Wanted, patch: Document, answer: Resi
     return answer.exit_code
 
 
-async def _sent(cluster: Cluster, pod: str, patch: Document, *, dry_run: bool = False) -> Document:
+async def _sent(cluster: Cluster, pod: str, patch: Document, subresource: str, *, dry_run: bool = False) -> Document:
     from plimsoll.kube.request import PODS
     from plimsoll.kube.request import patch as patching
 
-    kind = await cluster.kind("pods")
-    subresource = "resize" if "resize" in kind.subresources else ""
     request = patching(PODS, pod, patch, cluster.namespace, subresource)
     if dry_run:
         request = msgspec.structs.replace(request, path=f"{request.path}?{urlencode({'dryRun': 'All'})}")

@@ -15,7 +15,7 @@ from plimsoll.cli.resize_answer import DONE, NOT_NOW
 from plimsoll.rules.resize_progress import Progress, progress
 
 Document = dict[str, Any]
-_COLOURS = {"deferred": "yellow", "infeasible": "red", "reported": "green"}
+_COLOURS = {"deferred": "yellow", "infeasible": "red", "reported": "green", "ended": "yellow"}
 _MEANS = {
     "proposed": "the API server has taken it, the node has not answered",
     "deferred": "the node has no room now and will try again",
@@ -23,11 +23,13 @@ _MEANS = {
     "allocated": "the node has accepted",
     "kernel": "the cgroups have the new values",
     "reported": "done",
+    "ended": "no node judges this pod any more",
 }
+_OVER = {"reported": DONE, "infeasible": NOT_NOW, "ended": NOT_NOW}
 
 
 async def followed(cluster: Cluster, pod: Document, timeout_s: float, paint: Paint) -> int:
-    """Until it is reported, infeasible or too late. Progress goes to stderr: it is for whoever looks."""
+    """Until it is reported, infeasible, pointless or too late. Progress goes to stderr: it is for whoever looks."""
     telling = _Telling(paint, _restarts(pod))
     code = telling.told(pod)
     if code is not None:
@@ -56,13 +58,13 @@ class _Telling:
         if found.restarts > self._restarts:
             self._line("restart", f"restart count {found.restarts}", "yellow")
             self._restarts = found.restarts
+        if self.last is not None and found.stage == "proposed" and self.last.stage in ("allocated", "kernel"):
+            found = self.last  # accepted is accepted, though a status of that moment need not show it
         if self.last is None or (found.stage, found.message) != (self.last.stage, self.last.message):
             means = _MEANS[found.stage]
             self._line(found.stage, f"{means}: {found.message}" if found.message else means, _COLOURS.get(found.stage))
         self.last = found
-        if found.stage == "reported":
-            return DONE
-        return NOT_NOW if found.stage == "infeasible" else None
+        return _OVER.get(found.stage)
 
     def _line(self, word: str, text: str, colour: str | None) -> None:
         passed = f"{time.monotonic() - self._began_s:7.3f} s"
