@@ -10,7 +10,7 @@ import msgspec
 from plimsoll.cli.output import CLASS_COLOURS, Paint, inert, table
 from plimsoll.rules.objects import CPU, MEMORY, Container, Pod
 from plimsoll.rules.qos import qos_class
-from plimsoll.rules.quantity import Quantity
+from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.reasons import human_bytes
 from plimsoll.rules.resize_forecast import Forecast, Outcome
 from plimsoll.rules.resize_room import Leaving
@@ -106,6 +106,7 @@ class ResizeAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 def resize_answer(
     found: Forecast, old: Pod, new: Pod, writes: Sequence[FileChange] = (), notes: Sequence[str] = ()
 ) -> ResizeAnswer:
+    changes = tuple(_changes(old, new))
     title = f"{old.metadata.namespace}/{old.metadata.name}" if old.metadata.namespace else old.metadata.name
     return ResizeAnswer(
         title,
@@ -115,15 +116,21 @@ def resize_answer(
         found.hint,
         tuple(map(str, found.errors)),
         None if found.nearest is None else patch_between(old, found.nearest),
-        tuple(_changes(old, new)),
+        changes,
         found.restarts,
         tuple({"container": each.container, "limit": str(each.limit), "used": str(each.used)} for each in found.unsafe),
         found.victims,
         _room(found),
         tuple(Largest(each.container, each.resource, _text(each.ever), _text(each.now)) for each in found.most),
         tuple(writes),
-        tuple(notes),
+        (*notes, *_zero_limits(changes)),
     )
+
+
+def _zero_limits(changes: Sequence[AmountChange]) -> Iterator[str]:
+    for each in changes:
+        if each.list == "limits" and each.after is not None and not QUANTITIES[each.after]:
+            yield f"a {each.resource} limit of 0 is no limit: container {each.container} may use what there is"
 
 
 def _room(found: Forecast) -> Room | None:

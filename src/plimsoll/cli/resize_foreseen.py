@@ -16,8 +16,8 @@ from plimsoll.cli.resize_answer import ResizeAnswer, resize_answer
 from plimsoll.cli.resize_cpus import cpu_refusal
 from plimsoll.codec.defaults import with_defaults
 from plimsoll.codec.lean import from_document, lean_pod
-from plimsoll.errors import InvalidConfig, InvalidConfigs
-from plimsoll.kube.request import NODES, ApiError, get
+from plimsoll.errors import InvalidConfig, InvalidConfigs, PlimsollError
+from plimsoll.kube.request import NODES, PODS, ApiError, document, get, listing
 from plimsoll.rules.config_reading import reading
 from plimsoll.rules.eviction import NODE_CONDITIONS, NodeCondition
 from plimsoll.rules.fit import allocated_load
@@ -49,6 +49,32 @@ class _NodeSeen(msgspec.Struct, frozen=True):
     node: Document
     pods: list[Pod]  # all that have not ended, the one in question included
     config: Document
+
+
+class NoSuchPod(PlimsollError):
+    """There is no pod of that name; the message names the nearest, or those there are."""
+
+
+async def stored_pod(cluster: Cluster, name: str) -> Document:
+    try:
+        return await cluster.ask(get(PODS, name, cluster.namespace))
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        listed = await cluster.answer(listing(PODS, namespace=cluster.namespace))
+        if listed.status >= 400:
+            raise
+        names = [str(each["metadata"]["name"]) for each in document(listed).get("items") or ()]
+    raise NoSuchPod(f"no pod {name} in namespace {cluster.namespace}{_rather(name, names)}")
+
+
+def _rather(name: str, names: list[str]) -> str:
+    import difflib  # needed only once something is wrong
+
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; there are: {', '.join(sorted(names)[:10])}{' …' if len(names) > 10 else ''}" if names else ""
 
 
 async def foreseen(
@@ -100,21 +126,21 @@ def _setting(seen: _NodeSeen, pod: Pod, profile: Profile, notes: list[str]) -> R
 
 
 def _configured(
-    document: Document,
+    told: Document,
     node: Node,
     others: Sequence[Pod],
     pod: Pod,
     profile: Profile,
     conditions: tuple[NodeCondition, ...],
 ) -> ResizeSetting:
-    config = reading({name: document[name] for name in _COUNTS if name in document}, profile).config
+    config = reading({name: told[name] for name in _COUNTS if name in told}, profile).config
     machine = machine_from_capacity(node.status.capacity or {}, name=node.metadata.name)
     setting = resolved(machine, config, profile)
     load = allocated_load(node, others)
     found = resize_setting(setting, load, conditions, cpu_refusal(setting, [*others, pod]))
     return msgspec.structs.replace(
         found,
-        static_memory=document.get("memoryManagerPolicy") == "Static",
+        static_memory=told.get("memoryManagerPolicy") == "Static",
         # Without its configuration the Node's own word is the best there is.
-        absolute_allocatable=setting.absolute if document else None,
+        absolute_allocatable=setting.absolute if told else None,
     )

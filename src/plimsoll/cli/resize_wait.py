@@ -12,7 +12,7 @@ import msgspec
 from plimsoll.cli.cluster import Cluster
 from plimsoll.cli.output import Paint, inert
 from plimsoll.cli.resize_answer import DONE, NOT_NOW
-from plimsoll.rules.resize_progress import Progress, progress
+from plimsoll.rules.resize_progress import Progress, Said, progress, verdict_said
 
 Document = dict[str, Any]
 _COLOURS = {"deferred": "yellow", "infeasible": "red", "reported": "green", "ended": "yellow"}
@@ -28,9 +28,13 @@ _MEANS = {
 _OVER = {"reported": DONE, "infeasible": NOT_NOW, "ended": NOT_NOW}
 
 
-async def followed(cluster: Cluster, pod: Document, timeout_s: float, paint: Paint) -> int:
+async def followed(
+    cluster: Cluster, pod: Document, timeout_s: float, paint: Paint, *, generation_before: int | None = None
+) -> int:
     """Until it is reported, infeasible, pointless or too late. Progress goes to stderr: it is for whoever looks."""
-    telling = _Telling(paint, _restarts(pod))
+    is_new = pod["metadata"].get("generation") != generation_before
+    # What the answer to our own request says of a verdict was said of the wish before it.
+    telling = _Telling(paint, _restarts(pod), verdict_said(pod) if is_new else ())
     code = telling.told(pod)
     if code is not None:
         return code
@@ -48,13 +52,14 @@ async def followed(cluster: Cluster, pod: Document, timeout_s: float, paint: Pai
 
 
 class _Telling:
-    def __init__(self, paint: Paint, restarts: int) -> None:
+    def __init__(self, paint: Paint, restarts: int, earlier: Said) -> None:
+        self._earlier = earlier
         self._paint, self._restarts, self._began_s = paint, restarts, time.monotonic()
         self.last: Progress | None = None
 
     def told(self, pod: Document) -> int | None:
         """Says what is new; the exit code once it is over."""
-        found = progress(pod)
+        found = progress(pod, self._earlier)
         if found.restarts > self._restarts:
             self._line("restart", f"restart count {found.restarts}", "yellow")
             self._restarts = found.restarts

@@ -135,16 +135,20 @@ def _refused(old: Version, new: Version, profile: Profile, api: Api) -> Forecast
     if not errors:
         return None
     found = nearest(old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level)
-    hint = "" if found is not None else _why_nothing(old.pod, profile, api)
+    hint = "" if found is not None else _why_nothing(old.pod, new.pod, profile, api)
     return Forecast("refused", str(errors[0]), hint, tuple(errors), found)
 
 
-def _why_nothing(old: Pod, profile: Profile, api: Api) -> str:
+def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api) -> str:
     """Why no other amounts would be taken either, where that is so."""
     if not api.in_place or not (api.subresource or profile.resize_by_plain_patch):
         return f"this API server lets no amounts of a running pod change: {_ANEW}"
     if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
         return f"nothing else would be taken: any amount changes the class of a BestEffort pod; {_ANEW}"
+    if profile.resize_policy_defaulted and any(
+        len(after.resize_policy) > len(before.resize_policy) for before, after in _pairs(old, new)
+    ):
+        return f"a first request brings a resize policy along, and policies are fixed: {_ANEW}"
     return ""
 
 

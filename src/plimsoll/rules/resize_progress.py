@@ -41,8 +41,22 @@ class Progress(msgspec.Struct, frozen=True):
     restarts: int = 0
 
 
-def progress(pod: Document) -> Progress:
-    """Of the resize that the pod's spec asks for."""
+Said = tuple[str, ...]
+
+
+def verdict_said(pod: Document) -> Said:
+    """What the status says of a pending resize, to know it again; empty where it says nothing."""
+    status: Document = pod.get("status") or {}
+    word = str(status.get("resize") or "")
+    for each in status.get("conditions") or ():
+        if isinstance(each, dict) and each.get("type") == PENDING:
+            return (word, *(str(each.get(field)) for field in ("reason", "message", "lastProbeTime")))
+    return (word,) if word in _VERDICTS else ()
+
+
+def progress(pod: Document, earlier: Said = ()) -> Progress:
+    """Of the resize that the pod's spec asks for. `earlier`: the verdict on a wish before this one; while nothing else
+    is said, the node has not answered. Only in 1.27 is that in question, and only where requests stay."""
     status: Document = pod.get("status") or {}
     conditions = {str(each.get("type")): each for each in status.get("conditions") or () if isinstance(each, dict)}
     generation = int((pod.get("metadata") or {}).get("generation") or 0)
@@ -57,6 +71,8 @@ def progress(pod: Document) -> Progress:
     # Whatever was said of an earlier wish is not about this one.
     if word == "Proposed" or not _observed(status, generation):
         return proposed
+    if earlier and verdict_said(pod) == earlier:
+        return proposed
     if pending is not None and _observed(pending, generation):
         reason = str(pending.get("reason") or status.get("resize") or "")
         if reason in _VERDICTS:
@@ -67,8 +83,8 @@ def progress(pod: Document) -> Progress:
         return proposed
     message = str((going or {}).get("message") or "")
     if going is not None or pending is not None or word:
-        return Progress("kernel" if _all_shown(pod) else "allocated", message, restarts)
-    if status.get("observedGeneration") or _all_shown(pod):
+        return Progress("kernel" if _all_shown(pod, requests=True) else "allocated", message, restarts)
+    if status.get("observedGeneration") or _all_shown(pod, requests=False):
         return Progress("reported", "", restarts)
     return proposed
 
@@ -90,17 +106,16 @@ def _all_allocated(pod: Document) -> bool:
     ) and _has_statuses(pod)
 
 
-def _all_shown(pod: Document) -> bool:
-    """Does the status show the limits as the kernel would keep them, and memory requests? A cpu request comes back
-    from shares or weights, with too much lost on the way to tell anything."""
+def _all_shown(pod: Document, *, requests: bool) -> bool:
+    """Does the status show the limits as the kernel would keep them, and the requests? These come back from shares or
+    weights: where too much was lost on the way, they never do."""
     for container, shown in _running(pod):
         if "resources" not in shown:
             continue
         wanted, actual = container.get("resources") or {}, shown["resources"] or {}
-        limits, memory = wanted.get("limits") or {}, {MEMORY: (wanted.get("requests") or {}).get(MEMORY)}
-        if not _kept(limits, actual.get("limits") or {}):
+        if not _kept(wanted.get("limits") or {}, actual.get("limits") or {}):
             return False
-        if memory[MEMORY] is not None and not _same(memory, actual.get("requests") or {}):
+        if requests and not _same(wanted.get("requests") or {}, actual.get("requests") or {}):
             return False
     return _has_statuses(pod)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.rules.resize_progress import Progress, progress
+from plimsoll.rules.resize_progress import Progress, progress, verdict_said
 
 ONE, TWO = {"cpu": "1", "memory": "200Mi"}, {"cpu": "2", "memory": "200Mi"}
 
@@ -36,6 +36,16 @@ def rounded(wanted: str, shown: str, name: str = "cpu", **status: Any) -> dict[s
     return {
         "metadata": {"name": "p", "generation": 2},
         "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"limits": {name: wanted}}}]},
+        "status": {"containerStatuses": [found], **status},
+    }
+
+
+def requesting(wanted: str, shown: str, **status: Any) -> dict[str, Any]:
+    """A cpu request that is allocated and comes back otherwise."""
+    found = {"name": "c", "allocatedResources": {"cpu": wanted}, "resources": {"requests": {"cpu": shown}}}
+    return {
+        "metadata": {"name": "p", "generation": 2},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": wanted}}}]},
         "status": {"containerStatuses": [found], **status},
     }
 
@@ -79,6 +89,8 @@ ROWS = [
     ("1.36 rounded, still at work", rounded("1234m", "1240m", conditions=[condition(GOING)]), "kernel", ""),
     ("1.36 rounded in another way", rounded("1234m", "1300m", observedGeneration=2), "reported", ""),
     ("1.36 the limit not yet there", rounded("1234m", "1", conditions=[condition(GOING)]), "allocated", ""),
+    ("1.36 a request not yet there", requesting("150m", "100m", conditions=[condition(GOING)]), "allocated", ""),
+    ("1.36 a request that a weight cannot hold", requesting("150m", "149m", observedGeneration=2), "reported", ""),
     ("1.36 the smallest quota", rounded("3m", "10m", observedGeneration=2), "reported", ""),
     ("1.36 pod level, not allocated", {**POD_LEVEL, "status": {**POD_LEVEL["status"], "allocatedResources": {"cpu": "1"}}}, "proposed", ""),
     ("1.36 pod level", POD_LEVEL, "reported", ""),
@@ -105,3 +117,14 @@ def test_stage(document: dict[str, Any], stage: str, message: str) -> None:
 
 def test_restarts_are_counted() -> None:
     assert progress(pod(TWO, TWO)) == Progress("reported", "", 1)
+
+
+def test_a_verdict_on_the_wish_before() -> None:
+    """1.27 tells no generation: a wish that goes back to what is allocated is not marked, and the old verdict stays
+    for a moment."""
+    stale = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "too large")])
+    assert progress(stale).stage == "infeasible"
+    assert progress(stale, verdict_said(stale)).stage == "proposed"
+    anew = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "static")])
+    assert progress(anew, verdict_said(stale)).stage == "infeasible"
+    assert progress(pod(TWO, TWO), verdict_said(pod(TWO, TWO))).stage == "reported"
