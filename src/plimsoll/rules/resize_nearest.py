@@ -80,13 +80,15 @@ def _one_below(old: Pod, new: Pod) -> Iterator[Pod]:
     before = {each.name: each for each in all_containers(old.spec)}
     for container in all_containers(new.spec):
         was = before.get(container.name)
-        if was is None or same_resources(was.resources, container.resources):
-            continue
         for name in RESIZED:
-            limit = _list(container.resources, "limits").get(name)
-            if limit is not None and _list(container.resources, "requests").get(name) == limit:
+            request, limit = _amounts(container, name)
+            if limit is not None and request == limit and was is not None and _amounts(was, name) != (limit, limit):
                 yield _each(old, new, _lowered(container.name, name, limit))
     yield _each(old, new, _old_requests)
+
+
+def _amounts(container: Container, name: str) -> tuple[Quantity | None, Quantity | None]:
+    return _list(container.resources, "requests").get(name), _list(container.resources, "limits").get(name)
 
 
 def _lowered(container: str, name: str, limit: Quantity) -> Callable[[Container | None, Container], Container]:
