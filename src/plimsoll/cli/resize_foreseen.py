@@ -25,7 +25,7 @@ from plimsoll.rules.held import held_pod
 from plimsoll.rules.objects import MEMORY, Node, Pod
 from plimsoll.rules.profile import Profile, profile_named
 from plimsoll.rules.resize import ResizeSetting
-from plimsoll.rules.resize_forecast import Api, forecast, forecast_without_node
+from plimsoll.rules.resize_forecast import Api, Outcome, forecast, forecast_without_node
 from plimsoll.rules.resize_setting import resize_setting
 from plimsoll.rules.resize_wish import Change, wished
 from plimsoll.rules.setting import machine_from_capacity, resolved
@@ -45,7 +45,10 @@ _COUNTS = (
 )
 
 
-class _NodeSeen(msgspec.Struct, frozen=True):
+JUDGED: tuple[Outcome, ...] = ("accepted", "deferred", "infeasible")
+
+
+class NodeSeen(msgspec.Struct, frozen=True):
     node: Document
     pods: list[Pod]  # all that have not ended, the one in question included
     config: Document
@@ -100,16 +103,17 @@ async def foreseen(
     sets = container_sets(usage.by_pod.get((spec.metadata.namespace, spec.metadata.name)))
     if MEMORY in change.get("limits", {}) and container not in sets:
         notes.append("nobody tells how much memory it uses: whether that limit is safe is not known")
-    setting = _setting(seen, held_pod(spec), profile, notes)
-    return resize_answer(forecast(old, new, setting, working_sets=sets, api=api), spec, new.pod, notes=notes)
+    setting = node_setting(seen, held_pod(spec), profile, notes)
+    found = forecast(old, new, setting, working_sets=sets, api=api)
+    return resize_answer(found, spec, new.pod, notes=notes if found.outcome in JUDGED else ())
 
 
-async def _seen(cluster: Cluster, name: str) -> _NodeSeen:
+async def _seen(cluster: Cluster, name: str) -> NodeSeen:
     described = await cluster.ask(get(NODES, name))
-    return _NodeSeen(described, await pods_on(cluster, name), await kubelet_config(cluster, name))
+    return NodeSeen(described, await pods_on(cluster, name), await kubelet_config(cluster, name))
 
 
-def _setting(seen: _NodeSeen, pod: Pod, profile: Profile, notes: list[str]) -> ResizeSetting:
+def node_setting(seen: NodeSeen, pod: Pod, profile: Profile, notes: list[str]) -> ResizeSetting:
     """As the node's own agent would have it; `pod` as it is held. Adds to the notes."""
     key = (pod.metadata.namespace, pod.metadata.name)
     others = [held_pod(each) for each in seen.pods if (each.metadata.namespace, each.metadata.name) != key]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,10 @@ def test_resize_beside_others(tmp_path: Path) -> None:
     assert (ran.code, found["outcome"]) == (1, "deferred")
     assert found["room"] == {"short": {"cpu": "1500m"}, "pods": ["shop/b"], "freed": {"cpu": "2500m"}}
     assert found["largest"] == [{"container": "app", "resource": "cpu", "ever": "8", "now": "2500m"}]
+    both = written(tmp_path / "both.json", pod("web", "15Gi", cpu="4"))
+    ran = run("explain", "resize", old, both, *ROOM, "--others", others)
+    assert "short of cpu 1500m, memory " in ran.out
+    assert re.search("it fits once shop/[ab], shop/[ab] are all gone \\(frees cpu 5500m, memory 2Gi\\)\n", ran.out)
     huge = written(tmp_path / "huge.json", pod("web", "1Gi", cpu="9"))
     ran = run("explain", "resize", old, huge, *ROOM)
     assert ran.code == 1
