@@ -226,7 +226,7 @@ def _largest_line(largest: Largest) -> str:
     whose = f"container {inert(largest.container)}" if largest.container else "the pod"
     if largest.ever is None:
         return f"{largest.resource}: no amount for {whose} would fit beside the rest of the pod"
-    now = "nothing fits" if largest.now is None else f"{largest.now} fits"
+    now = "no larger amount fits" if largest.now is None else f"{largest.now} fits"
     same = largest.now == largest.ever
     return f"{largest.resource}: the most for {whose} here is {largest.ever}" + ("" if same else f"; {now} now")
 

@@ -211,7 +211,7 @@ def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str
             wish = with_request(wish, name, CPU, amount)
         verdict = resize_verdict(wish, allocation, setting)
         if whole and all(whole.values()) and verdict.decision in ("Accepted", "Deferred"):
-            listed = ", ".join(f"{amount} for container {name}" for name, amount in whole.items())
+            listed = ", ".join(f"{amount} (container {name})" for name, amount in whole.items())
             return f"only whole CPUs are given here: ask for {listed}"
     return ""
 

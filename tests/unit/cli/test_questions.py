@@ -98,7 +98,7 @@ SETTINGS = [
     ("swap", pod("web", "1Gi"), pod("web", "2Gi"), {"failSwapOn": False, "memorySwap": {"swapBehavior": "LimitedSwap"}},
      1, ["In-place resize of containers with swap is not supported.", "change the limit alone"]),
     ("parts of CPUs", guaranteed("web", "1"), guaranteed("web", "1500m"),
-     {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}, 1, ["ask for 2 for container app"]),
+     {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}, 1, ["ask for 2 (container app)"]),
     ("CPUs that others own", guaranteed("web", "1"), guaranteed("web", "5"),
      {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "500m"}},
      1, ["Deferred", "not enough cpus available to satisfy request: requested=5, available=4",

@@ -179,7 +179,7 @@ def test_the_absolute_allocatable_is_what_counts() -> None:
 
 @pytest.mark.parametrize(
     ("had", "cpu", "hint"),
-    [("1", "1500m", "ask for 2 for container c"), ("3", "2500m", "ask for 2 for"), ("3", "3900m", "ask for 4 for")],
+    [("1", "1500m", "ask for 2 (container c)"), ("3", "2500m", "ask for 2 ("), ("3", "3900m", "ask for 4 (")],
     ids=["up", "not what is there already", "the last"],
 )
 def test_only_whole_cpus(had: str, cpu: str, hint: str) -> None:
