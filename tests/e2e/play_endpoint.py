@@ -23,6 +23,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from plimsoll.kube.kubeconfig import Access
 from tests.e2e.played_containers import Container, PlayedPod
+from tests.e2e.played_node import CONFIG
 
 Message = MutableMapping[str, Any]
 Pods = dict[tuple[str, str], PlayedPod]
@@ -113,6 +114,8 @@ class Endpoint:
                 await _answer(send, 200, "ok")
             case ["metrics", "resource"]:
                 await _answer(send, 200, self._metrics())
+            case ["configz"]:
+                await _answer(send, 200, json.dumps({"kubeletconfig": CONFIG}), b"application/json")
             case ["stats", "summary"]:
                 await _answer(send, 200, json.dumps(self._summary()), b"application/json")
             case ["oom" | "pressure" as page]:

@@ -7,6 +7,7 @@ from tests.e2e.played_containers import Document
 
 CAPACITY = {"cpu": "16", "memory": "33554432Ki", "ephemeral-storage": "102400Mi", "pods": "110"}
 ALLOCATABLE = {**CAPACITY, "cpu": "15500m", "memory": "32Gi"}
+CONFIG = {"systemReserved": {"cpu": "500m"}}
 CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),

@@ -13,6 +13,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from plimsoll.cgroups.detect import this_host
+from plimsoll.codec.lean import from_document
+from plimsoll.rules.config_reading import reading
+from plimsoll.rules.objects import Node
+from plimsoll.rules.profile import profile_named
+from plimsoll.rules.setting import machine_from_capacity, resolved
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, RealNode, kubectl_for, real_node, running, status_of
 from tests.e2e.test_agent import pod, shell
@@ -208,6 +214,17 @@ def test_what_the_node_counts(kube: Kubectl) -> None:
     labels = {"probe_type": "Liveness", "result": "successful", "pod": "counted"}
     until(lambda: "counted" in _raw(kube, "metrics/probes"))
     assert _sample(_raw(kube, "metrics/probes"), "prober_probe_total", labels) >= 1
+
+
+def test_how_the_node_is_configured(node: RealNode, kube: Kubectl) -> None:
+    """As `explain --config` takes it: the allocatable computed from it is the Node's own."""
+    told = json.loads(_raw(kube, "configz"))["kubeletconfig"]
+    config = reading(told, profile_named(node.profile)).config
+    described = json.loads(kube("get", "node", NODE, "-o", "json").out)
+    machine = machine_from_capacity(from_document(described, Node).status.capacity or {})
+    found = resolved(machine, config, profile_named(node.profile), cgroup_version=this_host().version)
+    assert str(found.allocatable["memory"]) == described["status"]["allocatable"]["memory"]
+    assert config.cgroup_root == node.cgroup_root
 
 
 def test_asking_over_and_over_leaves_nothing_behind(node: RealNode, kube: Kubectl) -> None:

@@ -11,14 +11,15 @@ from plimsoll.cli.inputs import Given, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.output import Paint, colourful, inert
 from plimsoll.cli.resize_answer import ResizeAnswer, lines, resize_answer
+from plimsoll.cli.resize_cpus import cpu_refusal
 from plimsoll.codec.defaults import with_defaults
 from plimsoll.rules.desired import workload
 from plimsoll.rules.fit import allocated_load
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod
-from plimsoll.rules.resize import ResizeSetting
 from plimsoll.rules.resize_api import kept_for_resize, spec_changed
-from plimsoll.rules.resize_forecast import forecast
+from plimsoll.rules.resize_forecast import Api, forecast
+from plimsoll.rules.resize_setting import node_resize_gates, resize_setting
 from plimsoll.rules.resize_writes import FileChange, resize_writes
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.versions import Document, Version
@@ -70,11 +71,11 @@ def _answer(
     old: Given, new: Given, others: list[Pod], used: str, setting: Setting, given_node: Node | None
 ) -> ResizeAnswer:
     name = setting.machine.name or "node"
-    profile = setting.profile
     before = _version(old.found.document, name, setting)
     # As the subresource does it: what is no resource and no resize policy is put back.
     wanted = {**_version(new.found.document, name, setting).document, "metadata": before.document.get("metadata")}
-    kept = kept_for_resize(before.document, wanted)
+    gates = node_resize_gates(setting.config)
+    kept = kept_for_resize(before.document, wanted, gates)
     after = _version(kept, name, setting)
     notes = []
     if spec_changed(wanted, kept):
@@ -83,16 +84,15 @@ def _answer(
     node = Node(Metadata(name), status=status)
     if given_node is not None:
         node = msgspec.structs.replace(given_node, status=status)
+    held = [held_pod(each) for each in others]
     found = forecast(
         before,
         after,
-        ResizeSetting(
-            allocated_load(node, map(held_pod, others)),
-            profile,
-            static_cpus=setting.policy.static_cpus,
-            absolute_allocatable=setting.absolute,
+        resize_setting(
+            setting, allocated_load(node, held), cpu_refusal=cpu_refusal(setting, [*held, held_pod(before.pod)])
         ),
         working_sets=_working_sets(used, before.pod),
+        api=Api(gates, in_place=setting.config.gate("InPlacePodVerticalScaling")),
     )
     writes: tuple[FileChange, ...] = ()
     if found.outcome in ("accepted", "deferred"):

@@ -54,6 +54,7 @@ from plimsoll.node.stats import NodePlace, Stats
 from plimsoll.node.summary import summary_json
 from plimsoll.node.under_pressure import UnderPressure
 from plimsoll.node.unused_images import remove_unused_images
+from plimsoll.rules.config_document import config_document
 from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.node_document import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.answers import Filesystems
@@ -311,6 +312,7 @@ class Node:
             resource=lambda: resource_page(stats.sample(PAGE_AGE_S)),
             cadvisor=cadvisor,
             probes=meters.probes_page,
+            configuration=lambda: config_document(self._live.setting.config),
             own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
         )
 

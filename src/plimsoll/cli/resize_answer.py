@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -10,8 +10,10 @@ import msgspec
 from plimsoll.cli.output import CLASS_COLOURS, Paint, inert, table
 from plimsoll.rules.objects import CPU, MEMORY, Container, Pod
 from plimsoll.rules.qos import qos_class
+from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.reasons import human_bytes
 from plimsoll.rules.resize_forecast import Forecast, Outcome
+from plimsoll.rules.resize_room import Leaving
 from plimsoll.rules.resize_wish import patch_between
 from plimsoll.rules.resize_writes import FileChange
 
@@ -22,6 +24,9 @@ EXIT_CODES: dict[Outcome, int] = {
     "deferred": NOT_NOW,
     "infeasible": NOT_NOW,
     "refused": REFUSED,
+    "ended": NOT_NOW,
+    "unscheduled": DONE,
+    "unknown": DONE,
 }
 _COLOURS: dict[Outcome, str] = {
     "accepted": "green",
@@ -29,6 +34,9 @@ _COLOURS: dict[Outcome, str] = {
     "deferred": "yellow",
     "infeasible": "red",
     "refused": "red",
+    "ended": "yellow",
+    "unscheduled": "green",
+    "unknown": "yellow",
 }
 _WORDS: dict[Outcome, str] = {
     "accepted": "the node has room: accepted",
@@ -36,6 +44,9 @@ _WORDS: dict[Outcome, str] = {
     "deferred": "Deferred: the node has no room now, the resize waits",
     "infeasible": "Infeasible: this node can never do it",
     "refused": "refused by the API server",
+    "ended": "no node judges this pod any more: the amounts would change and nothing else",
+    "unscheduled": "not on a node yet: the scheduler will see the new size",
+    "unknown": "whether the node has room is not known here: it will say",
 }
 
 
@@ -47,13 +58,22 @@ class AmountChange(msgspec.Struct, frozen=True):
     after: str | None
 
 
-class Room(msgspec.Struct, frozen=True):
-    """What must go for a deferred resize: these pods, or nobody's going would do."""
+class Room(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What must go for a deferred resize: all of these pods; none where nobody's going would do."""
 
+    short: dict[str, str]
+    pods: tuple[str, ...] = ()
+    freed: dict[str, str] = {}  # by these pods, or by all others where they are not enough
+    then: str = ""  # what would still speak against it
+
+
+class Largest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The largest request of a container ("": of the pod) that would do: ever, and now."""
+
+    container: str
     resource: str
-    short: str
-    pods: tuple[str, ...]
-    freed: str
+    ever: str | None = None
+    now: str | None = None
 
 
 class ResizeAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -61,13 +81,15 @@ class ResizeAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     qos_class: str
     outcome: Outcome
     message: str = ""
+    hint: str = ""
     errors: tuple[str, ...] = ()
     nearest: dict[str, Any] | None = None  # a patch that the API would take
     changes: tuple[AmountChange, ...] = ()
     restarts: tuple[str, ...] = ()
     unsafe: tuple[dict[str, str], ...] = ()
-    room: tuple[Room, ...] = ()
-    largest: dict[str, str] = {}
+    victims: tuple[str, ...] = ()  # pods that the node ends for it
+    room: Room | None = None
+    largest: tuple[Largest, ...] = ()
     writes: tuple[FileChange, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -78,28 +100,52 @@ class ResizeAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     @property
     def risky(self) -> bool:
         """Worth a question before it is sent."""
-        return self.outcome in ("deferred", "infeasible") or bool(self.restarts or self.unsafe)
+        return self.exit_code == NOT_NOW or bool(self.restarts or self.unsafe or self.victims)
 
 
 def resize_answer(
     found: Forecast, old: Pod, new: Pod, writes: Sequence[FileChange] = (), notes: Sequence[str] = ()
 ) -> ResizeAnswer:
+    changes = tuple(_changes(old, new))
     title = f"{old.metadata.namespace}/{old.metadata.name}" if old.metadata.namespace else old.metadata.name
     return ResizeAnswer(
         title,
         str(qos_class(old)),
         found.outcome,
         found.message,
+        found.hint,
         tuple(map(str, found.errors)),
         None if found.nearest is None else patch_between(old, found.nearest),
-        tuple(_changes(old, new)),
+        changes,
         found.restarts,
         tuple({"container": each.container, "limit": str(each.limit), "used": str(each.used)} for each in found.unsafe),
-        tuple(Room(each.resource, str(each.short), each.pods, str(each.freed)) for each in found.helps),
-        {name: str(amount) for name, amount in found.largest.items()},
+        found.victims,
+        _room(found),
+        tuple(Largest(each.container, each.resource, _text(each.ever), _text(each.now)) for each in found.most),
         tuple(writes),
-        tuple(notes),
+        (*notes, *_zero_limits(changes)),
     )
+
+
+def _zero_limits(changes: Sequence[AmountChange]) -> Iterator[str]:
+    for each in changes:
+        if each.list == "limits" and each.after is not None and not QUANTITIES[each.after]:
+            yield f"a {each.resource} limit of 0 is no limit: container {each.container} may use what there is"
+
+
+def _room(found: Forecast) -> Room | None:
+    if found.outcome != "deferred" or not found.short:
+        return None
+    gone = found.leaving or Leaving((), {})
+    return Room(_texts(found.short), gone.pods, _texts(gone.freed), gone.then)
+
+
+def _texts(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def _text(amount: Quantity | None) -> str | None:
+    return None if amount is None else str(amount)
 
 
 def _changes(old: Pod, new: Pod) -> Iterator[AmountChange]:
@@ -138,6 +184,8 @@ def lines(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:
     for error in answer.errors:
         yield f"  {inert(error)}"
     yield from _remedies(answer)
+    for name in answer.victims:
+        yield f"{paint('ends', 'red')} pod {inert(name)}: a critical pod's room is made by ending others"
     for name in answer.restarts:
         yield f"{paint('restart', 'yellow')}: container {inert(name)} is started anew, its resize policy asks for it"
     for each in answer.unsafe:
@@ -151,18 +199,40 @@ def lines(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:
 
 
 def _remedies(answer: ResizeAnswer) -> Iterator[str]:
-    for each in answer.room:
-        if each.pods:
-            pods = ", ".join(map(inert, each.pods))
-            yield f"  {each.resource} is short by {each.short}: it fits once {pods} is gone (frees {each.freed})"
-        else:
-            yield f"  {each.resource} is short by {each.short}: all other pods together free only {each.freed}"
-    if answer.largest:
-        most = ", ".join(f"{name} {inert(amount)}" for name, amount in answer.largest.items())
-        yield f"  the most that a pod can ask for here: {most}"
+    if answer.hint:
+        yield f"  {inert(answer.hint)}"
+    if answer.room is not None:
+        yield from _who_must_go(answer.room)
+    for each in answer.largest:
+        yield f"  {_largest_line(each)}"
     if answer.nearest is not None:
         patch = msgspec.json.encode(answer.nearest).decode()
         yield f"  the nearest that it would take: {inert(patch)}"
+
+
+def _who_must_go(room: Room) -> Iterator[str]:
+    short = _listed(room.short)
+    if room.pods:
+        pods = ", ".join(map(inert, room.pods))
+        gone = f"once {pods} {'is' if len(room.pods) == 1 else 'are all'} gone (frees {_listed(room.freed)})"
+        yield f"  short of {short}: " + (f"still not {gone}: {inert(room.then)}" if room.then else f"it fits {gone}")
+    elif room.freed:
+        yield f"  short of {short}: all other pods together free only {_listed(room.freed)}"
+    else:
+        yield f"  short of {short}: more than the whole node has, whoever goes"
+
+
+def _largest_line(largest: Largest) -> str:
+    whose = f"container {inert(largest.container)}" if largest.container else "the pod"
+    if largest.ever is None:
+        return f"{largest.resource}: no amount for {whose} would fit beside the rest of the pod"
+    now = "no larger amount fits" if largest.now is None else f"{largest.now} fits"
+    same = largest.now == largest.ever
+    return f"{largest.resource}: the most for {whose} here is {largest.ever}" + ("" if same else f"; {now} now")
+
+
+def _listed(amounts: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {inert(amount)}" for name, amount in amounts.items())
 
 
 def _written(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:

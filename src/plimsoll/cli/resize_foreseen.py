@@ -6,63 +6,145 @@ configured, which version the server is. Whatever the cluster does not tell is s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from plimsoll.cli.cluster import Cluster, Document
-from plimsoll.cli.node_reports import Usage, container_sets, kubelet_config, pods_on, reported_conditions, usage_on
+from plimsoll.cli.node_reports import container_sets, kubelet_config, pods_on, reported_conditions, usage_on
 from plimsoll.cli.resize_answer import ResizeAnswer, resize_answer
+from plimsoll.cli.resize_cpus import cpu_refusal
 from plimsoll.codec.defaults import with_defaults
 from plimsoll.codec.lean import from_document, lean_pod
-from plimsoll.kube.request import NODES, get
-from plimsoll.rules.eviction import NODE_CONDITIONS
-from plimsoll.rules.fit import EMPTY, allocated_load
+from plimsoll.errors import InvalidConfig, InvalidConfigs, PlimsollError
+from plimsoll.kube.request import NODES, PODS, ApiError, document, get, listing
+from plimsoll.rules.config_reading import reading
+from plimsoll.rules.eviction import NODE_CONDITIONS, NodeCondition
+from plimsoll.rules.fit import allocated_load
 from plimsoll.rules.held import held_pod
 from plimsoll.rules.objects import MEMORY, Node, Pod
 from plimsoll.rules.profile import Profile, profile_named
 from plimsoll.rules.resize import ResizeSetting
-from plimsoll.rules.resize_forecast import Forecast, forecast
+from plimsoll.rules.resize_forecast import Api, Outcome, forecast, forecast_without_node
+from plimsoll.rules.resize_setting import resize_setting
 from plimsoll.rules.resize_wish import Change, wished
+from plimsoll.rules.setting import machine_from_capacity, resolved
 from plimsoll.rules.versions import Version
 
+# Of a KubeletConfiguration, what verdicts on resizes depend on; the rest need not be readable here.
+_COUNTS = (
+    "cpuManagerPolicy",
+    "cpuManagerPolicyOptions",
+    "evictionHard",
+    "featureGates",
+    "kubeReserved",
+    "memorySwap",
+    "mergeDefaultEvictionSettings",
+    "reservedSystemCPUs",
+    "systemReserved",
+)
 
-async def foreseen(cluster: Cluster, stored: Document, container: str, change: Change) -> ResizeAnswer:
+
+JUDGED: tuple[Outcome, ...] = ("accepted", "deferred", "infeasible")
+
+
+class NodeSeen(msgspec.Struct, frozen=True):
+    node: Document
+    pods: list[Pod]  # all that have not ended, the one in question included
+    config: Document
+
+
+class NoSuchPod(PlimsollError):
+    """There is no pod of that name; the message names the nearest, or those there are."""
+
+
+async def stored_pod(cluster: Cluster, name: str) -> Document:
+    try:
+        return await cluster.ask(get(PODS, name, cluster.namespace))
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        listed = await cluster.answer(listing(PODS, namespace=cluster.namespace))
+        if listed.status >= 400:
+            raise
+        names = [str(each["metadata"]["name"]) for each in document(listed).get("items") or ()]
+    raise NoSuchPod(f"no pod {name} in namespace {cluster.namespace}{_rather(name, names)}")
+
+
+def _rather(name: str, names: list[str]) -> str:
+    import difflib  # needed only once something is wrong
+
+    close = difflib.get_close_matches(name, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
+    return f"; there are: {', '.join(sorted(names)[:10])}{' …' if len(names) > 10 else ''}" if names else ""
+
+
+async def foreseen(
+    cluster: Cluster, stored: Document, container: str, change: Change, *, subresource: bool = True
+) -> ResizeAnswer:
+    """`subresource`: whether the server has `resize` for pods."""
     profile = profile_named(await cluster.profile_name())
     spec = lean_pod(stored)
     old = Version(stored, spec)
     new = with_defaults(wished(stored, container, change), resize_policy=profile.resize_policy_defaulted)
+    api, name = Api(subresource=subresource), spec.spec.node_name
+    if not name:
+        return resize_answer(forecast_without_node(old, new, profile, api=api), spec, new.pod)
+    try:
+        seen = await _seen(cluster, name)
+    except ApiError as error:
+        if error.code not in (403, 404):
+            raise
+        found = forecast_without_node(old, new, profile, api=api, bound=True)
+        return resize_answer(found, spec, new.pod, notes=[f"nothing is known of node {name}: {error}"])
     notes: list[str] = []
-    if spec.spec.node_name:
-        setting, usage = await _around(cluster, spec, profile)
-        sets = container_sets(usage.by_pod.get((spec.metadata.namespace, spec.metadata.name)))
-        if MEMORY in change.get("limits", {}) and container not in sets:
-            notes.append("nobody tells how much memory it uses: whether that limit is safe is not known")
-        found = forecast(old, new, setting, working_sets=sets)
-    else:
-        notes.append("the pod is on no node yet: the scheduler will look for one with room")
-        found = _unbound(forecast(old, new, ResizeSetting(EMPTY, profile=profile)))
-    return resize_answer(found, spec, new.pod, notes=notes)
-
-
-async def _around(cluster: Cluster, pod: Pod, profile: Profile) -> tuple[ResizeSetting, Usage]:
-    """The node, and what its pods use."""
-    name, key = pod.spec.node_name, (pod.metadata.namespace, pod.metadata.name)
-    described = await cluster.ask(get(NODES, name))
-    others = [each for each in await pods_on(cluster, name) if (each.metadata.namespace, each.metadata.name) != key]
     usage = await usage_on(cluster, name)
-    config = await kubelet_config(cluster, name)
-    under = reported_conditions(described)
-    setting = ResizeSetting(
-        allocated_load(from_document(described, Node), map(held_pod, others)),
-        profile,
-        static_cpus=config.get("cpuManagerPolicy") == "static",
-        static_memory=config.get("memoryManagerPolicy") == "Static",
-        conditions=tuple(each for each in NODE_CONDITIONS if each in under),
+    sets = container_sets(usage.by_pod.get((spec.metadata.namespace, spec.metadata.name)))
+    if MEMORY in change.get("limits", {}) and container not in sets:
+        notes.append("nobody tells how much memory it uses: whether that limit is safe is not known")
+    setting = node_setting(seen, held_pod(spec), profile, notes)
+    found = forecast(old, new, setting, working_sets=sets, api=api)
+    return resize_answer(found, spec, new.pod, notes=notes if found.outcome in JUDGED else ())
+
+
+async def _seen(cluster: Cluster, name: str) -> NodeSeen:
+    described = await cluster.ask(get(NODES, name))
+    return NodeSeen(described, await pods_on(cluster, name), await kubelet_config(cluster, name))
+
+
+def node_setting(seen: NodeSeen, pod: Pod, profile: Profile, notes: list[str]) -> ResizeSetting:
+    """As the node's own agent would have it; `pod` as it is held. Adds to the notes."""
+    key = (pod.metadata.namespace, pod.metadata.name)
+    others = [held_pod(each) for each in seen.pods if (each.metadata.namespace, each.metadata.name) != key]
+    under = reported_conditions(seen.node)
+    conditions = tuple(each for each in NODE_CONDITIONS if each in under)
+    node = from_document(seen.node, Node)
+    if not seen.config:
+        notes.append("the node does not tell how it is configured: defaults are assumed")
+    try:
+        return _configured(seen.config, node, others, pod, profile, conditions)
+    except (InvalidConfig, InvalidConfigs) as error:
+        notes.append(f"how the node is configured cannot be read here ({error}): defaults are assumed")
+        return ResizeSetting(allocated_load(node, others), profile, conditions=conditions)
+
+
+def _configured(
+    told: Document,
+    node: Node,
+    others: Sequence[Pod],
+    pod: Pod,
+    profile: Profile,
+    conditions: tuple[NodeCondition, ...],
+) -> ResizeSetting:
+    config = reading({name: told[name] for name in _COUNTS if name in told}, profile).config
+    machine = machine_from_capacity(node.status.capacity or {}, name=node.metadata.name)
+    setting = resolved(machine, config, profile)
+    load = allocated_load(node, others)
+    found = resize_setting(setting, load, conditions, cpu_refusal(setting, [*others, pod]))
+    return msgspec.structs.replace(
+        found,
+        static_memory=told.get("memoryManagerPolicy") == "Static",
+        # Without its configuration the Node's own word is the best there is.
+        absolute_allocatable=setting.absolute if told else None,
     )
-    return setting, usage
-
-
-def _unbound(found: Forecast) -> Forecast:
-    """No node has a say yet, only the API server."""
-    if found.outcome in ("refused", "unchanged"):
-        return found
-    return msgspec.structs.replace(found, outcome="accepted", message="", helps=(), largest={})

@@ -12,10 +12,10 @@ import msgspec
 from plimsoll.cli.cluster import Cluster
 from plimsoll.cli.output import Paint, inert
 from plimsoll.cli.resize_answer import DONE, NOT_NOW
-from plimsoll.rules.resize_progress import Progress, progress
+from plimsoll.rules.resize_progress import Progress, Said, progress, verdict_said
 
 Document = dict[str, Any]
-_COLOURS = {"deferred": "yellow", "infeasible": "red", "reported": "green"}
+_COLOURS = {"deferred": "yellow", "infeasible": "red", "reported": "green", "ended": "yellow"}
 _MEANS = {
     "proposed": "the API server has taken it, the node has not answered",
     "deferred": "the node has no room now and will try again",
@@ -23,12 +23,18 @@ _MEANS = {
     "allocated": "the node has accepted",
     "kernel": "the cgroups have the new values",
     "reported": "done",
+    "ended": "no node judges this pod any more",
 }
+_OVER = {"reported": DONE, "infeasible": NOT_NOW, "ended": NOT_NOW}
 
 
-async def followed(cluster: Cluster, pod: Document, timeout_s: float, paint: Paint) -> int:
-    """Until it is reported, infeasible or too late. Progress goes to stderr: it is for whoever looks."""
-    telling = _Telling(paint, _restarts(pod))
+async def followed(
+    cluster: Cluster, pod: Document, timeout_s: float, paint: Paint, *, generation_before: int | None = None
+) -> int:
+    """Until it is reported, infeasible, pointless or too late. Progress goes to stderr: it is for whoever looks."""
+    is_new = pod["metadata"].get("generation") != generation_before
+    # What the answer to our own request says of a verdict was said of the wish before it.
+    telling = _Telling(paint, _restarts(pod), verdict_said(pod) if is_new else ())
     code = telling.told(pod)
     if code is not None:
         return code
@@ -46,23 +52,24 @@ async def followed(cluster: Cluster, pod: Document, timeout_s: float, paint: Pai
 
 
 class _Telling:
-    def __init__(self, paint: Paint, restarts: int) -> None:
+    def __init__(self, paint: Paint, restarts: int, earlier: Said) -> None:
+        self._earlier = earlier
         self._paint, self._restarts, self._began_s = paint, restarts, time.monotonic()
         self.last: Progress | None = None
 
     def told(self, pod: Document) -> int | None:
         """Says what is new; the exit code once it is over."""
-        found = progress(pod)
+        found = progress(pod, self._earlier)
         if found.restarts > self._restarts:
             self._line("restart", f"restart count {found.restarts}", "yellow")
             self._restarts = found.restarts
+        if self.last is not None and found.stage == "proposed" and self.last.stage in ("allocated", "kernel"):
+            found = self.last  # accepted is accepted, though a status of that moment need not show it
         if self.last is None or (found.stage, found.message) != (self.last.stage, self.last.message):
             means = _MEANS[found.stage]
             self._line(found.stage, f"{means}: {found.message}" if found.message else means, _COLOURS.get(found.stage))
         self.last = found
-        if found.stage == "reported":
-            return DONE
-        return NOT_NOW if found.stage == "infeasible" else None
+        return _OVER.get(found.stage)
 
     def _line(self, word: str, text: str, colour: str | None) -> None:
         passed = f"{time.monotonic() - self._began_s:7.3f} s"

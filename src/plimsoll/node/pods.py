@@ -29,17 +29,16 @@ from plimsoll.node.resizing import ResizePolicyOfNode, Resizes
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import all_containers, allocated_pod, allocation_of, same_pod_level, same_resources
 from plimsoll.rules.eviction import NodeCondition
-from plimsoll.rules.fit import NodeLoad
+from plimsoll.rules.fit import EMPTY, NodeLoad
 from plimsoll.rules.node_admission import Admitted, Refused, admit
-from plimsoll.rules.objects import Container, Node, Pod, is_static
+from plimsoll.rules.objects import Node, Pod, is_static
 from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.preemption_node import CONDITION_MESSAGE, EVENT_MESSAGE, PREEMPTING
-from plimsoll.rules.qos import qos_class
 from plimsoll.rules.resize_report import operations
+from plimsoll.rules.resize_setting import resize_setting
 from plimsoll.rules.run_objects import RunPod
 from plimsoll.rules.run_status import FAILED, SUCCEEDED
 from plimsoll.rules.termination import Verdict, pod_grace_s
-from plimsoll.rules.values import uses_limited_swap
 
 log = logging.getLogger(__name__)
 
@@ -282,19 +281,15 @@ def asks_for_other(before: RunPod, after: RunPod) -> bool:
 
 
 def resize_policy(tools: Tools) -> ResizePolicyOfNode:
-    setting, config = tools.setting, tools.setting.config
-
-    def may_swap(pod: Pod, container: Container) -> bool:
-        return uses_limited_swap(pod, container, qos_class(pod), setting.policy)
-
+    found = resize_setting(tools.setting, EMPTY)
     return ResizePolicyOfNode(
-        setting.profile,
-        tools.gates,
-        setting.absolute,
-        static_cpus=config.cpu_manager_policy == "static",
-        static_memory=config.memory_manager_policy == "Static",
-        may_swap=may_swap,
-        enabled=config.gate("InPlacePodVerticalScaling"),
+        found.profile,
+        found.gates,
+        tools.setting.absolute,
+        static_cpus=found.static_cpus,
+        static_memory=found.static_memory,
+        may_swap=found.may_swap,
+        enabled=found.enabled,
         cpu_refusal=lambda pod: cpu_refusal(tools, pod),
         give_cpus=lambda pod: give_cpus(tools, pod),
     )

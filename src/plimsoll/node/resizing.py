@@ -203,9 +203,6 @@ class Resizes:
         if is_allocated(pod, allocation):
             return ResizeVerdict("NoChange", allocation)
         policy = self._policy
-        if not policy.enabled:
-            message = "InPlacePodVerticalScaling is disabled"
-            return ResizeVerdict("Infeasible", allocation, message, "Infeasible", "feature_gate_off")
         return resize_verdict(
             pod,
             allocation,
@@ -219,6 +216,7 @@ class Resizes:
                 absolute_allocatable=policy.absolute_allocatable,
                 may_swap=policy.may_swap,
                 cpu_refusal=policy.cpu_refusal,
+                enabled=policy.enabled,
             ),
         )
 

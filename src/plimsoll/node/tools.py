@@ -21,12 +21,12 @@ from plimsoll.node.recorder import Recorder
 from plimsoll.node.reporter import Reporter
 from plimsoll.node.runtime_view import RuntimeView
 from plimsoll.node.volumes import Volumes
-from plimsoll.rules.allocation import NodeResizeGates
 from plimsoll.rules.config import KubeletConfig
 from plimsoll.rules.crash_backoff import BackoffLimits, limits_with_max
 from plimsoll.rules.environment import Surroundings
 from plimsoll.rules.pod_host_files import NodeNames, dns_of
 from plimsoll.rules.pod_seen import LifecycleEvent
+from plimsoll.rules.resize_setting import node_resize_gates
 from plimsoll.rules.run_objects import RunPod
 from plimsoll.rules.setting import Setting
 from plimsoll.runtime.runtime import Runtime
@@ -69,7 +69,7 @@ class Tools:
         self.volumes = Volumes(state_dir, hidden)
         self.config_maps = ConfigMapCache(client, clock)
         self.place = Place(state_dir, self.logs, node_names(), makes_etc=not runtime.makes_cgroups)
-        self.gates = resize_gates(setting.config)
+        self.gates = node_resize_gates(setting.config)
         self.limits = backoff_limits(setting.config)
         self.surroundings = Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable)
 
@@ -91,16 +91,6 @@ class Tools:
 def about(pod: RunPod, field_path: str = "") -> About:
     meta = pod.metadata
     return About("Pod", meta.name, meta.namespace, meta.uid, meta.resource_version, "v1", field_path)
-
-
-def resize_gates(config: KubeletConfig) -> NodeResizeGates:
-    return NodeResizeGates(
-        pod_level=config.gate("PodLevelResources"),
-        pod_level_resize=config.gate("InPlacePodLevelResourcesVerticalScaling"),
-        init_containers=config.gate("InPlacePodVerticalScalingInitContainers"),
-        exclusive_cpus=config.gate("InPlacePodVerticalScalingExclusiveCPUs"),
-        exclusive_memory=config.gate("InPlacePodVerticalScalingExclusiveMemory"),
-    )
 
 
 def backoff_limits(config: KubeletConfig) -> BackoffLimits:

@@ -59,6 +59,7 @@ class ResizeSetting(msgspec.Struct, frozen=True):
     absolute_allocatable: ResourceList | None = None  # N-9; without it the Node's allocatable is taken
     may_swap: Callable[[Pod, Container], bool] = _never_swaps
     cpu_refusal: Callable[[Pod], Refused | None] = lambda _pod: None  # whether exclusive CPUs can be had (02 §10)
+    enabled: bool = True  # InPlacePodVerticalScaling
 
 
 class ResizeVerdict(msgspec.Struct, frozen=True):
@@ -111,6 +112,8 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
 
 
 def _infeasible(desired: Pod, allocation: Allocation, setting: ResizeSetting) -> _Infeasible | None:
+    if not setting.enabled:
+        return _Infeasible("InPlacePodVerticalScaling is disabled", "feature_gate_off")
     if is_static(desired):
         return _Infeasible("In-place resize of static-pods is not supported", "static_pod")
     allocated = allocated_pod(desired, allocation)

@@ -1,6 +1,7 @@
 """What will come of a resize, said before it is asked for: the API's answer, the node's verdict, and what would help.
 
     old, new ──resize_errors──▶ refused by the API (with the nearest request that would not be)
+             ──phase, node────▶ ended: no node judges it │ unscheduled: the scheduler sees the new size
              ──resize_verdict─▶ accepted │ Deferred (who or how much must go) │ Infeasible (the most that would fit)
              ──policies, usage─▶ restarts, unsafe shrinks
 
@@ -15,30 +16,50 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.allocation import allocation_of, restarts_for
-from plimsoll.rules.effective import pod_requests
-from plimsoll.rules.fit import Shortfall, load_key
+from plimsoll.rules.allocation import Allocation, all_containers, allocation_of, restarts_for
+from plimsoll.rules.fit import is_terminal
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.node_admission import shortfalls
-from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, ResourceList, Resources
+from plimsoll.rules.objects import CPU, MEMORY, Container, Node, Pod, ResourceList, Resources
+from plimsoll.rules.pod_update import plain_patch_errors
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.qos import GUARANTEED, computed_qos_class, qos_class
-from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
+from plimsoll.rules.qos import BEST_EFFORT, qos_class
+from plimsoll.rules.quantity import Quantity, from_units
 from plimsoll.rules.resize import ResizeSetting, ResizeVerdict, resize_verdict
-from plimsoll.rules.resize_api import ResizeGates, capacity_verdict, resize_errors
+from plimsoll.rules.resize_api import ALL_GATES, ResizeGates, capacity_verdict, resize_errors, spec_changed
+from plimsoll.rules.resize_nearest import nearest
+from plimsoll.rules.resize_room import Leaving, Most, leaving, most_that_fits, short_of, with_request
 from plimsoll.rules.versions import Version
 
-Outcome = Literal["unchanged", "accepted", "deferred", "infeasible", "refused"]
+Outcome = Literal["unchanged", "accepted", "deferred", "infeasible", "refused", "ended", "unscheduled", "unknown"]
 RESIZED = (CPU, MEMORY)
 
+STATIC_CPUS = "guaranteed_pod_cpu_manager_static_policy"
+_ANEW = "make the pod anew with the new amounts"
+# An infeasible verdict's label → what to do about it.
+_HINTS = {
+    "feature_gate_off": f"the node changes nothing in place: {_ANEW}",
+    "static_pod": "its manifest on the node is what to change",
+    "swap_limitation": f"a memory request decides how much may be swapped: change the limit alone, or {_ANEW}",
+    STATIC_CPUS: f"the CPUs of a Guaranteed pod are fixed there: {_ANEW}",
+    "guaranteed_pod_memory_manager_static_policy": f"the memory of a Guaranteed pod is fixed there: {_ANEW}",
+}
 
-class Helps(msgspec.Struct, frozen=True):
-    """One way to make room for a resource: these pods gone, freeing that much."""
 
-    resource: str
-    short: Quantity
-    pods: tuple[str, ...]  # namespace/name; empty where no pods together would do
-    freed: Quantity = ZERO
+class Api(msgspec.Struct, frozen=True):
+    """How the server takes a resize. Without the subresource, or with InPlacePodVerticalScaling off, a plain PATCH is
+    what there is."""
+
+    gates: ResizeGates = ALL_GATES
+    subresource: bool = True
+    in_place: bool = True
+
+    def errors(self, old: Version, new: Version, profile: Profile) -> list[FieldError]:
+        if self.subresource and self.in_place:
+            return resize_errors(old, new, self.gates, profile)
+        return plain_patch_errors(old, new, profile, gate=self.in_place, pod_level=self.gates.pod_level)
+
+
+ANY_API = Api()
 
 
 class UnsafeShrink(msgspec.Struct, frozen=True):
@@ -50,12 +71,15 @@ class UnsafeShrink(msgspec.Struct, frozen=True):
 class Forecast(msgspec.Struct, frozen=True):
     outcome: Outcome
     message: str = ""  # the verdict's own words
+    hint: str = ""  # what to do about it, where there is something
     errors: tuple[FieldError, ...] = ()  # of the API
     nearest: Pod | None = None  # a request that the API would take
     restarts: tuple[str, ...] = ()
     unsafe: tuple[UnsafeShrink, ...] = ()
-    helps: tuple[Helps, ...] = ()
-    largest: Mapping[str, Quantity] = {}  # resource → the most this pod could ask for here
+    victims: tuple[str, ...] = ()  # pods that the node ends for a critical one
+    short: Mapping[str, Quantity] = {}  # resource → how much the node lacks now
+    leaving: Leaving | None = None
+    most: tuple[Most, ...] = ()
 
 
 def forecast(
@@ -64,94 +88,132 @@ def forecast(
     setting: ResizeSetting,
     *,
     working_sets: Mapping[str, int] | None = None,
-    gates: ResizeGates | None = None,
+    api: Api = ANY_API,
 ) -> Forecast:
-    """`working_sets`: container → bytes."""
-    api_gates = gates or ResizeGates()
-    errors = resize_errors(old, new, api_gates, setting.profile)
-    if errors:
-        return Forecast(
-            "refused", str(errors[0]), tuple(errors), nearest=_nearest(old, new, api_gates, setting.profile)
-        )
-    if setting.profile.too_large_refused_by_api:
-        refusal = capacity_verdict(old, new, setting.load.node)
-        if refusal is not None:
-            return Forecast("refused", refusal.message, largest={name: _largest(name, setting) for name in RESIZED})
+    """Of a pod on the node of `setting`. `working_sets`: container → bytes."""
+    refused = _refused(old, new, setting.profile, api)
+    if refused is not None:
+        return refused
     held = held_pod(old.pod)  # an earlier wish may still be pending: the node compares with what it has allocated
-    verdict = resize_verdict(new.pod, allocation_of(held, setting.gates), setting)
+    allocation = allocation_of(held, setting.gates)
+    refusal = _too_large(old, new, setting.profile, setting.load.node)
+    if refusal is not None:
+        short = tuple(name for name in RESIZED if name in short_of(new.pod, setting))
+        return Forecast("refused", refusal, most=_most(old, new, allocation, setting, api, short))
+    if is_terminal(old.pod) or old.pod.metadata.deletion_timestamp is not None:
+        return _of_ended(old, new)
+    verdict = resize_verdict(new.pod, allocation, setting)
     if verdict.decision == "NoChange":
-        return Forecast("unchanged")
+        if not spec_changed(old.document, new.document):
+            return Forecast("unchanged")
+        return Forecast("accepted", hint="the node has these amounts already: what was pending is taken back")
     restarts = tuple(after.name for before, after in _pairs(held, new.pod) if _restarts(before, after))
     unsafe = tuple(_unsafe(held, new.pod, working_sets or {}, restarts))
-    return _judged(new.pod, verdict, setting, restarts, unsafe)
+    found = _judged(old, new, allocation, verdict, setting, api)
+    return msgspec.structs.replace(found, restarts=restarts, unsafe=unsafe)
+
+
+def forecast_without_node(
+    old: Version, new: Version, profile: Profile, *, api: Api = ANY_API, bound: bool = False
+) -> Forecast:
+    """What the API server says is all that can be told: the pod is on no node yet, or (`bound`) nobody tells of it."""
+    refused = _refused(old, new, profile, api)
+    if refused is not None:
+        return refused
+    if is_terminal(old.pod) or old.pod.metadata.deletion_timestamp is not None:
+        return _of_ended(old, new)
+    if not spec_changed(old.document, new.document):
+        return Forecast("unchanged")
+    return Forecast("unknown" if bound else "unscheduled")
+
+
+# --- the API server ---
+
+
+def _refused(old: Version, new: Version, profile: Profile, api: Api) -> Forecast | None:
+    errors = api.errors(old, new, profile)
+    if not errors:
+        return None
+    found = nearest(old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level)
+    hint = "" if found is not None else _why_nothing(old.pod, new.pod, profile, api)
+    return Forecast("refused", str(errors[0]), hint, tuple(errors), found)
+
+
+def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api) -> str:
+    """Why no other amounts would be taken either, where that is so."""
+    if not api.in_place or not (api.subresource or profile.resize_by_plain_patch):
+        return f"this API server lets no amounts of a running pod change: {_ANEW}"
+    if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
+        return f"nothing else would be taken: any amount changes the class of a BestEffort pod; {_ANEW}"
+    if profile.resize_policy_defaulted and any(
+        len(after.resize_policy) > len(before.resize_policy) for before, after in _pairs(old, new)
+    ):
+        return f"a first request brings a resize policy along, and policies are fixed: {_ANEW}"
+    return ""
+
+
+def _too_large(old: Version, new: Version, profile: Profile, node: Node) -> str | None:
+    refusal = capacity_verdict(old, new, node) if profile.too_large_refused_by_api else None
+    return None if refusal is None else refusal.message
+
+
+def _of_ended(old: Version, new: Version) -> Forecast:
+    if not spec_changed(old.document, new.document):
+        return Forecast("unchanged")
+    phase = old.pod.status.phase
+    return Forecast("ended", f"its phase is {phase}" if is_terminal(old.pod) else "it is being deleted")
+
+
+# --- the node ---
 
 
 def _judged(
-    pod: Pod,
-    verdict: ResizeVerdict,
-    setting: ResizeSetting,
-    restarts: tuple[str, ...],
-    unsafe: tuple[UnsafeShrink, ...],
+    old: Version, new: Version, allocation: Allocation, verdict: ResizeVerdict, setting: ResizeSetting, api: Api
 ) -> Forecast:
+    pod = new.pod
     if verdict.decision == "Accepted":
-        return Forecast("accepted", restarts=restarts, unsafe=unsafe)
-    short = [each for each in shortfalls(pod, setting.load) if each.resource in RESIZED]
-    if verdict.decision == "Deferred" and not any(each.unresolvable for each in short):
-        others = setting.load.without_pods([load_key(pod)]).residents.values()
-        helps = tuple(_helps(each, [other.pod for other in others]) for each in short)
-        return Forecast("deferred", verdict.message, restarts=restarts, unsafe=unsafe, helps=helps)
-    outcome: Outcome = "deferred" if verdict.decision == "Deferred" else "infeasible"
-    largest = {name: _largest(name, setting) for name in RESIZED}
-    return Forecast(outcome, verdict.message, restarts=restarts, unsafe=unsafe, largest=largest)
-
-
-# --- what must go ---
-
-
-def _helps(shortfall: Shortfall, others: Sequence[Pod]) -> Helps:
-    """The fewest pods, and of these the ones that free the least beyond need: the smallest that does it alone, else the
-    largest ones together."""
-    short = shortfall.requested + shortfall.used - shortfall.capacity
-    freed = sorted(((_requested(pod, shortfall.resource), pod) for pod in others), key=lambda each: each[0])
-    alone = next((each for each in freed if each[0] >= short), None)
-    if alone is not None:
-        return Helps(
-            shortfall.resource,
-            _quantity(shortfall.resource, short),
-            (_title(alone[1]),),
-            _quantity(shortfall.resource, alone[0]),
-        )
-    gone, total = [], 0
-    for amount, pod in reversed(freed):
-        if total >= short or amount == 0:
-            break
-        gone.append(_title(pod))
-        total += amount
-    enough = total >= short
-    return Helps(
-        shortfall.resource,
-        _quantity(shortfall.resource, short),
-        tuple(gone) if enough else (),
-        _quantity(shortfall.resource, total),
+        victims = tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in verdict.victims)
+        return Forecast("accepted", victims=victims)
+    if verdict.decision == "Infeasible" and verdict.label in _HINTS:
+        whole = _next_whole(pod, allocation, setting) if verdict.label == STATIC_CPUS else ""
+        return Forecast("infeasible", verdict.message, whole or _HINTS[verdict.label])
+    short = short_of(pod, setting)
+    return Forecast(
+        "deferred" if verdict.decision == "Deferred" else "infeasible",
+        verdict.message,
+        short=short,
+        leaving=leaving(pod, allocation, setting) if verdict.decision == "Deferred" else None,
+        most=_most(old, new, allocation, setting, api, tuple(short)),
     )
 
 
-def _requested(pod: Pod, name: str) -> int:
-    amount = pod_requests(pod).get(name, ZERO)
-    return amount.milli if name == CPU else amount.value
+def _most(
+    old: Version, new: Version, allocation: Allocation, setting: ResizeSetting, api: Api, short: Sequence[str]
+) -> tuple[Most, ...]:
+    def api_errors(pod: Pod) -> Sequence[FieldError]:
+        return api.errors(old, Version(new.document, pod), setting.profile)
+
+    return most_that_fits(new.pod, allocation, setting, short, api_errors)
 
 
-def _largest(name: str, setting: ResizeSetting) -> Quantity:
-    limits = setting.absolute_allocatable or setting.load.node.status.allocatable or {}
-    return limits.get(name, ZERO)
-
-
-def _quantity(name: str, amount: int) -> Quantity:
-    return from_milli(amount) if name == CPU else from_units(amount, "BinarySI")
-
-
-def _title(pod: Pod) -> str:
-    return f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str:
+    """Where the static policy wants whole CPUs and others were asked for: the next ones up, or down if these are too
+    many."""
+    parts = {
+        each.name: request.milli
+        for each in all_containers(new.spec)
+        if (request := _list(each.resources, "requests").get(CPU)) is not None and request.milli % 1000
+    }
+    for more in (1, 0):
+        whole = {name: from_units(milli // 1000 + more) for name, milli in parts.items()}
+        wish = new
+        for name, amount in whole.items():
+            wish = with_request(wish, name, CPU, amount)
+        verdict = resize_verdict(wish, allocation, setting)
+        if whole and all(whole.values()) and verdict.decision in ("Accepted", "Deferred"):
+            listed = ", ".join(f"{amount} (container {name})" for name, amount in whole.items())
+            return f"only whole CPUs are given here: ask for {listed}"
+    return ""
 
 
 # --- what it means for the containers ---
@@ -181,85 +243,6 @@ def _unsafe(old: Pod, new: Pod, working_sets: Mapping[str, int], restarts: Seque
             continue
         if used >= limit.value:
             yield UnsafeShrink(after.name, limit, from_units(used, "BinarySI"))
-
-
-# --- what the API would take ---
-
-
-def _nearest(old: Version, new: Version, gates: ResizeGates, profile: Profile) -> Pod | None:
-    """The wish with limits no lower than requests, or bent so that the class stays, or both; None where nothing of that
-    is taken either."""
-    ordered = _with_ordered(old.pod, new.pod)
-    for found in (ordered, _same_class(old.pod, new.pod, gates), _same_class(old.pod, ordered, gates)):
-        # Documents are compared for what is neither cpu nor memory, so the one that was asked with will do.
-        if found is not None and not resize_errors(old, Version(new.document, found), gates, profile):
-            return found
-    return None
-
-
-def _with_ordered(old: Pod, new: Pod) -> Pod:
-    before = {each.name: each for each in (*old.spec.init_containers, *old.spec.containers)}
-    spec = msgspec.structs.replace(
-        new.spec,
-        containers=tuple(_ordered(before.get(each.name), each) for each in new.spec.containers),
-        init_containers=tuple(_ordered(before.get(each.name), each) for each in new.spec.init_containers),
-    )
-    return msgspec.structs.replace(new, spec=spec)
-
-
-def _ordered(before: Container | None, after: Container) -> Container:
-    """A limit below its request: the request is lowered where only the limit was changed, else the limit is raised."""
-    requests, limits = dict(_list(after.resources, "requests")), dict(_list(after.resources, "limits"))
-    for name in RESIZED:
-        request, limit = requests.get(name), limits.get(name)
-        if request is None or limit is None or request <= limit:
-            continue
-        if before is not None and _list(before.resources, "requests").get(name) == request:
-            requests[name] = limit
-        else:
-            limits[name] = request
-    return msgspec.structs.replace(
-        after, resources=msgspec.structs.replace(after.resources, requests=requests or None, limits=limits or None)
-    )
-
-
-def _same_class(old: Pod, new: Pod, gates: ResizeGates) -> Pod | None:
-    """For a refusal because of the class: the wish of each container, bent so that the class stays. None where the
-    class is not the trouble, or bending does not help."""
-    wanted_class = qos_class(old, pod_level=gates.pod_level)
-    if computed_qos_class(new, pod_level=gates.pod_level) == wanted_class:
-        return None
-    bent = _bent_guaranteed if wanted_class == GUARANTEED else _bent_burstable
-    before = {each.name: each for each in (*old.spec.init_containers, *old.spec.containers)}
-    spec = msgspec.structs.replace(
-        new.spec,
-        containers=tuple(bent(before.get(each.name), each) for each in new.spec.containers),
-        init_containers=tuple(bent(before.get(each.name), each) for each in new.spec.init_containers),
-    )
-    found = msgspec.structs.replace(new, spec=spec)
-    return found if computed_qos_class(found, pod_level=gates.pod_level) == wanted_class else None
-
-
-def _bent_guaranteed(before: Container | None, after: Container) -> Container:
-    """Request and limit equal: whichever of the two was changed counts, the larger where both were."""
-    requests, limits = dict(_list(after.resources, "requests")), dict(_list(after.resources, "limits"))
-    for name in RESIZED:
-        had = None if before is None else _list(before.resources, "limits").get(name)
-        asked = [amount for amount in (requests.get(name), limits.get(name)) if amount is not None and amount != had]
-        chosen = max(asked, default=had)
-        if chosen is not None:
-            requests[name] = limits[name] = chosen
-    return msgspec.structs.replace(
-        after, resources=msgspec.structs.replace(after.resources, requests=requests, limits=limits)
-    )
-
-
-def _bent_burstable(before: Container | None, after: Container) -> Container:
-    """A Burstable pod that became Guaranteed keeps its old requests; one that lost everything keeps all."""
-    if before is None:
-        return after
-    resources = Resources(before.resources.requests, after.resources.limits, after.resources.claims)
-    return msgspec.structs.replace(after, resources=resources)
 
 
 def _list(resources: Resources, kind: str) -> ResourceList:

@@ -1,16 +1,20 @@
 """How far a resize has come, read from the pod alone (03 §3.2, §8, §9).
 
     proposed ──▶ allocated ──▶ kernel ──▶ reported
-        └──▶ deferred, infeasible
+        └──▶ deferred, infeasible                       ended: no node judges it any more
 
 *Proposed*: the spec asks for it. *Allocated*: the node has accepted. *Kernel*: the runtime reports the new values.
 *Reported*: nothing is pending or in progress any more. Profiles tell it differently (`status.resize`, conditions), so
 both are looked at.
+
+Values that come back need not be those that went out: runtimes and the kernel round them (§9). So where the node tells
+which generation it has seen, what it says is pending or in progress decides alone. Where it does not, a wish for limits
+leaves no other trace in the status than the limits themselves, and these are compared as far as rounding goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -18,12 +22,16 @@ import msgspec
 from plimsoll.errors import InvalidQuantity
 from plimsoll.rules.objects import CPU, MEMORY
 from plimsoll.rules.quantity import QUANTITIES, Quantity
-from plimsoll.rules.versions import CONTAINER_KINDS, LISTS, Document, containers_of
+from plimsoll.rules.versions import CONTAINER_KINDS, Document, containers_of, spec_of
 
-Stage = Literal["proposed", "deferred", "infeasible", "allocated", "kernel", "reported"]
+Stage = Literal["proposed", "deferred", "infeasible", "allocated", "kernel", "reported", "ended"]
 STAGES: tuple[Stage, ...] = ("proposed", "allocated", "kernel", "reported")
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 _STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
+_ENDED = ("Succeeded", "Failed")
+SMALLEST_LIMIT_MILLI = 10  # a quota has at least 1000 µs of 100000
+QUOTA_STEP_MILLI = 10  # systemd rounds quotas up to whole 10 ms per second
+LARGEST_PAGE_BYTES = 1 << 16  # the kernel rounds limits down to whole pages
 _VERDICTS: dict[str, Stage] = {"Deferred": "deferred", "Infeasible": "infeasible"}
 
 
@@ -33,30 +41,52 @@ class Progress(msgspec.Struct, frozen=True):
     restarts: int = 0
 
 
-def progress(pod: Document) -> Progress:
-    """Of the resize that the pod's spec asks for."""
+Said = tuple[str, ...]
+
+
+def verdict_said(pod: Document) -> Said:
+    """What the status says of a pending resize, to know it again; empty where it says nothing."""
+    status: Document = pod.get("status") or {}
+    word = str(status.get("resize") or "")
+    for each in status.get("conditions") or ():
+        if isinstance(each, dict) and each.get("type") == PENDING:
+            return (word, *(str(each.get(field)) for field in ("reason", "message", "lastProbeTime")))
+    return (word,) if word in _VERDICTS else ()
+
+
+def progress(pod: Document, earlier: Said = ()) -> Progress:
+    """Of the resize that the pod's spec asks for. `earlier`: the verdict on a wish before this one; while nothing else
+    is said, the node has not answered. Only in 1.27 is that in question, and only where requests stay."""
     status: Document = pod.get("status") or {}
     conditions = {str(each.get("type")): each for each in status.get("conditions") or () if isinstance(each, dict)}
     generation = int((pod.get("metadata") or {}).get("generation") or 0)
     restarts = sum(int(each.get("restartCount") or 0) for each in status.get("containerStatuses") or ())
     pending, going = conditions.get(PENDING), conditions.get(IN_PROGRESS)
     word = str(status.get("resize") or "")
+    if status.get("phase") in _ENDED:
+        return Progress("ended", f"its phase is {status['phase']}", restarts)
+    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return Progress("ended", "it is being deleted", restarts)
+    proposed = Progress("proposed", "" if spec_of(pod).get("nodeName") else "it is on no node yet", restarts)
     # Whatever was said of an earlier wish is not about this one.
     if word == "Proposed" or not _observed(status, generation):
-        return Progress("proposed", "", restarts)
+        return proposed
+    if earlier and verdict_said(pod) == earlier:
+        return proposed
     if pending is not None and _observed(pending, generation):
         reason = str(pending.get("reason") or status.get("resize") or "")
         if reason in _VERDICTS:
             return Progress(_VERDICTS[reason], str(pending.get("message") or ""), restarts)
     if word in _VERDICTS:
         return Progress(_VERDICTS[word], "", restarts)
-    if not _all(pod, "allocatedResources"):
-        return Progress("proposed", "", restarts)
+    if not _all_allocated(pod):
+        return proposed
     message = str((going or {}).get("message") or "")
-    if not _all(pod, "resources"):
-        return Progress("allocated", message, restarts)
-    done = going is None and pending is None and not word
-    return Progress("reported" if done else "kernel", message, restarts)
+    if going is not None or pending is not None or word:
+        return Progress("kernel" if _all_shown(pod, requests=True) else "allocated", message, restarts)
+    if status.get("observedGeneration") or _all_shown(pod, requests=False):
+        return Progress("reported", "", restarts)
+    return proposed
 
 
 def _observed(condition: Document, generation: int) -> bool:
@@ -64,31 +94,65 @@ def _observed(condition: Document, generation: int) -> bool:
     return not observed or int(observed) >= generation
 
 
-def _all(pod: Document, field: str) -> bool:
-    """Does every running container's status show what its spec asks for? A container without a status shows nothing
-    yet; a status without the field says nothing about it."""
+def _all_allocated(pod: Document) -> bool:
+    """Does the status show every request as allocated? These are exact."""
+    own, status = spec_of(pod).get("resources") or {}, pod.get("status") or {}
+    if "allocatedResources" in status and not _same(own.get("requests") or {}, status["allocatedResources"] or {}):
+        return False
+    return all(
+        "allocatedResources" not in shown
+        or _same((container.get("resources") or {}).get("requests") or {}, shown["allocatedResources"] or {})
+        for container, shown in _running(pod)
+    ) and _has_statuses(pod)
+
+
+def _all_shown(pod: Document, *, requests: bool) -> bool:
+    """Does the status show the limits as the kernel would keep them, and the requests? These come back from shares or
+    weights: where too much was lost on the way, they never do."""
+    for container, shown in _running(pod):
+        if "resources" not in shown:
+            continue
+        wanted, actual = container.get("resources") or {}, shown["resources"] or {}
+        if not _kept(wanted.get("limits") or {}, actual.get("limits") or {}):
+            return False
+        if requests and not _same(wanted.get("requests") or {}, actual.get("requests") or {}):
+            return False
+    return _has_statuses(pod)
+
+
+def _has_statuses(pod: Document) -> bool:
+    known = {each.get("name") for each in (pod.get("status") or {}).get("containerStatuses") or ()}
+    return all(container.get("name") in known for container in containers_of(pod, "containers"))
+
+
+def _running(pod: Document) -> Iterator[tuple[Document, Document]]:
+    """Containers that have a status, with it."""
     status: Document = pod.get("status") or {}
     for kind in CONTAINER_KINDS:
         known = {each.get("name"): each for each in status.get(_STATUSES[kind]) or () if isinstance(each, dict)}
         for container in containers_of(pod, kind):
-            found = known.get(container.get("name"))
-            if found is None:
-                if kind == "containers":
-                    return False
-                continue
-            if field in found and not _shows(container.get("resources") or {}, found[field] or {}, field):
-                return False
-    return True
-
-
-def _shows(wanted: Document, shown: Document, field: str) -> bool:
-    if field == "allocatedResources":
-        return _same(wanted.get("requests") or {}, shown)
-    return all(_same(wanted.get(kind) or {}, shown.get(kind) or {}) for kind in LISTS)
+            if container.get("name") in known:
+                yield container, known[container.get("name")]
 
 
 def _same(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
     return all(_amount(wanted[name]) == _amount(shown.get(name)) for name in (CPU, MEMORY) if name in wanted)
+
+
+def _kept(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
+    """Limits, as far as rounding goes (§9)."""
+    cpu, memory = _amount(wanted.get(CPU)), _amount(wanted.get(MEMORY))
+    actual_cpu, actual_memory = _amount(shown.get(CPU)), _amount(shown.get(MEMORY))
+    return (cpu is None or (actual_cpu is not None and _is_quota_of(cpu, actual_cpu))) and (
+        memory is None or (actual_memory is not None and 0 <= memory.value - actual_memory.value < LARGEST_PAGE_BYTES)
+    )
+
+
+def _is_quota_of(wanted: Quantity, shown: Quantity) -> bool:
+    """The smallest ones come back as they were asked for, or as the smallest quota."""
+    if wanted.milli <= SMALLEST_LIMIT_MILLI:
+        return shown.milli <= SMALLEST_LIMIT_MILLI
+    return -1 <= shown.milli - wanted.milli < QUOTA_STEP_MILLI
 
 
 def _amount(text: Any) -> Quantity | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +60,75 @@ def test_resize_beside_others(tmp_path: Path) -> None:
     ran = run("explain", "resize", old, new, *ROOM, "--others", others, "-o", "json")
     found = json.loads(ran.out)
     assert (ran.code, found["outcome"]) == (1, "deferred")
-    assert found["room"] == [{"resource": "cpu", "short": "1500m", "pods": ["shop/b"], "freed": "2500m"}]
+    assert found["room"] == {"short": {"cpu": "1500m"}, "pods": ["shop/b"], "freed": {"cpu": "2500m"}}
+    assert found["largest"] == [{"container": "app", "resource": "cpu", "ever": "8", "now": "2500m"}]
+    both = written(tmp_path / "both.json", pod("web", "15Gi", cpu="4"))
+    ran = run("explain", "resize", old, both, *ROOM, "--others", others)
+    assert "short of cpu 1500m, memory " in ran.out
+    assert re.search("it fits once shop/[ab], shop/[ab] are all gone \\(frees cpu 5500m, memory 2Gi\\)\n", ran.out)
     huge = written(tmp_path / "huge.json", pod("web", "1Gi", cpu="9"))
     ran = run("explain", "resize", old, huge, *ROOM)
     assert ran.code == 1
-    assert "the most that a pod can ask for here: cpu 8, memory" in ran.out
+    assert "cpu: the most for container app here is 8\n" in ran.out
     ran = run("explain", "resize", old, huge, *ROOM, "--profile", "1.36")
     assert ran.code == 2
     assert "node didn't have enough allocatable resources: cpu, requested: 9000, allocatable: 8000" in ran.out
+
+
+def init(name: str, cpu: str) -> dict[str, Any]:
+    document = pod(name, "1Gi")
+    resources = {"requests": {"cpu": cpu}}
+    document["spec"]["initContainers"] = [{"name": "first", "image": "i", "resources": resources}]
+    return document
+
+
+def guaranteed(name: str, cpu: str) -> dict[str, Any]:
+    document = pod(name, "1Gi", cpu=cpu)
+    resources = document["spec"]["containers"][0]["resources"]
+    resources["limits"] = dict(resources["requests"])
+    return document
+
+
+SETTINGS = [
+    ("no resizes", pod("web", "1Gi"), pod("web", "1Gi", cpu="2"), {"featureGates": {"InPlacePodVerticalScaling": False}},
+     2, ["refused by the API server", "lets no amounts of a running pod change"]),
+    ("no init containers", init("web", "1"), init("web", "2"),
+     {"featureGates": {"InPlacePodVerticalScalingInitContainers": False}},
+     2, ["resources for non-sidecar init containers are immutable"]),
+    ("swap", pod("web", "1Gi"), pod("web", "2Gi"), {"failSwapOn": False, "memorySwap": {"swapBehavior": "LimitedSwap"}},
+     1, ["In-place resize of containers with swap is not supported.", "change the limit alone"]),
+    ("parts of CPUs", guaranteed("web", "1"), guaranteed("web", "1500m"),
+     {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}, 1, ["ask for 2 (container app)"]),
+    ("CPUs that others own", guaranteed("web", "1"), guaranteed("web", "5"),
+     {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "500m"}},
+     1, ["Deferred", "not enough cpus available to satisfy request: requested=5, available=4",
+         "the most for container app here is 7; 4 fits now"]),
+    ("the eviction threshold is not Infeasible", pod("web", "1Gi"), pod("web", "15Gi"),
+     {"evictionHard": {"memory.available": "2Gi"}}, 1, ["Deferred", "the most for container app here is 14Gi"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "config", "code", "texts"), [row[1:] for row in SETTINGS], ids=[row[0] for row in SETTINGS]
+)
+def test_resize_under_settings(
+    tmp_path: Path, old: dict[str, Any], new: dict[str, Any], config: dict[str, Any], code: int, texts: list[str]
+) -> None:
+    """As the agent with that configuration would judge; without it all of these are accepted."""
+    files = written(tmp_path / "old.json", old), written(tmp_path / "new.json", new)
+    others = written(tmp_path / "others.json", guaranteed("other", "3"))
+    assert run("explain", "resize", *files, *ROOM).code == 0
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    beside = ("--others", others) if "cpuManagerPolicy" in config else ()
+    ran = run("explain", "resize", *files, *ROOM, *beside, "--config", str(tmp_path / "config.json"))
+    assert ran.code == code, ran
+    assert all(text in ran.out for text in texts), ran.out
+
+
+def test_resize_of_what_has_ended(tmp_path: Path) -> None:
+    old, new = ({**pod("web", "1Gi", cpu=cpu), "status": {"phase": "Succeeded"}} for cpu in ("1", "2"))
+    ran = run("explain", "resize", written(tmp_path / "old", old), written(tmp_path / "new", new), *ROOM)
+    assert (ran.code, "no node judges this pod any more" in ran.out) == (1, True)
 
 
 @pytest.mark.parametrize("used", ["900Mi", "app=900Mi"], ids=["one amount", "by name"])

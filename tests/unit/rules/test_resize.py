@@ -230,6 +230,12 @@ def test_exclusive_resources(new: dict[str, Any], around: dict[str, Any], messag
     assert (found.decision, found.message) == (("Infeasible", message) if message else ("Accepted", ""))
 
 
+def test_the_gate_is_off() -> None:
+    found = verdict(ONE, pod(container(cpu="2", memory="1Gi")), setting(enabled=False))
+    assert (found.decision, found.label) == ("Infeasible", "feature_gate_off")
+    assert verdict(ONE, ONE, setting(enabled=False)).decision == "NoChange"
+
+
 def test_other_classes_do_not_mind() -> None:
     old, new = pod(container(cpu="1", guaranteed=False)), pod(container(cpu="2", guaranteed=False))
     assert verdict(old, new, setting(static_cpus=True, static_memory=True)).decision == "Accepted"

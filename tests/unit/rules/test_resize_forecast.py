@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from plimsoll.codec.lean import from_document
 from plimsoll.rules.fit import allocated_load
-from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod
+from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod, Taint
 from plimsoll.rules.profile import profile_named
-from plimsoll.rules.quantity import parse
+from plimsoll.rules.quantity import Quantity, parse
 from plimsoll.rules.resize import ResizeSetting
-from plimsoll.rules.resize_forecast import Forecast, forecast
+from plimsoll.rules.resize_forecast import Api, Forecast, forecast, forecast_without_node
+from plimsoll.rules.resize_wish import patch_between
 from plimsoll.rules.versions import Version
 
 ALLOCATABLE = {"cpu": parse("4"), "memory": parse("4Gi"), "pods": parse("110")}
@@ -36,6 +41,14 @@ def other(name: str, cpu: str, memory: str = "1Mi") -> Pod:
     resources = {"requests": {"cpu": cpu, "memory": memory}}
     spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
     return from_document({"metadata": {"name": name, "namespace": "ns", "uid": name}, "spec": spec}, Pod)
+
+
+def shown(amounts: Mapping[str, Quantity]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
+
+
+def most(found: Forecast) -> list[tuple[str, str, str, str]]:
+    return [(each.container, each.resource, str(each.ever), str(each.now)) for each in found.most]
 
 
 SMALL = {"cpu": "1", "memory": "1Gi"}
@@ -65,21 +78,168 @@ def test_it_fits() -> None:
 def test_who_would_have_to_go(others: list[Pod], pods: tuple[str, ...]) -> None:
     found = asked(version({"cpu": "1800m", "memory": "1Gi"}), *others)
     assert found.outcome == "deferred"
-    (helps,) = found.helps
-    assert (helps.resource, helps.pods) == ("cpu", pods)
+    assert found.leaving is not None
+    assert (list(found.short), found.leaving.pods, found.leaving.then) == (["cpu"], pods, "")
 
 
 def test_several_together() -> None:
     found = asked(version({"cpu": "3500m", "memory": "1Gi"}), other("a", "1"), other("b", "900m"), other("c", "800m"))
-    (helps,) = found.helps
-    assert (str(helps.short), helps.pods, str(helps.freed)) == ("2200m", ("ns/a", "ns/b", "ns/c"), "2700m")
+    assert found.leaving is not None
+    assert shown(found.short) == {"cpu": "2200m"}
+    assert (found.leaving.pods, shown(found.leaving.freed)) == (("ns/a", "ns/b", "ns/c"), {"cpu": "2700m"})
+
+
+def test_both_are_short() -> None:
+    """Nobody's going alone would do: the pods are named together, and only those that are needed."""
+    others = [other("a", "2"), other("b", "100m", "2Gi"), other("small", "100m", "100Mi")]
+    found = asked(version({"cpu": "3", "memory": "3Gi"}), *others)
+    assert found.leaving is not None
+    assert set(found.short) == {"cpu", "memory"}
+    assert sorted(found.leaving.pods) == ["ns/a", "ns/b"]
+    assert shown(found.leaving.freed) == {"cpu": "2100m", "memory": "2049Mi"}
+    alone = asked(version({"cpu": "3", "memory": "3Gi"}), *others, other("all", "1800m", "2000Mi"))
+    assert alone.leaving is not None
+    assert "ns/all" in alone.leaving.pods
+
+
+def test_nobody_that_goes_helps() -> None:
+    """Room is not all: a taint keeps the pod out whoever goes; and the others may hold too little."""
+    taint = Taint("gone", "", "NoExecute")
+    tainted = msgspec.structs.replace(NODE, spec=msgspec.structs.replace(NODE.spec, taints=(taint,)))
+    setting = ResizeSetting(allocated_load(tainted, [other("a", "3")]), profile_named("1.27"))
+    found = forecast(version(SMALL), version({"cpu": "2", "memory": "1Gi"}), setting)
+    assert found.leaving is not None
+    assert (found.leaving.pods, found.leaving.then) == (("ns/a",), "Predicate TaintToleration failed")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 3000)), max_size=6),
+    st.integers(1, 4000),
+    st.integers(1, 4096),
+)
+def test_what_is_said_is_what_the_node_would_say(others: list[tuple[int, int]], cpu: int, memory: int) -> None:
+    """The pods that are named make room, none of them is named in vain, and the largest amount is the largest."""
+    pods = [other(f"p{index}", f"{cpu}m", f"{memory}Mi") for index, (cpu, memory) in enumerate(others)]
+    new = version({"cpu": f"{cpu}m", "memory": f"{memory}Mi"})
+    found = asked(new, *pods)
+    if found.leaving is not None and found.leaving.pods:
+        gone = set(found.leaving.pods)
+        assert asked(new, *without(pods, gone)).outcome == "accepted"
+        assert all(asked(new, *without(pods, gone - {each})).outcome == "deferred" for each in gone)
+    elif found.leaving is not None:
+        assert asked(new).outcome == "accepted" or not pods
+    for each in found.most:
+        unit, more = ("m", 1) if each.resource == "cpu" else ("", 1)
+        for most, beside in ((each.now, pods), (each.ever, [])):
+            base = {**SMALL, each.resource: str(most or 0)}
+            if most is not None:
+                assert asked(version(base), *beside).outcome in ("accepted", "unchanged")
+            amount = 0 if most is None else most.milli if each.resource == "cpu" else most.value
+            assert asked(version({**base, each.resource: f"{amount + more}{unit}"}), *beside).outcome != "accepted"
+
+
+def without(pods: list[Pod], gone: set[str]) -> list[Pod]:
+    return [each for each in pods if f"ns/{each.metadata.name}" not in gone]
 
 
 def test_larger_than_the_node() -> None:
-    found = asked(version({"cpu": "100", "memory": "1Gi"}))
-    assert (found.outcome, str(found.largest["cpu"])) == ("infeasible", "4")
+    found = asked(version({"cpu": "100", "memory": "1Gi"}), other("a", "1"))
+    assert (found.outcome, most(found)) == ("infeasible", [("c", "cpu", "4", "3")])
     modern = asked(version({"cpu": "100", "memory": "1Gi"}), profile="1.36")
-    assert (modern.outcome, str(modern.largest["cpu"])) == ("deferred", "4")
+    assert (modern.outcome, most(modern)) == ("deferred", [("c", "cpu", "4", "4")])
+    assert modern.leaving is None
+
+
+def test_the_most_for_this_container() -> None:
+    """Overhead and the pod's other container have their part already."""
+
+    def both(cpu: str) -> Version:
+        one, two = (
+            {"name": name, "image": "i", "resources": {"requests": {"cpu": amount}}}
+            for name, amount in (("c", cpu), ("d", "2"))
+        )
+        document = version({}).document
+        spec = {**document["spec"], "containers": [one, two], "overhead": {"cpu": "500m"}}
+        return Version({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
+
+    found = asked(both("2"), old=both("1"))
+    assert (found.outcome, most(found)) == ("infeasible", [("c", "cpu", "1500m", "1500m")])
+    assert most(asked(both("2"), other("a", "500m"), old=both("500m"))) == [("c", "cpu", "1500m", "1")]
+
+
+def test_the_absolute_allocatable_is_what_counts() -> None:
+    """N-9: the bound of Infeasible leaves the eviction threshold out, that of admission does not."""
+    setting = ResizeSetting(
+        allocated_load(NODE, []), profile_named("1.27"), absolute_allocatable={**ALLOCATABLE, "memory": parse("5Gi")}
+    )
+    found = forecast(version(SMALL), version({**SMALL, "memory": "4500Mi"}), setting)
+    assert (found.outcome, most(found), found.leaving) == ("deferred", [("c", "memory", "4Gi", "4Gi")], None)
+    assert forecast(version(SMALL), version({**SMALL, "memory": "6Gi"}), setting).outcome == "infeasible"
+
+
+@pytest.mark.parametrize(
+    ("had", "cpu", "hint"),
+    [("1", "1500m", "ask for 2 (container c)"), ("3", "2500m", "ask for 2 ("), ("3", "3900m", "ask for 4 (")],
+    ids=["up", "not what is there already", "the last"],
+)
+def test_only_whole_cpus(had: str, cpu: str, hint: str) -> None:
+    setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.27"), static_cpus=True)
+    found = forecast(version({**SMALL, "cpu": had}), version({**SMALL, "cpu": cpu}), setting)
+    assert (found.outcome, found.most) == ("infeasible", ())
+    assert hint in found.hint
+
+
+def test_no_next_whole_cpu_where_cpus_are_fixed() -> None:
+    setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.36"), static_cpus=True)
+    found = forecast(version(SMALL), version({**SMALL, "cpu": "1500m"}), setting)
+    assert (found.outcome, "are fixed there" in found.hint) == ("infeasible", True)
+
+
+def test_the_most_is_whole_where_cpus_are() -> None:
+    setting = ResizeSetting(allocated_load(NODE, [other("a", "500m")]), profile_named("1.27"), static_cpus=True)
+    found = forecast(version(SMALL), version({**SMALL, "cpu": "8"}), setting)
+    assert most(found) == [("c", "cpu", "4", "3")]
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "message"),
+    [
+        ({"phase": "Succeeded"}, {}, "its phase is Succeeded"),
+        ({"phase": "Failed"}, {}, "its phase is Failed"),
+        ({"phase": "Running"}, {"deletionTimestamp": "2024-01-01T00:00:00Z"}, "it is being deleted"),
+    ],
+    ids=["succeeded", "failed", "being deleted"],
+)
+def test_no_node_judges_what_has_ended(status: dict[str, str], metadata: dict[str, str], message: str) -> None:
+    def ended(amounts: dict[str, str]) -> Version:
+        document = version(amounts).document
+        document = {**document, "status": status, "metadata": {**document["metadata"], **metadata}}
+        return Version(document, from_document(document, Pod))
+
+    larger = ended({**SMALL, "cpu": "2"})
+    found = asked(larger, old=ended(SMALL))
+    assert (found.outcome, found.message) == ("ended", message)
+    assert asked(ended(SMALL), old=ended(SMALL)).outcome == "unchanged"
+    assert forecast_without_node(ended(SMALL), larger, profile_named("1.27")).outcome == "ended"
+
+
+def test_without_a_node() -> None:
+    larger, profile = version({**SMALL, "cpu": "100"}), profile_named("1.36")
+    assert forecast_without_node(version(SMALL), larger, profile).outcome == "unscheduled"
+    assert forecast_without_node(version(SMALL), larger, profile, bound=True).outcome == "unknown"
+    assert forecast_without_node(version(SMALL), version(SMALL), profile).outcome == "unchanged"
+    bad = version({**SMALL, "cpu": "2"}, {**SMALL, "cpu": "1"})
+    assert forecast_without_node(version(SMALL), bad, profile).outcome == "refused"
+
+
+def test_a_critical_pod_drives_others_out() -> None:
+    def critical(amounts: dict[str, str]) -> Version:
+        document = version(amounts).document
+        document = {**document, "spec": {**document["spec"], "priority": 2_000_001_000}}
+        return Version(document, from_document(document, Pod))
+
+    found = asked(critical({**SMALL, "cpu": "2"}), other("a", "3"), old=critical(SMALL))
+    assert (found.outcome, found.victims) == ("accepted", ("ns/a",))
 
 
 def test_the_class_would_change() -> None:
@@ -95,7 +255,35 @@ def test_a_burstable_pod_must_not_become_guaranteed() -> None:
     found = asked(version(SMALL), old=old)
     assert found.outcome == "refused"
     assert found.nearest is not None
-    assert found.nearest.spec.containers[0].resources.requests == {"cpu": parse("1"), "memory": parse("512Mi")}
+    assert found.nearest.spec.containers[0].resources.requests == {"cpu": parse("1"), "memory": parse("1023Mi")}
+
+
+def test_a_burstable_request_up_to_its_limit() -> None:
+    """A hair below is the nearest that keeps the class."""
+    old = version({"cpu": "500m", "memory": "1Gi"}, SMALL)
+    found = asked(version(SMALL), old=old)
+    assert found.nearest is not None
+    assert patch_between(old.pod, found.nearest) == {
+        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "999m"}}}]}
+    }
+
+
+@pytest.mark.parametrize("profile", ["1.27", "1.36"])
+def test_a_best_effort_pod_stays_one(profile: str) -> None:
+    found = asked(version({"cpu": "1"}, {}), old=version({}, {}), profile=profile)
+    assert (found.outcome, found.nearest) == ("refused", None)
+    assert "any amount changes the class of a BestEffort pod" in found.hint
+
+
+def test_no_way_in() -> None:
+    """The gate is off, or the server is too new for a plain PATCH and has no subresource."""
+    larger = version({**SMALL, "cpu": "2"})
+    for api, profile in ((Api(in_place=False), "1.27"), (Api(subresource=False), "1.36")):
+        setting = ResizeSetting(allocated_load(NODE, []), profile_named(profile))
+        found = forecast(version(SMALL), larger, setting, api=api)
+        assert (found.outcome, "lets no amounts of a running pod change" in found.hint) == ("refused", True)
+    setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.27"))
+    assert forecast(version(SMALL), larger, setting, api=Api(subresource=False)).outcome == "accepted"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +324,8 @@ def test_what_is_pending_counts_as_not_given() -> None:
     }
     document = {**version(pending).document, "status": status}
     old = Version(document, from_document(document, Pod))
-    assert asked(version(SMALL), old=old).outcome == "unchanged"
+    back = asked(version(SMALL), old=old)
+    assert (back.outcome, "what was pending is taken back" in back.hint) == ("accepted", True)
     assert asked(version({**SMALL, "cpu": "2"}), old=old).outcome == "accepted"
 
 
