@@ -70,13 +70,16 @@ def setting_of(cluster: Cluster) -> Setting:
     return Setting(cluster.profile, cluster.resize_gates, cluster.in_place, cluster.now())
 
 
-def defaulted(cluster: Cluster, resource: Resource, document: Document, name: str) -> Document:
+def defaulted(
+    cluster: Cluster, resource: Resource, document: Document, name: str, stored: Document | None = None
+) -> Document:
     try:
         return with_kind_defaults(
             kind_of(resource),
             document,
             pod_level=cluster.pod_level,
             resize_policy=cluster.profile.resize_policy_defaulted and cluster.in_place,
+            stored=stored,
         )
     except InvalidObject as error:
         raise invalid_object(resource, name, error.errors) from None

@@ -121,7 +121,7 @@ def _step(cluster: Cluster, call: Call, options: WriteOptions, old: Document, wi
     sent_metadata = sent.get("metadata") or {}
     _check_version(resource, info.name, sent_metadata.get("resourceVersion"), old["metadata"]["resourceVersion"])
     errors = update_errors(old["metadata"], sent_metadata)
-    new = defaulted(cluster, resource, sent, info.name)
+    new = defaulted(cluster, resource, sent, info.name, old)
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
     new = _prepared(rules, info.subresource, live, new, setting)
     if not tracked:

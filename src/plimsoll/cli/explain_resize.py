@@ -73,10 +73,11 @@ def _answer(
     name = setting.machine.name or "node"
     before = _version(old.found.document, name, setting)
     # As the subresource does it: what is no resource and no resize policy is put back.
-    wanted = {**_version(new.found.document, name, setting).document, "metadata": before.document.get("metadata")}
+    sent = _version(new.found.document, name, setting, before.pod).document
+    wanted = {**sent, "metadata": before.document.get("metadata")}
     gates = node_resize_gates(setting.config)
     kept = kept_for_resize(before.document, wanted, gates)
-    after = _version(kept, name, setting)
+    after = _version(kept, name, setting, before.pod)
     notes = []
     if spec_changed(wanted, kept):
         notes.append("NEW differs in more than resources; a resize leaves all of that as it is")
@@ -105,11 +106,14 @@ def _answer(
     return resize_answer(found, before.pod, after.pod, writes, notes)
 
 
-def _version(document: Document, node: str, setting: Setting) -> Version:
+def _version(document: Document, node: str, setting: Setting, stored: Pod | None = None) -> Version:
     """As the API server keeps it: defaulted, and bound to the node."""
     bound = {**document, "spec": {**(document.get("spec") or {}), "nodeName": node}}
     return with_defaults(
-        bound, pod_level=setting.policy.pod_level, resize_policy=setting.profile.resize_policy_defaulted
+        bound,
+        pod_level=setting.policy.pod_level,
+        resize_policy=setting.profile.resize_policy_defaulted,
+        stored=stored,
     )
 
 

@@ -87,7 +87,7 @@ async def foreseen(
     profile = profile_named(await cluster.profile_name())
     spec = lean_pod(stored)
     old = Version(stored, spec)
-    new = with_defaults(wished(stored, container, change), resize_policy=profile.resize_policy_defaulted)
+    new = with_defaults(wished(stored, container, change), resize_policy=profile.resize_policy_defaulted, stored=spec)
     api, name = Api(subresource=subresource), spec.spec.node_name
     if not name:
         return resize_answer(forecast_without_node(old, new, profile, api=api), spec, new.pod)

@@ -13,10 +13,12 @@ from plimsoll.rules.objects import Container, ContainerStatus, Pod, PodStatus, R
 from plimsoll.rules.versions import Document, Version
 
 
-def with_defaults(document: Document, *, pod_level: bool = True, resize_policy: bool = False) -> Version:
+def with_defaults(
+    document: Document, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None
+) -> Version:
     """The version that the server would store; raises InvalidObject. The arguments are `defaulted`'s."""
     given = lean_pod(document)
-    pod = defaulted(given, pod_level=pod_level, resize_policy=resize_policy)
+    pod = defaulted(given, pod_level=pod_level, resize_policy=resize_policy, stored=stored)
     return Version(written(document, pod, given), pod)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from plimsoll.codec.defaults import with_defaults
 from plimsoll.codec.go_order import in_go_order, put
-from plimsoll.codec.lean import from_document
+from plimsoll.codec.lean import from_document, lean_pod
 from plimsoll.codec.pull_policy import pull_policy
 from plimsoll.codec.schema import Kind
 from plimsoll.codec.volume_defaults import defaulted_volume
@@ -49,11 +49,20 @@ _HTTP: Document = {"path": "/", "scheme": "HTTP"}
 
 
 def with_kind_defaults(
-    kind: Kind, document: Document, *, pod_level: bool = True, resize_policy: bool = False
+    kind: Kind,
+    document: Document,
+    *,
+    pod_level: bool = True,
+    resize_policy: bool = False,
+    stored: Document | None = None,
 ) -> Document:
-    """A decoded document with Kubernetes' defaults; raises InvalidObject. Idempotent; never changes its argument."""
+    """A decoded document with Kubernetes' defaults; raises InvalidObject. Idempotent; never changes its argument.
+
+    `stored`: what it is an update of.
+    """
     if kind.name == "Pod":
-        document = with_defaults(document, pod_level=pod_level, resize_policy=resize_policy).document
+        before = lean_pod(stored) if resize_policy and stored is not None else None
+        document = with_defaults(document, pod_level=pod_level, resize_policy=resize_policy, stored=before).document
         return {**document, "spec": defaulted_pod_spec(document.get("spec") or {}, is_template=False)}
     if kind.name in _TEMPLATED:
         return _WORKLOADS[kind.name](document)

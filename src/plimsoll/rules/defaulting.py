@@ -41,8 +41,11 @@ def _with(struct: _Struct, name: str, value: object) -> _Struct:
     return changed
 
 
-def defaulted(pod: Pod, *, pod_level: bool = True, resize_policy: bool = False) -> Pod:
-    """The pod as stored after create. `pod_level` is gate PodLevelResources, `resize_policy` profile 1.27's D-3."""
+def defaulted(pod: Pod, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None) -> Pod:
+    """The pod as stored after create, or after an update of `stored`.
+
+    `pod_level` is gate PodLevelResources, `resize_policy` profile 1.27's D-3.
+    """
     spec = pod.spec
     resources = spec.resources
     if pod_level and resources is not None and (resources.requests or resources.limits):
@@ -56,7 +59,10 @@ def defaulted(pod: Pod, *, pod_level: bool = True, resize_policy: bool = False) 
         if overhead is not spec.overhead:
             spec = _with(spec, "overhead", overhead)
     if resize_policy:
-        spec = _replaced(spec, containers=tuple(map(_with_resize_policy, spec.containers)))
+        before = {} if stored is None else {each.name: each for each in stored.spec.containers}
+        spec = _replaced(
+            spec, containers=tuple(_with_resize_policy(each, before.get(each.name)) for each in spec.containers)
+        )
     status = pod.status
     if status is not NO_STATUS:
         status = _rounded_status(status)
@@ -193,11 +199,13 @@ def _rounded_container_status(status: ContainerStatus) -> ContainerStatus:
     )
 
 
-def _with_resize_policy(container: Container) -> Container:
-    """D-3: cpu then memory, after what the user gave, where there is a request."""
+def _with_resize_policy(container: Container, stored: Container | None) -> Container:
+    """D-3: cpu then memory, after what the user gave, where there is a request. That is so at create; later those count
+    that it was given then, or else a first request would change the policies, which nobody may."""
     given = {policy.resource_name for policy in container.resize_policy}
     requests = container.resources.requests or {}
-    missing = tuple(
-        ResizePolicy(name, "NotRequired") for name in (CPU, MEMORY) if name in requests and name not in given
-    )
+    due = [name for name in (CPU, MEMORY) if name in requests]
+    if stored is not None:
+        due = [policy.resource_name for policy in stored.resize_policy if policy.restart_policy == "NotRequired"]
+    missing = tuple(ResizePolicy(name, "NotRequired") for name in due if name not in given)
     return _replaced(container, resize_policy=container.resize_policy + missing) if missing else container

@@ -145,10 +145,6 @@ def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api) -> str:
         return f"this API server lets no amounts of a running pod change: {_ANEW}"
     if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
         return f"nothing else would be taken: any amount changes the class of a BestEffort pod; {_ANEW}"
-    if profile.resize_policy_defaulted and any(
-        len(after.resize_policy) > len(before.resize_policy) for before, after in _pairs(old, new)
-    ):
-        return f"a first request brings a resize policy along, and policies are fixed: {_ANEW}"
     return ""
 
 

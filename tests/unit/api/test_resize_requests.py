@@ -85,6 +85,22 @@ async def test_a_plain_patch_resizes_in_1_27(tmp_path: Path) -> None:
         assert (found["metadata"]["generation"], found["status"]["resize"]) == (2, "Proposed")
 
 
+async def test_a_request_may_come_and_go_within_the_class_in_1_27(tmp_path: Path) -> None:
+    """§4.3. Policies are given at create (§3.1): later neither a first request nor a last one changes them."""
+    async with api(tmp_path, "1.27") as ask:
+        made = await ask.ok("POST", PODS, pod(requests={"cpu": "1"}))
+        policies = made["spec"]["containers"][0]["resizePolicy"]
+        assert [each["resourceName"] for each in policies] == ["cpu"]
+        found = (await resize(ask, DEMO, requests={"memory": "64Mi"})).json
+        assert found["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "64Mi"}
+        assert found["spec"]["containers"][0]["resizePolicy"] == policies
+        found = (await resize(ask, DEMO, requests={"cpu": None})).json
+        assert found["spec"]["containers"][0]["resources"]["requests"] == {"memory": "64Mi"}
+        whole = {**found, "spec": {**found["spec"], "containers": [{**found["spec"]["containers"][0]}]}}
+        del whole["spec"]["containers"][0]["resizePolicy"]
+        assert (await ask.ok("PUT", DEMO, whole))["spec"]["containers"][0]["resizePolicy"] == policies
+
+
 @pytest.mark.parametrize("path", [DEMO, f"{DEMO}/resize"])
 async def test_without_the_gate_resources_are_immutable(tmp_path: Path, path: str) -> None:
     from plimsoll.rules.config_reading import reading
