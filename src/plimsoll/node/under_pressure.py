@@ -13,7 +13,6 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -30,9 +29,10 @@ from plimsoll.node.signals import Signals
 from plimsoll.node.stats import NodePlace, Stats
 from plimsoll.node.throttle_watchdog import ThrottleWatchdog
 from plimsoll.node.victims import PodVictims
-from plimsoll.rules.eviction import NodeCondition, met_thresholds, wanted
-from plimsoll.rules.eviction_decision import candidates, why_sentence
+from plimsoll.rules.eviction import NodeCondition
+from plimsoll.rules.eviction_decision import candidates
 from plimsoll.rules.node_extras import NodeExtras
+from plimsoll.rules.node_pages import oom_page, pressure_page
 from plimsoll.rules.oom_story import OomKill, oom_sentence, system_oom_message
 from plimsoll.rules.ranking import ranked
 from plimsoll.rules.setting import Setting
@@ -192,8 +192,7 @@ class UnderPressure:
     # --- for people ---
 
     async def oom_page(self) -> bytes:
-        shown = [{**msgspec.to_builtins(each), "sentence": oom_sentence(each)} for each in self._kills.kills]
-        return msgspec.json.encode({"kills": shown, "totals": dict(self._kills.totals)})
+        return msgspec.json.encode(oom_page(self._kills.kills, self._kills.totals))
 
     async def pressure_page(self) -> bytes:
         pods, usage = self._victims.active(), await self._victims.usage(disks=True)
@@ -203,33 +202,10 @@ class UnderPressure:
             )
             for signal in dict.fromkeys(each.signal for each in self._thresholds)
         }
-        decisions = [{**msgspec.to_builtins(each), "why": why_sentence(each)} for each in self._loop.decisions]
+        loop = self._loop
         return msgspec.json.encode(
-            {
-                "conditions": self._loop.conditions,
-                "signals": list(self._shown_signals()),
-                "decisions": decisions,
-                "order": order,
-            }
+            pressure_page(loop.conditions, self._thresholds, loop.observations, loop.decisions, order)
         )
-
-    def _shown_signals(self) -> Iterator[dict[str, Any]]:
-        observations = self._loop.observations
-        met = met_thresholds(self._thresholds, observations)
-        for signal in dict.fromkeys(each.signal for each in self._thresholds):
-            seen = observations.get(signal)
-            if seen is None:
-                continue
-            yield {
-                "signal": signal,
-                "available": str(seen.available),
-                "capacity": str(seen.capacity),
-                "thresholds": [
-                    {"value": str(wanted(each, seen.capacity)), "graceSeconds": each.grace_s, "met": each in met}
-                    for each in self._thresholds
-                    if each.signal == signal
-                ],
-            }
 
 
 @lru_cache(4096)
