@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -71,6 +70,7 @@ class OomWatch:
         self._is_first_start = record.boot_id == ""
         self._ledger = OomLedger(record.counters if is_same_boot else {}, pods_path, prefix, lives)
         self._ledger.kills.extend(record.kills)
+        self._ledger.totals.update(record.totals)
         self._watched: dict[str, Watched] = {}
         self._listened: set[str] = set()  # those of which the kernel tells the watcher
         self._evidence: dict[str, int] = {}  # path → how often its own limit was hit, as last seen
@@ -78,11 +78,15 @@ class OomWatch:
         self._is_first_look = True
         self._watcher: Watcher[str] | None = None
         self._log = None if files is None else _opened(device)
-        self.totals: Counter[str] = Counter(record.totals)
 
     @property
     def kills(self) -> tuple[OomKill, ...]:
         return tuple(self._ledger.kills)
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """Whose limit → how many processes, also by earlier agents."""
+        return self._ledger.totals
 
     @property
     def log_is_read(self) -> bool:
@@ -187,7 +191,7 @@ class OomWatch:
         return msgspec.structs.replace(each, group=text is not None and text.strip() == "1")
 
     def _read(self) -> None:
-        kills = []
+        kills, is_news = [], self._is_first_look
         for data in self._log.read() if self._log is not None else ():
             record = kernel_record(data)
             if record is None or record.sequence <= self._sequence:
@@ -198,12 +202,14 @@ class OomWatch:
             if kill is not None and not (self._is_first_look and self._is_first_start):
                 ago_s = max(0.0, self._clock() - kill.time_us / 1e6)
                 told = self._ledger.logged(kill, self._wall() - ago_s, while_away=self._is_first_look)
+                is_news = True  # also where it is one more process of a record that was told
                 if told is not None:
                     kills.append(told)
-        if self._is_first_look:
-            self._is_first_look = False
+        self._is_first_look = False
+        if is_news:
             self._save()
-        self._tell(kills)
+        for kill in kills:
+            self._told(kill)
 
     def _look(self, fired: Iterable[str]) -> None:
         for container_id in fired:
@@ -269,8 +275,6 @@ class OomWatch:
         found = list(kills)
         if not found:
             return
-        for kill in found:
-            self.totals[kill.level] += kill.killed
         self._save()
         for kill in found:
             self._told(kill)
