@@ -208,8 +208,8 @@ class OomWatch:
         self._is_first_look = False
         if is_news:
             self._save()
-        for kill in kills:
-            self._told(kill)
+        for each in kills:
+            self._told(each)
 
     def _look(self, fired: Iterable[str]) -> None:
         for container_id in fired:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,6 @@ from plimsoll.kube.client import Client
 from plimsoll.node import under_pressure
 from plimsoll.node.agent import Agent
 from plimsoll.node.one_pod import OnePodApi
-from plimsoll.node.stats import NodePlace, Stats
 from plimsoll.node.under_pressure import UnderPressure
 from plimsoll.rules.config_reading import reading
 from plimsoll.rules.eviction_decision import Candidate, Decision
@@ -29,7 +28,7 @@ from plimsoll.rules.oom_story import OomKill, Victim
 from plimsoll.rules.profile import DEFAULT_PROFILE
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.setting import machine_from_capacity, resolved
-from tests.unit.node.played_node import PODS, PlayedNode
+from tests.unit.node.played_node import PlayedNode
 from tests.unit.node.played_runtime import PlayedRuntime
 
 PLAIN = Paint(False)
@@ -137,3 +136,31 @@ async def test_whatever_the_agent_sends_the_command_keeps(
     await node._loop.turn()
     sent = await getattr(node, page)()
     assert json.loads(msgspec.json.encode(msgspec.json.decode(sent, type=kind))) == json.loads(sent)
+
+
+@pytest.mark.parametrize("name", ["_loop", "_kills", "_watchdog"])
+@pytest.mark.parametrize("error", [PlimsollError("gone"), OSError("no descriptors")], ids=["ours", "the kernel's"])
+async def test_no_loop_ends_the_others(
+    error: Exception, name: str, node: UnderPressure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, others = asyncio.Queue[int](), []
+
+    async def fails(*_: object) -> None:
+        tries.put_nowait(1)
+        raise error
+
+    async def goes_on(*_: object) -> None:
+        others.append(1)
+        await asyncio.Event().wait()
+
+    for each in ("_loop", "_kills", "_watchdog"):
+        monkeypatch.setattr(getattr(node, each), "run", fails if each == name else goes_on)
+    monkeypatch.setattr(under_pressure, "AFTER_TROUBLE_S", 0.0)
+    node._agent.ready.set()
+    running = asyncio.create_task(node.run())
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            await tries.get()
+    assert not running.done() and len(others) == 2
+    running.cancel()
+    await asyncio.wait([running])
