@@ -94,9 +94,7 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
     return 0
 
 
-def _from_files(
-    files: Sequence[str], setting: Setting, asked: _Asked, options: dict[str, Any]
-) -> EvictionOrder:
+def _from_files(files: Sequence[str], setting: Setting, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
     inputs = read_inputs(files)
     problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
     if problems:

@@ -21,7 +21,7 @@ from plimsoll.codec.kernel_log import OomReports, kernel_record
 from plimsoll.linux.beneath import CgroupError
 from plimsoll.linux.kernel_log import DEVICE, KernelLog
 from plimsoll.linux.state_dir import replace_private
-from plimsoll.node.oom_ledger import LastSeen, OomLedger, Watched
+from plimsoll.node.oom_ledger import PATIENCE_S, LastSeen, OomLedger, Watched
 from plimsoll.rules.oom_story import Level, OomKill
 from plimsoll.rules.wanted import parent_path
 
@@ -73,6 +73,7 @@ class OomWatch:
         self._ledger.totals.update(record.totals)
         self._watched: dict[str, Watched] = {}
         self._listened: set[str] = set()  # those of which the kernel tells the watcher
+        self._early: frozenset[str] = frozenset()  # v1 tells of them before it kills: to be looked at once more
         self._evidence: dict[str, int] = {}  # path → how often its own limit was hit, as last seen
         self._reports = OomReports()
         self._is_first_look = True
@@ -110,6 +111,8 @@ class OomWatch:
                         self._read()
                     self._look(fired)
                     fired = await self._wait(watcher)
+                    if not fired:
+                        self._renew_evidence()
             finally:
                 self._watcher = None
                 if self._log is not None:
@@ -256,6 +259,15 @@ class OomWatch:
                 if hits is not None:
                     self._evidence[path] = hits
 
+    def _renew_evidence(self) -> None:
+        """v1 counts every failure at a limit, also those that page cache caused and nobody died of: those are old news
+        by the next kill. The log would name the limit itself."""
+        if self._files is None or self._files.version == 2 or self._log is not None:
+            return
+        for path in {path for each in self._watched.values() for _, path in self._above(each)}:
+            if (hits := self._hits(path)) is not None:
+                self._evidence[path] = hits
+
     def _hits(self, path: str) -> int | None:
         seen = self._seen(path)
         own = None if seen is None else seen.events_local
@@ -290,10 +302,14 @@ class OomWatch:
         due_s = self._ledger.next_due_s()
         pause_s = LOOK_S if due_s is None else max(0.0, due_s - self._clock())
         try:
-            async with asyncio.timeout(min(pause_s, LOOK_S)):
-                return await anext(watcher)
+            async with asyncio.timeout(min(pause_s, PATIENCE_S if self._early else LOOK_S)):
+                fired = await anext(watcher)
         except TimeoutError:
-            return frozenset()
+            fired, self._early = self._early, frozenset()
+            return fired
+        if self._files is not None and self._files.version == 1:
+            self._early |= fired - {_LOG_KEY, _NEW_KEY}
+        return fired
 
 
 def _kills(seen: Usage) -> int | None:

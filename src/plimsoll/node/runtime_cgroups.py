@@ -6,7 +6,7 @@ the pod's, class's or node's limits hold it, which is told as an event of the po
 the same look the Memory QoS files are read back: a runtime that ignores `unified` leaves them as the kernel made them.
 
 Cgroups that a runtime made are never written or removed here; only removing a pod takes what is left below its cgroup.
-Where a container was given another memory.high than the rules' (`lifted`) that is what it should have until it ends. This
+Where a container was given another memory.high than the rules' (`lift`) that is what it should have until it ends. It
 is kept in a file: the next agent must not take it for a runtime that does not listen.
 """
 

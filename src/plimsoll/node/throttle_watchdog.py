@@ -4,8 +4,8 @@ Only cgroup v2 has memory.high. A container without one costs nothing: which hav
 or go. Of the others two files are read each second, `memory.current` and `memory.high`, and the rest only where usage
 is near the mark. What it means and what is to be done is `rules.throttle_watch`'s to say. A mark is moved by whoever
 writes the container's cgroup (`lift`), the cgroup engine or a runtime, so that it is what is wanted from then on and
-nobody repairs it; the next run of the container begins with the rules' own value again. Only what the kernel then has in
-memory.high counts as done.
+nobody repairs it; the next run of the container begins with the rules' own value again. Only what the kernel then has
+in memory.high counts as done.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ sharper where the kernel tells how long the cgroup stalled (PSI).
 One sample per container and second is enough: parked means flat and throttled for `PARKED_AFTER_S`.
 
 What is done is policy: tell (`event`), lift the mark by a step (`raise`), have pages reclaimed (`reclaim`), or take the
-mark away so that the container goes on to memory.max and lives or dies by it (`release`). What could not be done is said
-as such and tried again.
+mark away so that the container goes on to memory.max and lives or dies by it (`release`). What could not be done is
+said as such and tried again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from plimsoll.rules.files import MAX
 Action = Literal["event", "raise", "reclaim", "release"]
 Policy = Literal["off", "event", "raise", "reclaim", "release"]
 
-PARKED_AFTER_S = 2.5
+PARKED_AFTER_S = 2.0  # with a look each second and the help itself: less than five from the mark on
 FLAT_SHARE = 0.02  # of memory.high: moves by less are no progress
 NEAR_SHARE = 0.98  # of memory.high: the kernel lets usage hover just below or above it
 RAISE_SHARE = 0.1  # of the gap between memory.high and memory.max, per step

@@ -30,9 +30,7 @@ SEEN = {
     "memory.available": Observation(parse("612Mi"), parse("16Gi")),
     "pid.available": Observation(parse("9000"), parse("32768")),
 }
-PAGE = pressure_page(
-    ("MemoryPressure",), THRESHOLDS, SEEN, (EVICTED,), {"memory.available": (HOG, CRITICAL, SMALL)}
-)
+PAGE = pressure_page(("MemoryPressure",), THRESHOLDS, SEEN, (EVICTED,), {"memory.available": (HOG, CRITICAL, SMALL)})
 
 
 def decoded() -> PressurePage:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,79 @@ def test_every_process_of_a_whole_container_is_counted_and_kept(
     again = start()
     assert (dict(again.totals), [each.killed for each in again.kills], len(told)) == ({"container": 4}, [4], 1)
     again.close()
+
+
+# --- v1 without a log ---
+
+PATHS = (PATH, f"/kubepods/burstable/pod{UID}", "/kubepods/burstable", "/kubepods")
+
+
+class Counted:
+    """Only counters tell, and they are those of v1."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self.told, self.is_told = root, list[OomKill](), asyncio.Event()
+        self.looked = asyncio.Queue[int]()
+        self._cgroups = PlayedCgroups(root / "cgroup")
+        self._cgroups.version = 1
+        for path in PATHS:
+            self.put(path, 0)
+        self.watch = OomWatch(
+            self._cgroups, lambda: [CONTAINER], self._tell, root / "oom.json",
+            pods_path="/kubepods", clock=time.monotonic, wall=time.time, boot_id="b", device=str(root / "none"),
+        )  # fmt: skip
+        assert not self.watch.log_is_read
+
+        look = self.watch._look
+
+        def noticed(fired: Iterable[str]) -> None:
+            look(fired)
+            self.looked.put_nowait(1)
+
+        self.watch._look = noticed  # type: ignore[method-assign]
+
+    def _tell(self, kill: OomKill) -> None:
+        self.told.append(kill)
+        self.is_told.set()
+
+    def put(self, path: str, failures: int, kills: int = 0) -> None:
+        self._cgroups.put(path)
+        place = self._root / "cgroup" / path.lstrip("/")
+        (place / "memory.failcnt").write_text(f"{failures}\n")
+        (place / "memory.oom_control").write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n")
+        (place / "memory.usage_in_bytes").write_text(f"{MIB}\n")
+        (place / "memory.limit_in_bytes").write_text(f"{2 * MIB}\n")
+
+
+@pytest.mark.parametrize(("rests", "level"), [(True, "pod"), (False, "container")], ids=["looked at", "at once"])
+def test_a_limit_that_was_hit_without_harm_before_is_not_taken_for_the_one_that_killed(
+    rests: bool, level: str, tmp_path: Path
+) -> None:
+    """Page cache met the container's limit, and later somebody dies at the pod's; nobody can tell if both are one."""
+    counted = Counted(tmp_path)
+    counted.watch.changing(UID)
+    counted.put(PATHS[0], 7)
+    if rests:
+        counted.watch._renew_evidence()
+    counted.put(PATHS[0], 7, kills=1)
+    counted.put(PATHS[1], 3)
+    counted.watch.changing(UID)
+    assert [(each.level, each.source) for each in counted.told] == [(level, "counters")]
+
+
+async def test_a_notification_that_comes_before_the_kill_is_enough(tmp_path: Path) -> None:
+    """v1 tells that a cgroup is out of memory, and only then chooses whom to kill."""
+    counted = Counted(tmp_path)
+    running = asyncio.create_task(counted.watch.run())
+    try:
+        async with asyncio.timeout(8):  # LOOK_S would be ten
+            await counted.looked.get()  # the first look, at all there is
+            assert counted.watch._watcher is not None
+            counted.watch._watcher.fire(ID)
+            await counted.looked.get()
+            counted.put(PATHS[0], 7, kills=1)
+            await counted.is_told.wait()
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+    assert counted.told[0].level == "container"

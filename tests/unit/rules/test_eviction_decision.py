@@ -91,7 +91,10 @@ def test_grace(
 
 
 def static(name: str) -> Pod:
-    return Pod(Metadata(name, "ns", f"uid-{name}", annotations={"kubernetes.io/config.source": "file"}), PodSpec((Container("c"),)))
+    return Pod(
+        Metadata(name, "ns", f"uid-{name}", annotations={"kubernetes.io/config.source": "file"}),
+        PodSpec((Container("c"),)),
+    )
 
 
 def test_the_reason_is_against_the_pod_that_is_named_not_an_exempt_one_between() -> None:

@@ -90,7 +90,7 @@ def test_raising_goes_on_until_the_limit_decides() -> None:
 
 @pytest.mark.parametrize(("policy", "count"), [("off", 0), ("release", 1)])
 def test_policies(policy: Policy, count: int) -> None:
-    assert len(run(parked(5), policy)) == count
+    assert len(run(parked(4), policy)) == count
 
 
 @pytest.mark.parametrize("policy", ["raise", "reclaim", "release"])
