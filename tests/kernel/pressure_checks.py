@@ -287,7 +287,7 @@ def a_killed_child_is_told_and_the_container_goes_on(world: PressureWorld) -> No
 def a_killed_first_process_is_told_with_its_container(world: PressureWorld) -> None:
     world.create(pod("single", container("c", eater(300, SLOWLY), **LIMIT), fellow(), restartPolicy="Never"))
     event = told_soon(world, "single", first_end(world, "single"))
-    assert "the container ended with it" in event["message"]
+    assert "the container ended with it" in event["message"], event["message"]
     assert "the container's memory limit (64Mi)" in event["message"]
     (kill,) = _kills_of(world, "single")
     assert (kill["level"], kill["containerLives"]) == ("container", False)

@@ -153,7 +153,10 @@ class OomWatch:
             now[container_id] = self._with_group(now[container_id])
             self._note_evidence(now[container_id])
         for container_id in now.keys() & self._watched.keys():
-            now[container_id] = msgspec.structs.replace(now[container_id], group=self._watched[container_id].group)
+            before = self._watched[container_id]
+            # The runtime may tell of its end before the kernel's log does of the kill: whose end that was is known.
+            pid = now[container_id].pid or before.pid
+            now[container_id] = msgspec.structs.replace(now[container_id], group=before.group, pid=pid)
         self._watched = now
         self._ledger.watch(now.values())
         if self._watcher is not None:

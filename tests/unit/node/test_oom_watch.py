@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from plimsoll.node.oom_ledger import Watched
@@ -98,6 +99,27 @@ def test_every_process_of_a_whole_container_is_counted_and_kept(
     again = start()
     assert (dict(again.totals), [each.killed for each in again.kills], len(told)) == ({"container": 4}, [4], 1)
     again.close()
+
+
+def test_a_container_whose_end_is_known_before_its_kill_ended_with_it(log: PlayedLog, tmp_path: Path) -> None:
+    cgroups, told, pid = PlayedCgroups(tmp_path / "cgroup"), list[OomKill](), 41
+    cgroups.put(PATH, memory_events="oom 0\noom_kill 0\n", memory_current=str(MIB))
+    watch = OomWatch(
+        cgroups, lambda: [msgspec.structs.replace(CONTAINER, pid=pid)], told.append, tmp_path / "oom.json",
+        pods_path="/kubepods", clock=lambda: 1.0, wall=lambda: 100.0, boot_id="b", device=log.device,
+        lives=lambda watched, killed: killed != watched.pid if watched.pid else None,
+    )  # fmt: skip
+    watch.changing(UID)
+    pid = 0
+    log.say(
+        "hog invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=/,mems_allowed=0,oom_memcg={PATH},"
+        f"task_memcg={PATH},task=hog,pid=41,uid=0",
+    )
+    log.kill(41)
+    watch.changing(UID)
+    watch.close()
+    assert [each.container_lives for each in told] == [False]
 
 
 # --- v1 without a log ---
