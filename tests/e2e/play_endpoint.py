@@ -18,10 +18,16 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qs
 
+import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from plimsoll.kube.kubeconfig import Access
+from plimsoll.rules.eviction import Observation
+from plimsoll.rules.node_pages import oom_page, pressure_page
+from plimsoll.rules.oom_story import OomKill
+from plimsoll.rules.quantity import parse
+from plimsoll.rules.thresholds import parsed_thresholds
 from tests.e2e.played_containers import Container, PlayedPod
 from tests.e2e.played_node import CONFIG
 
@@ -30,22 +36,23 @@ Pods = dict[tuple[str, str], PlayedPod]
 STDIN, STDOUT, STDERR, ERROR, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 CONTAINER_CORES, CONTAINER_BYTES = 0.025, 10 << 20
 NODE_CORES, NODE_BYTES = 1.25, 1536 << 20
-PAGES: dict[str, Any] = {
-    "oom": {
-        "kills": [
-            {"timeS": 1.0, "source": "kernel log", "level": "container", "namespace": "shop", "pod": name, "pid": 7,
-             "container": "app", "process": "stress", "limitBytes": 256 << 20}
-            for name in ("web", "batch")
-        ]
-    },
-    "pressure": {
-        "conditions": [],
-        "signals": [{"signal": "memory.available", "available": "1Gi", "capacity": "32Gi",
-                     "thresholds": [{"value": "100Mi", "grace_s": 0, "met": False}]}],
-        "decisions": [],
-        "order": {"memory.available": []},
-    },
-}  # fmt: skip
+_KILLS = [
+    OomKill(
+        1.0, "kernel log", "container", namespace="shop", pod=name, container="app", process="stress", pid=7,
+        limit_bytes=256 << 20,
+    )
+    for name in ("web", "batch")
+]  # fmt: skip
+PAGES = {
+    "oom": oom_page(_KILLS, {"container": 2}),
+    "pressure": pressure_page(
+        (),
+        parsed_thresholds({"memory.available": "100Mi"}),
+        {"memory.available": Observation(parse("1Gi"), parse("32Gi"))},
+        (),
+        {"memory.available": ()},
+    ),
+}
 
 
 class _Server(uvicorn.Server):
@@ -119,7 +126,7 @@ class Endpoint:
             case ["stats", "summary"]:
                 await _answer(send, 200, json.dumps(self._summary()), b"application/json")
             case ["oom" | "pressure" as page]:
-                await _answer(send, 200, json.dumps(PAGES[page]), b"application/json")
+                await _answer(send, 200, msgspec.json.encode(PAGES[page]).decode(), b"application/json")
             case ["containerLogs", namespace, name, container] if (namespace, name) in self._pods:
                 await _log(send, query, name, self._pods[namespace, name].containers[container])
             case ["exec", namespace, name, container] if (namespace, name) in self._pods:

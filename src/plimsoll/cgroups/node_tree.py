@@ -190,7 +190,7 @@ class NodeTree:
             pods = self._turns.state.pods
             known = pods.get(uid)
             if known is None or container_id not in known.containers.values():
-                return Applied(f"container {container_id}")
+                raise InvalidName(f"no cgroup is known here for a container with id {container_id!r}")
             lifted = msgspec.structs.replace(known, lifted={**known.lifted, container_id: high})
             return await self._turns.bring(_titles([known]), {**pods, uid: lifted}, only={uid})
 

@@ -14,8 +14,8 @@ import click
 from plimsoll.codec.usage_reports import PodKey, metrics_usage, summary_usage
 from plimsoll.errors import InvalidQuantity
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.thresholds import PID_AVAILABLE
-from plimsoll.rules.usage import ContainerUsage, FsUsage, PodUsage
+from plimsoll.rules.thresholds import PID_AVAILABLE, FsLayout
+from plimsoll.rules.usage import ContainerUsage, FsUsage, PodUsage, disk_parts
 
 Document = dict[str, Any]
 DEFAULT_NAMESPACE = "default"
@@ -68,15 +68,16 @@ def matched(amounts: Mapping[str, int], keys: Sequence[PodKey]) -> dict[PodKey, 
     return found
 
 
-def usage_for(signal: str, amount: int) -> PodUsage:
+def usage_for(signal: str, amount: int, layout: FsLayout = "single") -> PodUsage:
     """One assumed figure, where the signal looks for it."""
     if signal == PID_AVAILABLE:
         return PodUsage(processes=amount)
-    if signal.endswith(".inodesFree"):
-        return PodUsage(containers=(ContainerUsage("assumed", rootfs=FsUsage(inodes=amount)),))
-    if "memory" not in signal:
-        return PodUsage(containers=(ContainerUsage("assumed", rootfs=FsUsage(used_bytes=amount)),))
-    return PodUsage(memory_bytes=amount)
+    if "memory" in signal:
+        return PodUsage(memory_bytes=amount)
+    held = FsUsage(inodes=amount) if signal.endswith(".inodesFree") else FsUsage(used_bytes=amount)
+    in_layers = "rootfs" in disk_parts(signal, layout)
+    assumed_one = ContainerUsage("assumed", rootfs=held) if in_layers else ContainerUsage("assumed", logs=held)
+    return PodUsage(containers=(assumed_one,))
 
 
 def _document(file: str) -> Document:

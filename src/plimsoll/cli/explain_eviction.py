@@ -6,7 +6,7 @@ From manifests and assumed usages, or from a live node. The ranking is the agent
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
@@ -23,7 +23,14 @@ from plimsoll.rules.held import held_pod
 from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY, Pod
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
 from plimsoll.rules.setting import Setting
-from plimsoll.rules.thresholds import ALLOCATABLE_MEMORY_AVAILABLE, PID_AVAILABLE, Amount, Threshold
+from plimsoll.rules.thresholds import (
+    ALLOCATABLE_MEMORY_AVAILABLE,
+    PID_AVAILABLE,
+    Amount,
+    FsLayout,
+    Threshold,
+    with_containerfs,
+)
 from plimsoll.rules.usage import PodUsage
 
 
@@ -34,6 +41,13 @@ class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     notes: tuple[str, ...] = ()
 
 
+class _Asked(msgspec.Struct, frozen=True):
+    signal: str
+    available: str | None
+    layout: FsLayout
+    hard_grace_s: int | None  # of the extras in --config
+
+
 @click.command("eviction-order")
 @click.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
 @node_options
@@ -41,6 +55,13 @@ class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 @click.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
 @click.option("--signal", default="memory.available", show_default=True, type=click.Choice(sorted(RESOURCE_OF)))
 @click.option("--available", default=None, metavar="AMOUNT", help="How much is left: who would be evicted, and how.")
+@click.option(
+    "--layout",
+    default="single",
+    show_default=True,
+    type=click.Choice(get_args(FsLayout)),
+    help="Disk signals: all on one file system, images and writable layers on one of their own, or images only.",
+)
 @click.option("--on", "node_name", default="", metavar="NODE", help="Live: which node. [default: the only one]")
 @cluster_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
@@ -58,12 +79,13 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
     """
     question = NodeQuestion(options)
     setting, _ = question.setting()
+    asked = _Asked(options["signal"], options["available"], options["layout"], question.extras.eviction_hard_grace_s)
     if files:
-        found = _from_files(files, setting, options)
+        found = _from_files(files, setting, asked, options)
     else:
         if options["usage_text"] or options["usage_file"]:
             raise click.UsageError("--usage is about pods in files; a live node tells what its pods use")
-        found = answered(options, lambda cluster: _live(cluster, setting, options))
+        found = answered(options, lambda cluster: _live(cluster, setting, asked, options))
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     else:
@@ -72,7 +94,7 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
     return 0
 
 
-def _from_files(files: Sequence[str], setting: Setting, options: dict[str, Any]) -> EvictionOrder:
+def _from_files(files: Sequence[str], setting: Setting, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
     inputs = read_inputs(files)
     problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
     if problems:
@@ -89,12 +111,12 @@ def _from_files(files: Sequence[str], setting: Setting, options: dict[str, Any])
     usage: dict[str, PodUsage] = {}
     for pod, key in zip(pods, keys, strict=True):
         if key in said:
-            usage[pod.metadata.uid] = usage_for(options["signal"], said[key])
+            usage[pod.metadata.uid] = usage_for(asked.signal, said[key], asked.layout)
         elif (found := reported.get((key[0] or "default", key[1])) or reported.get(key)) is not None:
             usage[pod.metadata.uid] = found
     silent = len(pods) - len(usage)
     notes = [f"{silent} of {len(pods)} pods have no usage: the kubelet suspects such pods first"] if silent else []
-    return _decided(pods, usage, setting, options, "what you assume", notes)
+    return _decided(pods, usage, setting, asked, "what you assume", notes)
 
 
 def _with_uid(pod: Pod, uid: str, title: str) -> Pod:
@@ -104,7 +126,7 @@ def _with_uid(pod: Pod, uid: str, title: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-async def _live(cluster: Cluster, setting: Setting, options: dict[str, Any]) -> EvictionOrder:
+async def _live(cluster: Cluster, setting: Setting, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
     from plimsoll.cli.node_reports import chosen_node, pods_on, usage_on
 
     node = str((await chosen_node(cluster, options["node_name"]))["metadata"]["name"])
@@ -118,27 +140,37 @@ async def _live(cluster: Cluster, setting: Setting, options: dict[str, Any]) -> 
         if (found := known.by_pod.get((pod.metadata.namespace, pod.metadata.name))) is not None
     }
     notes = [] if known.source else ["neither the node nor metrics.k8s.io tells what the pods use"]
-    if options["available"] is not None:
+    if asked.available is not None:
         notes.append("thresholds are those of --config and flags; `plimsoll pressure` shows the node's own")
-    return _decided(pods, usage, setting, options, known.source, notes)
+    return _decided(pods, usage, setting, asked, known.source, notes)
 
 
 def _decided(
     pods: Sequence[Pod],
     usage: dict[str, PodUsage],
     setting: Setting,
-    options: dict[str, Any],
+    asked: _Asked,
     source: str,
     notes: Sequence[str],
 ) -> EvictionOrder:
-    signal, left = options["signal"], options["available"]
-    available = None if left is None else _amount(left)
+    signal = asked.signal
+    available = None if asked.available is None else _amount(asked.available)
     observed = Observation(available or ZERO, _capacity(signal, setting))
-    configured = [each for each in setting.thresholds if each.signal == signal]
+    configured = [each for each in with_containerfs(setting.thresholds, asked.layout) if each.signal == signal]
     met = met_thresholds(configured, {signal: observed}) if available is not None else ()
     # What is met decides; without that the order is the same whatever the threshold.
     urgent = met or tuple(configured) or (Threshold(signal, Amount(ZERO)),)
-    found = decision(urgent, {signal: observed}, pods, usage)
+    found = decision(
+        urgent,
+        {signal: observed},
+        pods,
+        usage,
+        layout=asked.layout,
+        max_pod_grace_s=setting.config.eviction_max_pod_grace_period_s,
+        hard_grace_s=asked.hard_grace_s,
+        pod_level=setting.policy.pod_level,
+        most=None,
+    )
     assert found is not None  # every signal that can be chosen has a resource
     if available is not None and not configured:
         notes = [*notes, f"no threshold is set for {signal}: nobody is evicted for it (--eviction-hard sets one)"]

@@ -1,6 +1,6 @@
 """Our own pages at a node's endpoint, read through the API server: what the agent knows of kills and of pressure.
 
-A kubelet has no such pages; then it is said, and what to ask instead.
+What they say is `rules.node_pages`. A kubelet has no such pages; then it is said, and what to ask instead.
 """
 
 from __future__ import annotations
@@ -10,37 +10,11 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.rules.eviction_decision import Candidate, Decision
-from plimsoll.rules.oom_story import OomKill
 
 if TYPE_CHECKING:
     from plimsoll.cli.cluster import Cluster
 
 Page = TypeVar("Page", bound=msgspec.Struct)
-
-
-class ThresholdShown(msgspec.Struct, frozen=True):
-    value: str
-    grace_s: float = 0.0
-    met: bool = False
-
-
-class SignalShown(msgspec.Struct, frozen=True):
-    signal: str
-    available: str
-    capacity: str
-    thresholds: tuple[ThresholdShown, ...] = ()
-
-
-class PressurePage(msgspec.Struct, frozen=True):
-    conditions: tuple[str, ...] = ()
-    signals: tuple[SignalShown, ...] = ()
-    decisions: tuple[Decision, ...] = ()
-    order: dict[str, tuple[Candidate, ...]] = {}
-
-
-class OomPage(msgspec.Struct, frozen=True):
-    kills: tuple[OomKill, ...] = ()
 
 
 class NoSuchPage(PlimsollError):

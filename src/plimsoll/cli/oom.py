@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from plimsoll.cli.cluster import Cluster, answered, cluster_options
-from plimsoll.cli.node_pages import OomPage, node_page
+from plimsoll.cli.node_pages import node_page
 from plimsoll.cli.output import Paint, colourful, inert, table
-from plimsoll.rules.oom_story import OomKill, oom_sentence
+from plimsoll.rules.node_pages import KillShown, OomPage
 from plimsoll.rules.reasons import human_bytes
 
 CANDIDATES = 5
@@ -47,7 +47,7 @@ def oom(pod: str, node_name: str, output: str, **options: Any) -> int:
     return 0
 
 
-async def _asked(cluster: Cluster, pod: str, node_name: str) -> tuple[list[OomKill], list[str]]:
+async def _asked(cluster: Cluster, pod: str, node_name: str) -> tuple[list[KillShown], list[str]]:
     """From every node that has the page; a node that has not, or is away, is named."""
     from plimsoll.errors import PlimsollError
     from plimsoll.kube.request import NODES, listing
@@ -55,7 +55,7 @@ async def _asked(cluster: Cluster, pod: str, node_name: str) -> tuple[list[OomKi
     nodes = [node_name] if node_name else []
     if not nodes:
         nodes = [str(each["metadata"]["name"]) for each in (await cluster.ask(listing(NODES))).get("items") or ()]
-    kills: list[OomKill] = []
+    kills: list[KillShown] = []
     failures: list[PlimsollError] = []
     for node in nodes:
         try:
@@ -68,7 +68,7 @@ async def _asked(cluster: Cluster, pod: str, node_name: str) -> tuple[list[OomKi
     return found, list(map(str, failures))
 
 
-def lines(kills: Sequence[OomKill], now_s: float, paint: Paint) -> Iterator[str]:
+def lines(kills: Sequence[KillShown], now_s: float, paint: Paint) -> Iterator[str]:
     if not kills:
         yield "no kill is known"
         return
@@ -78,7 +78,7 @@ def lines(kills: Sequence[OomKill], now_s: float, paint: Paint) -> Iterator[str]
         yield from _kill(kill, now_s, paint)
 
 
-def _kill(kill: OomKill, now_s: float, paint: Paint) -> Iterator[str]:
+def _kill(kill: KillShown, now_s: float, paint: Paint) -> Iterator[str]:
     from plimsoll.api.ages import human_duration, rfc3339
 
     where = "/".join(filter(None, (kill.namespace, kill.pod or kill.pod_uid))) or "no pod"
@@ -86,7 +86,7 @@ def _kill(kill: OomKill, now_s: float, paint: Paint) -> Iterator[str]:
         f"{paint(rfc3339(kill.time_s), 'dim')}  {human_duration(now_s - kill.time_s)} ago  "
         f"{paint(inert(where), 'bold')}{f' {inert(kill.container)}' if kill.container else ''}"
     )
-    yield f"  {inert(oom_sentence(kill))}"
+    yield f"  {inert(kill.sentence)}"
     facts = []
     if kill.process:
         adj = "" if kill.oom_score_adj is None else f", oom_score_adj {kill.oom_score_adj}"

@@ -11,11 +11,12 @@ import msgspec
 
 from plimsoll.cli.cluster import Cluster, answered, cluster_options
 from plimsoll.cli.eviction_lines import order_lines
-from plimsoll.cli.node_pages import PressurePage, SignalShown, ThresholdShown, node_page
+from plimsoll.cli.node_pages import node_page
 from plimsoll.cli.output import Paint, colourful, inert, table
 from plimsoll.errors import InvalidQuantity
 from plimsoll.rules.eviction import RESOURCE_OF
 from plimsoll.rules.eviction_decision import Candidate
+from plimsoll.rules.node_pages import PressurePage, SignalShown, ThresholdShown
 from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.reasons import human_bytes
@@ -91,6 +92,8 @@ def lines(found: PressurePage, victims: int, now_s: float, paint: Paint, *, ever
             who = "nobody" if each.victim is None else f"{each.victim.namespace}/{each.victim.name}"
             yield f"  {_ago(now_s - each.time_s):>8}  {paint(inert(who), 'bold')}  {inert(each.signal)}"
             yield f"            {inert(each.message.strip())}"
+            if each.why:
+                yield f"            {inert(each.why)}"
 
 
 def _orders(found: PressurePage, *, everything: bool) -> dict[tuple[Candidate, ...], list[str]]:

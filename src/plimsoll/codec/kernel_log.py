@@ -15,16 +15,25 @@ import re
 
 import msgspec
 
-_INVOKED = re.compile(r"(?P<name>.+) invoked oom-killer:")
-_CONSTRAINT = re.compile(r"oom-kill:constraint=(?P<constraint>\w+),(?P<rest>.*)")
-_KILLED = re.compile(r"(?:.*: )?Killed process (?P<pid>\d+) \((?P<name>.*?)\),? (?P<rest>.*)")
+# A process names itself as it likes, in up to 15 bytes, and whoever may make cgroups names those. So no such text is
+# ever taken for a field: what the kernel wrote before it is matched from the start, what comes after it from the end.
+_INVOKED = re.compile(r"(?P<name>.*?) invoked oom-killer: gfp_mask=")
+_CONSTRAINT = re.compile(r"oom-kill:constraint=(?P<constraint>\w+),(?P<where>.*?),task=.*,pid=(?P<pid>\d+),uid=\d+")
+_KILLED = re.compile(
+    r"(?:[^:]*: )?Killed process (?P<pid>\d+) \((?P<name>.*)\),? (?P<rest>(?:UID:? ?\d+, )?total-vm:\d+kB.*)"
+)
 _STATS_FOR = re.compile(r"Memory cgroup stats for (?P<path>.+):")
 _USAGE = re.compile(r"memory: usage (?P<used>\d+)kB, limit (?P<limit>\d+)kB")
+# `[  pid  ]   uid  tgid total_vm      rss …  pgtables_bytes swapents oom_score_adj name`: more columns in newer kernels
+_CANDIDATES = re.compile(r"\[ *pid *\] +uid +tgid +total_vm +rss (?P<more>[a-z_ ]*)oom_score_adj name")
 # `[   3816]     0  3816    19566     4064     4064 …   98304        0           500 python`
-_CANDIDATE = re.compile(r"\[ *(?P<pid>\d+)\] +(?P<uid>\d+) +\d+ +\d+ +(?P<rss>\d+) .* (?P<score>-?\d+) (?P<name>\S.*)")
+_CANDIDATE = r"\[ *(?P<pid>\d+)\] +\d+ +\d+ +\d+ +(?P<rss>\d+)(?: +-?\d+){%d} +(?P<score>-?\d+) (?P<name>.*)"
 _STAT = re.compile(r"(?P<key>[a-z_]+) (?P<number>\d+)")
 _GROUP = re.compile(r"Tasks in (?P<path>.+) are going to be killed due to memory\.oom\.group set")
 _LINE_END = r"\x0a"
+_ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
+_LIMIT, _VICTIM = ",oom_memcg=", ",task_memcg="
+_KERNEL_FACILITY = 0
 MOST_CANDIDATES = 64
 GROUP_US = 1_000_000  # within this the processes of one cgroup are named
 
@@ -63,12 +72,22 @@ class KernelOomKill(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def kernel_record(data: bytes) -> KernelRecord | None:
-    """One read of /dev/kmsg; None for what is no record."""
+    """One read of /dev/kmsg; None for what is no record, and for what a process has written there itself."""
     head, semicolon, text = data.decode("utf-8", "replace").partition(";")
     fields = head.split(",")
-    if not semicolon or len(fields) < 3 or not (fields[1].isdecimal() and fields[2].isdecimal()):
+    if not semicolon or len(fields) < 3 or not all(each.isdecimal() for each in fields[:3]):
+        return None
+    if int(fields[0]) >> 3 != _KERNEL_FACILITY:
         return None
     return KernelRecord(int(fields[1]), int(fields[2]), text.partition("\n")[0])
+
+
+class _Chosen(msgspec.Struct, frozen=True):
+    """What the line `oom-kill:` says of the victim."""
+
+    pid: int
+    limit_cgroup: str | None
+    victim_cgroup: str
 
 
 class OomReports:
@@ -79,22 +98,21 @@ class OomReports:
 
     def _start(self, asked_by: str) -> None:
         self._asked_by = asked_by
-        self._constraint: dict[str, str] = {}
+        self._chosen: _Chosen | None = None
         self._stat: dict[str, int] = {}
         self._in_stat = False
         self._usage: tuple[int, int] | None = None
+        self._candidate: re.Pattern[str] | None = None  # how this kernel prints one
         self._candidates: list[KillCandidate] = []
         self._group_us: int | None = None  # when a whole cgroup was announced to go
 
     def take(self, record: KernelRecord) -> KernelOomKill | None:
-        text = record.text.strip()
-        if (found := _INVOKED.fullmatch(text.partition("gfp_mask")[0].strip())) is not None:
-            self._start(found["name"])
-        elif (found := _CONSTRAINT.match(text)) is not None:
+        text = record.text
+        if (found := _INVOKED.match(text)) is not None:
+            self._start(_plain(found["name"]))
+        elif (found := _CONSTRAINT.fullmatch(text)) is not None:
             self._in_stat = False
-            self._constraint = dict(part.split("=", 1) for part in found["rest"].split(",") if "=" in part)
-            if "global_oom" in found["rest"].split(","):
-                self._constraint["global_oom"] = ""
+            self._chosen = _chosen(found)
         elif (found := _KILLED.fullmatch(text)) is not None:
             return self._killed(record, found)
         elif (found := _USAGE.match(text)) is not None:
@@ -103,11 +121,13 @@ class OomReports:
             self._in_stat = True
         elif _GROUP.fullmatch(text):
             self._group_us = record.time_us
-        elif (found := _CANDIDATE.fullmatch(text)) is not None:
+        elif (found := _CANDIDATES.fullmatch(text)) is not None:
             self._in_stat = False
+            self._candidate = re.compile(_CANDIDATE % len(found["more"].split()))
+        elif self._candidate is not None and (found := self._candidate.fullmatch(text)) is not None:
             if len(self._candidates) < MOST_CANDIDATES:
                 self._candidates.append(
-                    KillCandidate(int(found["pid"]), found["name"], int(found["rss"]), int(found["score"]))
+                    KillCandidate(int(found["pid"]), _plain(found["name"]), int(found["rss"]), int(found["score"]))
                 )
         elif self._in_stat:
             # One record per line, or on v2 all of them in one, whose line ends the device has written as \\x0a.
@@ -118,18 +138,19 @@ class OomReports:
 
     def _killed(self, record: KernelRecord, found: re.Match[str]) -> KernelOomKill | None:
         is_group = self._group_us is not None and record.time_us - self._group_us < GROUP_US
-        if self._constraint.get("pid") != found["pid"] and not is_group:
+        chosen = self._chosen
+        if chosen is None or (chosen.pid != int(found["pid"]) and not is_group):
             return None
         amounts = dict(part.split(":", 1) for part in found["rest"].replace(",", " ").split() if ":" in part)
         usage, limit = self._usage or (None, None)
         return KernelOomKill(
             int(found["pid"]),
-            found["name"],
+            _plain(found["name"]),
             record.time_us,
             record.sequence,
             self._asked_by,
-            None if "global_oom" in self._constraint else self._constraint.get("oom_memcg", "/"),
-            self._constraint.get("task_memcg", ""),
+            chosen.limit_cgroup,
+            chosen.victim_cgroup,
             _kilobytes(amounts.get("anon-rss")),
             _kilobytes(amounts.get("file-rss")),
             int(amounts["oom_score_adj"]) if "oom_score_adj" in amounts else None,
@@ -144,3 +165,23 @@ class OomReports:
 def _kilobytes(text: str | None) -> int | None:
     digits = (text or "").removesuffix("kB")
     return int(digits) << 10 if digits.isdecimal() else None
+
+
+def _chosen(found: re.Match[str]) -> _Chosen:
+    """`constraint` comes first and is the kernel's alone: it says whether a cgroup's limit or the machine's was hit."""
+    pid, where = int(found["pid"]), found["where"]
+    if found["constraint"] != "CONSTRAINT_MEMCG":
+        _, _, victim = where.partition(f"{_VICTIM}/")
+        return _Chosen(pid, None, _plain(f"/{victim}") if victim else "")
+    _, _, paths = where.partition(f"{_LIMIT}/")  # before it stands a name, which has no slash
+    parts = f"/{paths}".split(_VICTIM)
+    for at in range(1, len(parts)):
+        limit, victim = _VICTIM.join(parts[:at]), _VICTIM.join(parts[at:])
+        if victim == limit or victim.startswith(f"{limit.rstrip('/')}/"):  # the victim is never outside the limit
+            return _Chosen(pid, _plain(limit), _plain(victim))
+    return _Chosen(pid, _plain(parts[0]), "")
+
+
+def _plain(text: str) -> str:
+    """The device writes what is not printable ASCII, and the backslash, as \\xNN."""
+    return _ESCAPED.sub(lambda found: bytes.fromhex(found[0].replace("\\x", "")).decode("utf-8", "replace"), text)

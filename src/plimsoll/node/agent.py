@@ -88,7 +88,9 @@ class Agent:
         self.view = RuntimeView(runtime)
         self.cgroups = PodCgroups(tree, driver, setting)
         if runtime.makes_cgroups:
-            self.cgroups.stands = RuntimeCgroups(driver, setting.runtime, setting.machine.page_size)
+            self.cgroups.stands = RuntimeCgroups(
+                driver, setting.runtime, setting.machine.page_size, state_dir / "lifted.json"
+            )
         self.checkpoint = Checkpoint(state_dir / "agent.jsonl")
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
         self.recorder = Recorder(client, node_name, clock=clock)

@@ -10,6 +10,7 @@ Here is no I/O: `OomLedger` is told what the witnesses say and returns records.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -74,6 +75,7 @@ class OomLedger:
         self._watched: dict[str, Watched] = {}
         self._last: dict[str, LastSeen] = {}
         self.kills: list[OomKill] = []
+        self.totals: Counter[str] = Counter()  # whose limit → how many processes
 
     def watch(self, containers: Iterable[Watched]) -> None:
         """Exactly these; counts of others are forgotten."""
@@ -124,6 +126,7 @@ class OomLedger:
         if abs(wall_s - last.time_s) >= TOGETHER_S:
             return False
         self.kills[-1] = msgspec.structs.replace(last, killed=last.killed + 1)
+        self.totals[last.level] += 1
         return True
 
     def _with_life(self, record: OomKill, watched: Watched) -> OomKill:
@@ -186,6 +189,7 @@ class OomLedger:
             self._away.discard(container_id)
 
     def _keep(self, record: OomKill) -> None:
+        self.totals[record.level] += record.killed
         self.kills.append(record)
         del self.kills[:-KEPT]
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -22,7 +21,7 @@ from plimsoll.codec.kernel_log import OomReports, kernel_record
 from plimsoll.linux.beneath import CgroupError
 from plimsoll.linux.kernel_log import DEVICE, KernelLog
 from plimsoll.linux.state_dir import replace_private
-from plimsoll.node.oom_ledger import LastSeen, OomLedger, Watched
+from plimsoll.node.oom_ledger import PATIENCE_S, LastSeen, OomLedger, Watched
 from plimsoll.rules.oom_story import Level, OomKill
 from plimsoll.rules.wanted import parent_path
 
@@ -71,18 +70,24 @@ class OomWatch:
         self._is_first_start = record.boot_id == ""
         self._ledger = OomLedger(record.counters if is_same_boot else {}, pods_path, prefix, lives)
         self._ledger.kills.extend(record.kills)
+        self._ledger.totals.update(record.totals)
         self._watched: dict[str, Watched] = {}
         self._listened: set[str] = set()  # those of which the kernel tells the watcher
+        self._early: frozenset[str] = frozenset()  # v1 tells of them before it kills: to be looked at once more
         self._evidence: dict[str, int] = {}  # path → how often its own limit was hit, as last seen
         self._reports = OomReports()
         self._is_first_look = True
         self._watcher: Watcher[str] | None = None
         self._log = None if files is None else _opened(device)
-        self.totals: Counter[str] = Counter(record.totals)
 
     @property
     def kills(self) -> tuple[OomKill, ...]:
         return tuple(self._ledger.kills)
+
+    @property
+    def totals(self) -> Mapping[str, int]:
+        """Whose limit → how many processes, also by earlier agents."""
+        return self._ledger.totals
 
     @property
     def log_is_read(self) -> bool:
@@ -106,6 +111,8 @@ class OomWatch:
                         self._read()
                     self._look(fired)
                     fired = await self._wait(watcher)
+                    if not fired:
+                        self._renew_evidence()
             finally:
                 self._watcher = None
                 if self._log is not None:
@@ -146,7 +153,10 @@ class OomWatch:
             now[container_id] = self._with_group(now[container_id])
             self._note_evidence(now[container_id])
         for container_id in now.keys() & self._watched.keys():
-            now[container_id] = msgspec.structs.replace(now[container_id], group=self._watched[container_id].group)
+            before = self._watched[container_id]
+            # The runtime may tell of its end before the kernel's log does of the kill: whose end that was is known.
+            pid = now[container_id].pid or before.pid
+            now[container_id] = msgspec.structs.replace(now[container_id], group=before.group, pid=pid)
         self._watched = now
         self._ledger.watch(now.values())
         if self._watcher is not None:
@@ -187,7 +197,7 @@ class OomWatch:
         return msgspec.structs.replace(each, group=text is not None and text.strip() == "1")
 
     def _read(self) -> None:
-        kills = []
+        kills, is_news = [], self._is_first_look
         for data in self._log.read() if self._log is not None else ():
             record = kernel_record(data)
             if record is None or record.sequence <= self._sequence:
@@ -198,12 +208,14 @@ class OomWatch:
             if kill is not None and not (self._is_first_look and self._is_first_start):
                 ago_s = max(0.0, self._clock() - kill.time_us / 1e6)
                 told = self._ledger.logged(kill, self._wall() - ago_s, while_away=self._is_first_look)
+                is_news = True  # also where it is one more process of a record that was told
                 if told is not None:
                     kills.append(told)
-        if self._is_first_look:
-            self._is_first_look = False
+        self._is_first_look = False
+        if is_news:
             self._save()
-        self._tell(kills)
+        for each in kills:
+            self._told(each)
 
     def _look(self, fired: Iterable[str]) -> None:
         for container_id in fired:
@@ -250,6 +262,15 @@ class OomWatch:
                 if hits is not None:
                     self._evidence[path] = hits
 
+    def _renew_evidence(self) -> None:
+        """v1 counts every failure at a limit, also those that page cache caused and nobody died of: those are old news
+        by the next kill. The log would name the limit itself."""
+        if self._files is None or self._files.version == 2 or self._log is not None:
+            return
+        for path in {path for each in self._watched.values() for _, path in self._above(each)}:
+            if (hits := self._hits(path)) is not None:
+                self._evidence[path] = hits
+
     def _hits(self, path: str) -> int | None:
         seen = self._seen(path)
         own = None if seen is None else seen.events_local
@@ -269,8 +290,6 @@ class OomWatch:
         found = list(kills)
         if not found:
             return
-        for kill in found:
-            self.totals[kill.level] += kill.killed
         self._save()
         for kill in found:
             self._told(kill)
@@ -286,10 +305,14 @@ class OomWatch:
         due_s = self._ledger.next_due_s()
         pause_s = LOOK_S if due_s is None else max(0.0, due_s - self._clock())
         try:
-            async with asyncio.timeout(min(pause_s, LOOK_S)):
-                return await anext(watcher)
+            async with asyncio.timeout(min(pause_s, PATIENCE_S if self._early else LOOK_S)):
+                fired = await anext(watcher)
         except TimeoutError:
-            return frozenset()
+            fired, self._early = self._early, frozenset()
+            return fired
+        if self._files is not None and self._files.version == 1:
+            self._early |= fired - {_LOG_KEY, _NEW_KEY}
+        return fired
 
 
 def _kills(seen: Usage) -> int | None:

@@ -9,16 +9,21 @@ A container that an earlier agent has started may have been told another Memory 
 others: it is `behind` until somebody has told the runtime anew (`retold`).
 
 Cgroups that a runtime made are never written or removed here; only removing a pod takes what is left below its cgroup.
+Where a container was given another memory.high than the rules' (`lift`) that is what it should have until it ends. It
+is kept in a file: the next agent must not take it for a runtime that does not listen.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import msgspec
 
 from plimsoll.cgroups.driver import CgroupDriver, CgroupError
 from plimsoll.linux.processes import cgroups_of
+from plimsoll.linux.state_dir import replace_private
 from plimsoll.rules.cri_resources import KERNEL_DEFAULT
 from plimsoll.rules.hierarchy import Runtime, container_component
 from plimsoll.rules.rounding import same_value
@@ -26,7 +31,9 @@ from plimsoll.runtime.runtime import ContainerSeen
 
 DRIVER_MISMATCH, MEMORY_QOS_UNSUPPORTED = "CgroupDriverMismatch", "MemoryQoSUnsupported"
 CONDITIONS = (DRIVER_MISMATCH, MEMORY_QOS_UNSUPPORTED)
-_MEMORY_QOS_FILES = ("memory.min", "memory.low", "memory.high")
+HIGH = "memory.high"
+_MEMORY_QOS_FILES = ("memory.min", "memory.low", HIGH)
+log = logging.getLogger(__name__)
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -48,8 +55,9 @@ class Stand(msgspec.Struct, frozen=True):
 
 
 class RuntimeCgroups:
-    def __init__(self, driver: CgroupDriver, runtime: Runtime, page_size: int) -> None:
-        self._driver, self._runtime, self._page_size = driver, runtime, page_size
+    def __init__(self, driver: CgroupDriver, runtime: Runtime, page_size: int, file: Path | None = None) -> None:
+        self._driver, self._runtime, self._page_size, self._file = driver, runtime, page_size, file
+        self._lifted: dict[str, dict[str, str]] = {} if file is None else _read(file)  # pod uid → container id → mark
         self._stands: dict[str, dict[str, Stand]] = {}  # pod uid → container id → where it stands
 
     def see(
@@ -66,7 +74,7 @@ class RuntimeCgroups:
         for each in containers:
             if each.phase not in ("running", "exited"):
                 continue
-            known, wanted = before.get(each.id), unified.get(each.name, {})
+            known, wanted = before.get(each.id), self.with_lift(uid, each.id, unified.get(each.name, {}))
             if known is None and each.phase == "running":
                 known = self._looked(pod_path, each, wanted)
                 found.extend(known.findings)
@@ -80,7 +88,17 @@ class RuntimeCgroups:
             self._stands[uid] = now
         else:
             self._stands.pop(uid, None)
+        self._keep(uid, {key: high for key, high in self._lifted.get(uid, {}).items() if key in now})
         return found
+
+    def lift(self, uid: str, container_id: str, high: str) -> None:
+        """This container has another memory.high than the rules say, from now on."""
+        self._keep(uid, {**self._lifted.get(uid, {}), container_id: high})
+
+    def with_lift(self, uid: str, container_id: str, unified: Mapping[str, str]) -> Mapping[str, str]:
+        """What v2 files shall hold, were this what the rules say."""
+        high = self._lifted.get(uid, {}).get(container_id)
+        return unified if high is None or HIGH not in unified else {**unified, HIGH: high}
 
     def paths(self, uid: str) -> dict[str, str]:
         """Container name → its cgroup; of several runs of one container, that of the first listed, the newest."""
@@ -102,6 +120,18 @@ class RuntimeCgroups:
 
     def forget(self, uid: str) -> None:
         self._stands.pop(uid, None)
+        self._keep(uid, {})
+
+    def _keep(self, uid: str, lifted: dict[str, str]) -> None:
+        if lifted == self._lifted.get(uid, {}):
+            return
+        self._lifted[uid] = lifted
+        self._lifted = {key: each for key, each in self._lifted.items() if each}
+        if self._file is not None:
+            try:
+                replace_private(self._file, msgspec.json.encode(self._lifted))
+            except OSError as error:  # a full disk: the next agent may say once that the runtime does not listen
+                log.error("lifted marks cannot be kept in %s: %s", self._file, error)
 
     def conditions(self) -> dict[str, str]:
         """Those that hold, each with a sentence."""
@@ -180,6 +210,16 @@ def _told_otherwise(seen: ContainerSeen, unified: Mapping[str, str]) -> dict[str
         return {}
     wanted = {file: unified.get(file, KERNEL_DEFAULT[file]) for file in _MEMORY_QOS_FILES}
     return {file: text for file, text in wanted.items() if seen.told.unified.get(file, KERNEL_DEFAULT[file]) != text}
+
+
+def _read(file: Path) -> dict[str, dict[str, str]]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
+    except FileNotFoundError:
+        return {}
+    except (msgspec.DecodeError, OSError) as error:
+        log.warning("%s cannot be read and begins anew: %s", file, error)
+        return {}
 
 
 def _below(actual: str, pod_path: str) -> str:

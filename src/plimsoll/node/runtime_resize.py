@@ -18,6 +18,7 @@ import msgspec
 
 from plimsoll.cgroups.shrink import ShrinkRefused
 from plimsoll.errors import PlimsollError
+from plimsoll.node import runtime_lift
 from plimsoll.node.runtime_view import NOTHING
 from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import Allocation, allocated_pod
@@ -147,7 +148,7 @@ async def _write_pod(tools: Tools, uid: str, values: Values, before: Values) -> 
 async def _tell(
     tools: Tools, pod: Pod, name: str, container_id: str, before: Resources | None, resources: Resources
 ) -> None:
-    wanted = told(tools, pod, name, resources)
+    wanted = runtime_lift.kept(tools, pod, container_id, told(tools, pod, name, resources))
     update = wanted if before is None else cleared(told(tools, pod, name, before), wanted)
     limit, has = update.memory_limit_bytes, tools.cgroups.kernel_values(pod, name, container_id)
     if limit <= 0 or has is None or not _comes_down(has.memory_bytes, limit) or not tools.cgroups.shrinks_safely:

@@ -2,9 +2,10 @@
 
 Only cgroup v2 has memory.high. A container without one costs nothing: which have one is looked up when containers come
 or go. Of the others two files are read each second, `memory.current` and `memory.high`, and the rest only where usage
-is near the mark. What it means and what is to be done is `rules.throttle_watch`'s to say. A mark is moved by the cgroup
-engine (`lift`), so that it is what is wanted from then on and nobody repairs it; the next run of the container begins
-with the rules' own value again.
+is near the mark. What it means and what is to be done is `rules.throttle_watch`'s to say. A mark is moved by whoever
+writes the container's cgroup (`lift`), the cgroup engine or a runtime, so that it is what is wanted from then on and
+nobody repairs it; the next run of the container begins with the rules' own value again. Only what the kernel then has
+in memory.high counts as done.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from plimsoll.codec.kernel_files import flat_keyed, number_or_max, pressure
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.beneath import CgroupError, CgroupGone, KeptFile
 from plimsoll.node.oom_ledger import Watched
+from plimsoll.rules.files import MAX
+from plimsoll.rules.rounding import same_value
 from plimsoll.rules.throttle_watch import (
     NEAR_SHARE,
     Policy,
     Throttled,
     ThrottleFinding,
     ThrottleSample,
+    helped,
     throttle_sentence,
     watched,
 )
@@ -56,8 +60,10 @@ class ThrottleWatchdog:
         reclaim: Reclaim,
         tell: Tell,
         clock: Callable[[], float],
+        page_size: int = 4096,
     ) -> None:
         """`lift`: give this container another memory.high. `tell`: reason and message of a Warning about it."""
+        self._page_size = page_size
         self._files, self._containers, self._policy = files, containers, policy
         self._lift, self._reclaim, self._tell, self._clock = lift, reclaim, tell, clock
         self._kept: dict[str, _Kept] = {}
@@ -75,6 +81,7 @@ class ThrottleWatchdog:
         finally:
             for each in self._kept.values():
                 each.close()
+            self._kept.clear()
 
     async def _turns(self) -> None:
         """Until there are other containers, or it is time to look whether there are."""
@@ -106,38 +113,50 @@ class ThrottleWatchdog:
         for container_id, each in now.items():
             if container_id in self._kept:
                 continue
+            kept = None
             try:
                 kept = _Kept(self._files, each)
+                has_mark = kept.high() != MAX
             except CgroupError as error:
                 log.debug("%s is not watched for throttling: %s", each.path, error)
-                continue
-            if kept.high_bytes() is None:
-                kept.close()
-            else:
+                has_mark = False
+            if kept is not None and has_mark:
                 self._kept[container_id] = kept
+            elif kept is not None:
+                kept.close()
 
     async def _look(self, kept: _Kept) -> None:
-        each = kept.container
         try:
             sample = kept.sample(self._clock())
-        except CgroupGone:
-            self._kept.pop(each.id, None)
+            kept.memory, found = watched(kept.memory, sample, self._policy)
+            if found is not None:
+                await self._act(kept, found)
+        except CgroupError as error:
+            if not isinstance(error, CgroupGone):
+                log.warning("%s is not watched for throttling for now: %s", kept.container.path, error)
+            self._kept.pop(kept.container.id, None)
             kept.close()
-            return
-        kept.memory, found = watched(kept.memory, sample, self._policy)
-        if found is None:
-            return
+
+    async def _act(self, kept: _Kept, found: ThrottleFinding) -> None:
+        each, failure = kept.container, ""
         try:
             await self._help(each, found)
-        except PlimsollError as error:
-            log.warning("container %s is parked at memory.high and could not be helped: %s", each.name, error)
-        self._tell(each, THROTTLED, throttle_sentence(each.name, found))
+        except (PlimsollError, OSError) as error:
+            failure = str(error)
+        has = kept.high()  # one that has ended meanwhile is no failure, and nothing to tell
+        if not failure and found.lifts_to and not same_value(_HIGH, found.lifts_to, has, self._page_size):
+            failure = f"whoever writes its cgroup was told, and memory.high is {has}, not {found.lifts_to}"
+        assert kept.memory is not None
+        is_known = bool(failure) and failure == kept.memory.failure
+        kept.memory = helped(kept.memory, found, failure)
+        if failure:
+            log.warning("container %s is parked at memory.high and could not be helped: %s", each.name, failure)
+        if not is_known:
+            self._tell(each, THROTTLED, throttle_sentence(each.name, found, failure))
 
     async def _help(self, each: Watched, found: ThrottleFinding) -> None:
-        if found.action == "raise":
-            await self._lift(each, str(found.high_bytes))
-        elif found.action == "release":
-            await self._lift(each, "max")
+        if found.lifts_to:
+            await self._lift(each, found.lifts_to)
         elif found.action == "reclaim":
             await self._reclaim(each, found.reclaim_bytes)
 
@@ -152,13 +171,19 @@ class _Kept:
             names = [_HIGH, _MAX, _CURRENT, _EVENTS]
             if directory.read_if_there(_PRESSURE) is not None:
                 names.append(_PRESSURE)
-            self._files = {name: KeptFile(directory, name) for name in names}
+            self._files: dict[str, KeptFile] = {}
+            try:
+                for name in names:
+                    self._files[name] = KeptFile(directory, name)
+            except CgroupError:
+                self.close()
+                raise
 
-    def high_bytes(self) -> int | None:
-        return number_or_max(self._files[_HIGH].read())
+    def high(self) -> str:
+        return self._files[_HIGH].read().decode().strip()
 
     def sample(self, now_s: float) -> ThrottleSample:
-        usage, high = int(self._files[_CURRENT].read()), self.high_bytes()
+        usage, high = int(self._files[_CURRENT].read()), number_or_max(self._files[_HIGH].read())
         if high is None or usage < NEAR_SHARE * high:
             return ThrottleSample(now_s, usage, high, None, 0)
         stalled = pressure(self._files[_PRESSURE].read()) if _PRESSURE in self._files else None

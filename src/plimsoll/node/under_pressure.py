@@ -11,28 +11,31 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from plimsoll.cgroups.usage import Opens
+from plimsoll.errors import PlimsollError
 from plimsoll.linux.processes import is_running
+from plimsoll.node import runtime_lift
 from plimsoll.node.agent import Agent
 from plimsoll.node.decision_log import DecisionLog
 from plimsoll.node.memory_reclaim import MemoryReclaim
 from plimsoll.node.oom_ledger import Watched
 from plimsoll.node.oom_watch import OomWatch
-from plimsoll.node.pressure import PressureLoop
+from plimsoll.node.pod_cgroups import lean_pod_of
+from plimsoll.node.pressure import AFTER_TROUBLE_S, PressureLoop
 from plimsoll.node.runtime_view import NOTHING
 from plimsoll.node.signals import Signals
 from plimsoll.node.stats import NodePlace, Stats
 from plimsoll.node.throttle_watchdog import ThrottleWatchdog
 from plimsoll.node.victims import PodVictims
-from plimsoll.rules.eviction import NodeCondition, met_thresholds, wanted
-from plimsoll.rules.eviction_decision import candidates, why_sentence
+from plimsoll.rules.eviction import NodeCondition
+from plimsoll.rules.eviction_decision import candidates
 from plimsoll.rules.node_extras import NodeExtras
+from plimsoll.rules.node_pages import oom_page, pressure_page
 from plimsoll.rules.oom_story import OomKill, oom_sentence, system_oom_message
 from plimsoll.rules.ranking import ranked
 from plimsoll.rules.setting import Setting
@@ -104,10 +107,11 @@ class UnderPressure:
             files,
             self._watched,
             extras.throttle_watchdog if setting.policy.memory_qos else "off",
-            lift=lambda each, high: agent.cgroups.lift(each.pod_uid, each.id, high),
+            lift=self._lift,
             reclaim=self._reclaim_from,
             tell=self._tell_container,
             clock=time.monotonic,
+            page_size=setting.machine.page_size,
         )
         agent.cgroups.witnesses += [self._kills, self._watchdog]
         self._loop = self._pressure_loop()
@@ -124,14 +128,20 @@ class UnderPressure:
         await self._agent.ready.wait()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._loop.run(self._files, self._place.pods_path), name="eviction")
-                group.create_task(self._kills.run(), name="oom kills")
-                group.create_task(self._watchdog.run(), name="throttle watchdog")
+                for name, loop in self._loops().items():
+                    group.create_task(_kept_up(name, loop), name=name)
         finally:
             self._signals.close()
             self._kills.close()
 
     # ---
+
+    def _loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        return {
+            "eviction": partial(self._loop.run, self._files, self._place.pods_path),
+            "oom kills": self._kills.run,
+            "throttle watchdog": self._watchdog.run,
+        }
 
     def _pressure_loop(self) -> PressureLoop:
         config = self._setting.config
@@ -159,6 +169,13 @@ class UnderPressure:
         if files is None or files.version == 1 or not self._extras.reclaims_first(self._setting.profile):
             return None
         return MemoryReclaim(files, self._place.pods_path)
+
+    async def _lift(self, each: Watched, high: str) -> None:
+        agent = self._agent
+        if not agent.runtime.makes_cgroups:
+            await agent.cgroups.lift(each.pod_uid, each.id, high)
+        elif (worker := agent.pods.workers.get(each.pod_uid)) is not None:
+            await runtime_lift.lift(agent.tools, lean_pod_of(worker.pod), each.name, each.id, high)
 
     async def _reclaim_from(self, each: Watched, wanted_bytes: int) -> None:
         if self._files is not None:
@@ -193,8 +210,7 @@ class UnderPressure:
     # --- for people ---
 
     async def oom_page(self) -> bytes:
-        shown = [{**msgspec.to_builtins(each), "sentence": oom_sentence(each)} for each in self._kills.kills]
-        return msgspec.json.encode({"kills": shown, "totals": dict(self._kills.totals)})
+        return msgspec.json.encode(oom_page(self._kills.kills, self._kills.totals))
 
     async def pressure_page(self) -> bytes:
         pods, usage = self._victims.active(), await self._victims.usage(disks=True)
@@ -204,33 +220,20 @@ class UnderPressure:
             )
             for signal in dict.fromkeys(each.signal for each in self._thresholds)
         }
-        decisions = [{**msgspec.to_builtins(each), "why": why_sentence(each)} for each in self._loop.decisions]
+        loop = self._loop
         return msgspec.json.encode(
-            {
-                "conditions": self._loop.conditions,
-                "signals": list(self._shown_signals()),
-                "decisions": decisions,
-                "order": order,
-            }
+            pressure_page(loop.conditions, self._thresholds, loop.observations, loop.decisions, order)
         )
 
-    def _shown_signals(self) -> Iterator[dict[str, Any]]:
-        observations = self._loop.observations
-        met = met_thresholds(self._thresholds, observations)
-        for signal in dict.fromkeys(each.signal for each in self._thresholds):
-            seen = observations.get(signal)
-            if seen is None:
-                continue
-            yield {
-                "signal": signal,
-                "available": str(seen.available),
-                "capacity": str(seen.capacity),
-                "thresholds": [
-                    {"value": str(wanted(each, seen.capacity)), "graceSeconds": each.grace_s, "met": each in met}
-                    for each in self._thresholds
-                    if each.signal == signal
-                ],
-            }
+
+async def _kept_up(name: str, loop: Callable[[], Awaitable[None]]) -> None:
+    """What goes wrong in one of them is nobody else's end, and not its own for long."""
+    while True:
+        try:
+            return await loop()
+        except (PlimsollError, OSError) as error:
+            log.error("%s: begun anew in %g s: %s", name, AFTER_TROUBLE_S, error)
+            await asyncio.sleep(AFTER_TROUBLE_S)
 
 
 @lru_cache(4096)

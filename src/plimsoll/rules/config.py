@@ -101,7 +101,6 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     eviction_pressure_transition_period_s: float
     eviction_max_pod_grace_period_s: int
     merge_default_eviction_settings: bool
-    kernel_memcg_notification: bool
     # The running agent
     container_runtime_endpoint: str
     container_log_max_bytes: int

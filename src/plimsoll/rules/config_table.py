@@ -147,9 +147,6 @@ ROWS: tuple[Row, ...] = (
     Row("mergeDefaultEvictionSettings", "boolean", False, "",
         "Keep the default thresholds of signals that the file's evictionHard leaves out.",
         "merge_default_eviction_settings"),
-    Row("kernelMemcgNotification", "boolean", False, "--kernel-memcg-notification",
-        "Let the kernel report a crossed memory threshold between two looks; cgroup v1 only.",
-        "kernel_memcg_notification"),
 
     # Loops and gates
     Row("syncFrequency", "duration", "1m", "--sync-frequency",
@@ -189,6 +186,11 @@ ROWS: tuple[Row, ...] = (
         zero_is_unset=True),
     Row("httpCheckFrequency", "duration", "20s", "--http-check-frequency",
         "How often staticPodURL is read.", "http_check_s", above="0s", zero_is_unset=True),
+
+    # Without effect: eviction
+    Row("kernelMemcgNotification", "boolean", False, "--kernel-memcg-notification",
+        "Let the kernel report a crossed memory threshold between two looks; always on here with cgroup v1, and cgroup "
+        "v2 has nothing of the kind."),
 
     # Without effect: NUMA
     Row("topologyManagerPolicy", "text", "none", "--topology-manager-policy", "How strictly NUMA hints are followed."),

@@ -7,7 +7,6 @@ from the record long after the pod is gone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 
 import msgspec
 
@@ -26,7 +25,7 @@ SHOWN = 20  # places of the order that a decision keeps
 
 
 class Candidate(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod's place in the order. `before` says which key puts it before the next one."""
+    """One pod's place in the order. `before` says which key puts it before the next one that can be evicted."""
 
     uid: str
     namespace: str
@@ -55,6 +54,8 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     time_s: float = 0.0
     reclaimed_bytes: int = 0  # before, and not enough
     pods: int = 0  # how many were ranked; `order` has the first of them
+    exempt: int = 0  # how many of them nobody may evict
+    following: Candidate | None = None  # who goes after the victim
 
 
 def attempt_text(resource: str) -> str:
@@ -73,8 +74,12 @@ def decision(
     hard_grace_s: int | None = None,
     pod_level: bool = True,
     time_s: float = 0.0,
+    most: int | None = SHOWN,
 ) -> Decision | None:
-    """Whom to evict for the most urgent threshold; None where there is none."""
+    """Whom to evict for the most urgent threshold; None where there is none.
+
+    `most`: how many places of the order are kept, None is all.
+    """
     threshold = next((each for each in urgent if each.signal in RESOURCE_OF), None)
     if threshold is None:
         return None
@@ -89,10 +94,11 @@ def decision(
         str(observed.available),
         threshold.hard,
         0.0,
-        places[:SHOWN],
+        places[:most],
         None,
         time_s=time_s,
         pods=len(places),
+        exempt=sum(each.critical for each in places),
     )
     if chosen is None:
         return base
@@ -100,10 +106,12 @@ def decision(
         chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, pod_level=pod_level
     )
     grace = eviction_grace_s(threshold, chosen.pod, max_pod_grace_s, hard_grace_s)
+    at = order.index(chosen)
     return msgspec.structs.replace(
         base,
         grace_s=float(grace),
-        victim=places[order.index(chosen)],
+        victim=places[at],
+        following=next((each for each in places[at + 1 :] if not each.critical), None),
         message=told.text,
         annotations=told.annotations,
     )
@@ -113,17 +121,16 @@ def why_sentence(found: Decision) -> str:
     """Why this pod, and who is next: for an event on the pod."""
     if found.victim is None:
         return f"{found.signal}: nobody can be evicted"
-    places = [each for each in found.order if not each.critical]
-    at = next((index for index, each in enumerate(places) if each.uid == found.victim.uid), 0)
+    others = found.pods - found.exempt - 1
     text = (
-        f"{found.signal} is {found.available} and should be {found.threshold}: chosen before {found.pods - 1} other "
-        f"pods; {_figures(found.victim, found.resource)}"
+        f"{found.signal} is {found.available} and should be {found.threshold}: chosen before {others} other "
+        f"{'pod' if others == 1 else 'pods'}{f', {found.exempt} exempt' if found.exempt else ''}; "
+        f"{_figures(found.victim, found.resource)}"
     )
-    if at + 1 < len(places):
-        following = places[at + 1]
+    if (following := found.following) is not None:
         text += (
             f"; before {following.namespace}/{following.name} ({_figures(following, found.resource)}) "
-            f"because: {found.victim.before or 'equal'}"
+            f"because: {found.victim.before}"
         )
     if found.reclaimed_bytes:
         text += f"; {from_units(found.reclaimed_bytes, 'BinarySI')} were reclaimed first, which was not enough"
@@ -140,7 +147,6 @@ def _figures(place: Candidate, resource: str) -> str:
 
 def candidates(order: Sequence[Ranked], signal: str) -> tuple[Candidate, ...]:
     """The order with what people want to know of each place in it."""
-    reasons = [reason_before(first, second, signal) for first, second in pairwise(order)]
     return tuple(
         Candidate(
             rank.pod.metadata.uid,
@@ -154,5 +160,17 @@ def candidates(order: Sequence[Ranked], signal: str) -> tuple[Candidate, ...]:
             rank.has_usage,
             reason,
         )
-        for rank, reason in zip(order, [*reasons, NO_REASON], strict=False)  # an empty order has no reasons
+        for rank, reason in zip(order, _reasons(order, signal), strict=True)
     )
+
+
+def _reasons(order: Sequence[Ranked], signal: str) -> list[str]:
+    """Why each goes before the next one that can go at all; one that cannot needs no reason."""
+    reasons, following = [], None
+    for rank in reversed(order):
+        if rank.critical:
+            reasons.append(NO_REASON)
+            continue
+        reasons.append(NO_REASON if following is None else reason_before(rank, following, signal))
+        following = rank
+    return reasons[::-1]

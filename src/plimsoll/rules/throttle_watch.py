@@ -8,7 +8,8 @@ sharper where the kernel tells how long the cgroup stalled (PSI).
 One sample per container and second is enough: parked means flat and throttled for `PARKED_AFTER_S`.
 
 What is done is policy: tell (`event`), lift the mark by a step (`raise`), have pages reclaimed (`reclaim`), or take the
-mark away so that the container goes on to memory.max and lives or dies by it (`release`).
+mark away so that the container goes on to memory.max and lives or dies by it (`release`). What could not be done is
+said as such and tried again.
 """
 
 from __future__ import annotations
@@ -17,14 +18,17 @@ from typing import Literal
 
 import msgspec
 
+from plimsoll.rules.files import MAX
+
 Action = Literal["event", "raise", "reclaim", "release"]
 Policy = Literal["off", "event", "raise", "reclaim", "release"]
 
-PARKED_AFTER_S = 2.5
+PARKED_AFTER_S = 2.0  # with a look each second and the help itself: less than five from the mark on
 FLAT_SHARE = 0.02  # of memory.high: moves by less are no progress
 NEAR_SHARE = 0.98  # of memory.high: the kernel lets usage hover just below or above it
 RAISE_SHARE = 0.1  # of the gap between memory.high and memory.max, per step
 RAISE_LEAST_BYTES = 4 << 20
+AGAIN_S = 10.0  # after help that came to nothing
 STALLED_SHARE = 0.2  # of the time since the last sample, where PSI tells
 
 
@@ -44,6 +48,8 @@ class Throttled(msgspec.Struct, frozen=True):
     since_s: float | None = None  # it has been flat and throttled since then
     from_bytes: int = 0  # usage at that moment
     told: bool = False
+    again_s: float | None = None  # help came to nothing and is tried again then
+    failure: str = ""  # what was said of that
 
 
 class ThrottleFinding(msgspec.Struct, frozen=True):
@@ -56,11 +62,16 @@ class ThrottleFinding(msgspec.Struct, frozen=True):
     high_bytes: int | None = None
     reclaim_bytes: int = 0
 
+    @property
+    def lifts_to(self) -> str:
+        """What memory.high shall hold from now on; "" where it stays."""
+        return {"raise": str(self.high_bytes), "release": MAX}.get(self.action, "")
+
 
 def watched(
     before: Throttled | None, sample: ThrottleSample, policy: Policy
 ) -> tuple[Throttled, ThrottleFinding | None]:
-    """The memory for the next sample, and what to do now."""
+    """The memory for the next sample, and what to do now; `helped` is to be told how that went."""
     if before is None or not _is_throttled(before.last, sample):
         return Throttled(sample), None
     since_s, from_bytes = before.since_s, before.from_bytes
@@ -70,12 +81,21 @@ def watched(
     if abs(sample.usage_bytes - from_bytes) > FLAT_SHARE * sample.high_bytes:
         return Throttled(sample, before.last.time_s, sample.usage_bytes), None
     parked_s = sample.time_s - since_s
-    if parked_s < PARKED_AFTER_S or policy == "off" or before.told:
-        return Throttled(sample, since_s, from_bytes, before.told), None
-    finding = _finding(sample, policy, parked_s)
-    # After a raise or a reclaim it is watched anew: the next step comes if that was not enough.
-    again = finding.action in ("raise", "reclaim")
-    return Throttled(sample, None if again else since_s, sample.usage_bytes, told=not again), finding
+    kept = msgspec.structs.replace(before, last=sample, since_s=since_s, from_bytes=from_bytes)
+    is_too_soon = parked_s < PARKED_AFTER_S or (before.again_s is not None and sample.time_s < before.again_s)
+    if is_too_soon or policy == "off" or before.told:
+        return kept, None
+    return kept, _finding(sample, policy, parked_s)
+
+
+def helped(memory: Throttled, found: ThrottleFinding, failure: str = "") -> Throttled:
+    """The memory after `found` was carried out, or after it came to nothing for that reason."""
+    if failure:
+        return msgspec.structs.replace(memory, again_s=memory.last.time_s + AGAIN_S, failure=failure)
+    if found.action == "event":
+        return msgspec.structs.replace(memory, told=True)
+    # It is watched anew: the next step comes if that was not enough.
+    return Throttled(memory.last)
 
 
 def _is_throttled(last: ThrottleSample, sample: ThrottleSample) -> bool:
@@ -104,7 +124,7 @@ def _finding(sample: ThrottleSample, policy: Policy, parked_s: float) -> Throttl
     return base
 
 
-def throttle_sentence(container: str, found: ThrottleFinding) -> str:
+def throttle_sentence(container: str, found: ThrottleFinding, failure: str = "") -> str:
     """For an event on the pod."""
     done = {
         "event": "nothing is changed (throttleWatchdog: event)",
@@ -112,6 +132,14 @@ def throttle_sentence(container: str, found: ThrottleFinding) -> str:
         "reclaim": f"{found.reclaim_bytes} bytes are asked back from it",
         "release": "memory.high is lifted, so that memory.max decides",
     }[found.action]
+    if failure:
+        tried = {
+            "event": "tell of it",
+            "raise": f"raise memory.high to {found.high_bytes}",
+            "reclaim": f"ask {found.reclaim_bytes} bytes back from it",
+            "release": "lift memory.high",
+        }[found.action]
+        done = f"it was not possible to {tried}, which is tried again: {failure}"
     return (
         f"Container {container} has been parked at memory.high ({found.was_bytes}) for {found.parked_s:.1f} s without "
         f"progress: usage {found.usage_bytes}; {done}"

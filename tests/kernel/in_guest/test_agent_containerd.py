@@ -25,7 +25,9 @@ from plimsoll.cli.tree import look
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import Request
 from plimsoll.linux.machine import this_machine
+from plimsoll.node import runtime_lift
 from plimsoll.node.agent import Agent
+from plimsoll.node.pod_cgroups import lean_pod_of
 from plimsoll.rules.config_reading import reading
 from plimsoll.rules.hierarchy import Driver
 from plimsoll.rules.profile import PROFILES
@@ -162,6 +164,25 @@ async def test_memory_qos_stands_at_every_level(tmp_path: Path, daemon: Containe
         await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
         assert world.files.look(paths[""], ()) is None
     assert not {"CgroupDriverMismatch", "MemoryQoSUnsupported"} & set(world.reasons())
+
+
+async def test_a_mark_is_lifted_through_the_runtime_and_the_next_agent_does_not_mind(
+    tmp_path: Path, daemon: Containerd
+) -> None:
+    world = CriWorld(tmp_path, pod(shell("c", HANDLES_TERM, **sized("64Mi", request="32Mi"))), daemon)
+    async with world.running(ends=False) as agent:
+        await world.until(phase("Running"))
+        path, (seen,) = agent.cgroups.paths("u-1")["c"], (await agent.view.pod("u-1")).containers
+        lean = lean_pod_of(agent.pods.workers["u-1"].pod)
+        await runtime_lift.lift(agent.tools, lean, "c", seen.id, "max")
+        assert world.files_of(path, "memory.min", "memory.high", "memory.max", "cpu.max") == [
+            str(32 * MIB), "max", str(64 * MIB), "50000 100000",
+        ]  # fmt: skip
+    async with world.running() as agent:
+        await eventually(lambda: "c" in agent.cgroups.paths("u-1"))
+        assert world.files_of(path, "memory.high") == ["max"]
+        assert agent.cgroups.stands is not None and agent.cgroups.stands.conditions() == {}
+    assert "MemoryQoSUnsupported" not in world.reasons()
 
 
 async def test_a_runtime_that_ignores_unified_is_told_of(tmp_path: Path, daemon: Containerd) -> None:

@@ -150,6 +150,27 @@ def test_memory_high_alone_leaves_a_process_parked_and_the_watchdog_resolves_it(
     checks.untouched(world, "parked")
 
 
+@pytest.mark.parametrize(
+    ("policy", "says"), [("raise", "; memory.high is raised to "), ("reclaim", " bytes are asked back from it")]
+)
+def test_the_watchdog_raises_the_mark_step_by_step_or_asks_for_memory(policy: str, says: str, start: Start) -> None:
+    world = start(QOS, {"throttleWatchdog": policy})
+    reached_s = throttled(world)
+    path = world.cgroup("parked", "c")
+    (event, *_) = world.until(lambda: world.events("MemoryThrottled", "parked"), 10)
+    took_s = time.monotonic() - reached_s
+    high = int((path / "memory.high").read_text())
+    print(f"watchdog, {policy}: {took_s:.1f} s after memory.high was reached it is {high}")
+    assert took_s <= RESOLVED_S
+    assert says in event["message"]
+    if policy == "raise":
+        assert high >= 60 * MIB
+        world.until(lambda: int((path / "memory.high").read_text()) > high, 10)  # that was not enough
+    else:
+        assert high == 56 * MIB
+    checks.untouched(world, "parked")
+
+
 def test_who_declines_memory_qos_has_none_and_the_gate_off_restores_all(start: Start) -> None:
     world = start(QOS)
     declines = {"annotations": {"plimsoll.dev/memory-qos": "off"}}

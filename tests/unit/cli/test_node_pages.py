@@ -6,10 +6,13 @@ import msgspec
 import pytest
 
 from plimsoll.cli import oom, pressure
-from plimsoll.cli.node_pages import OomPage, PressurePage
 from plimsoll.cli.output import Paint
+from plimsoll.rules.eviction import Observation
 from plimsoll.rules.eviction_decision import Candidate, Decision
+from plimsoll.rules.node_pages import OomPage, PressurePage, oom_page, pressure_page
 from plimsoll.rules.oom_story import OomKill, Victim
+from plimsoll.rules.quantity import parse
+from plimsoll.rules.thresholds import parsed_thresholds
 
 PLAIN = Paint(False)
 HOG = Candidate("u1", "shop", "hog", 0, 2 << 30, "0", True, before="larger excess")
@@ -17,27 +20,17 @@ SMALL = Candidate("u2", "shop", "small\x1b[2J", 0, 300 << 20, "200Mi", True)
 CRITICAL = Candidate("u3", "kube-system", "etcd", 2_000_001_000, 1 << 30, "0", True, critical=True, before="x")
 EVICTED = Decision(
     "memory.available", "memory", "100Mi", "90Mi", True, 1.0, (HOG, SMALL), HOG,
-    message="The node was low on resource: memory. ", time_s=1000.0,
+    message="The node was low on resource: memory. ", time_s=1000.0, pods=3, exempt=1, following=SMALL,
 )  # fmt: skip
 
-# As the agent's page has it: our own structs as msgspec encodes them, the rest by the names that were agreed on.
-PAGE = {
-    "conditions": ["MemoryPressure"],
-    "signals": [
-        {
-            "signal": "memory.available",
-            "available": "612Mi",
-            "capacity": "16Gi",
-            "thresholds": [
-                {"value": "100Mi", "grace_s": 0, "met": False},
-                {"value": "1Gi", "grace_s": 90.0, "met": True},
-            ],
-        },
-        {"signal": "pid.available", "available": "3000", "capacity": "4096", "thresholds": []},
-    ],
-    "decisions": [msgspec.to_builtins(EVICTED)],
-    "order": {"memory.available": [msgspec.to_builtins(each) for each in (HOG, CRITICAL, SMALL)]},
+THRESHOLDS = parsed_thresholds(
+    {"memory.available": "100Mi", "pid.available": "5000"}, {"memory.available": "1Gi"}, {"memory.available": "90s"}
+)
+SEEN = {
+    "memory.available": Observation(parse("612Mi"), parse("16Gi")),
+    "pid.available": Observation(parse("9000"), parse("32768")),
 }
+PAGE = pressure_page(("MemoryPressure",), THRESHOLDS, SEEN, (EVICTED,), {"memory.available": (HOG, CRITICAL, SMALL)})
 
 
 def decoded() -> PressurePage:
@@ -50,7 +43,7 @@ def test_pressure() -> None:
         "SIGNAL            AVAILABLE  OF        THRESHOLD  GRACE  DISTANCE",
         "memory.available  612.0 MiB  16.0 GiB  100.0 MiB  hard   512.0 MiB",
         "                                       1.0 GiB    90 s   met",
-        "pid.available     3000       4096      -          -      -",
+        "pid.available     9000       32768     5000       hard   4000",
         "",
         "next for memory.available",
         "#  POD                PRIORITY    USES       REQUESTS   OVER       BEFORE THE NEXT BECAUSE",
@@ -61,6 +54,8 @@ def test_pressure() -> None:
         "evicted",
         "       90s  shop/hog  memory.available",
         "            The node was low on resource: memory.",
+        "            memory.available is 90Mi and should be 100Mi: chosen before 1 other pod, 1 exempt; priority 0, uses "
+        "2Gi, requests 0; before shop/small\\x1b[2J (priority 0, uses 300Mi, requests 200Mi) because: larger excess",
     ]
 
 
@@ -125,7 +120,7 @@ TOLD = [
 
 @pytest.mark.parametrize(("kill", "lines"), [row[1:] for row in TOLD], ids=[row[0] for row in TOLD])
 def test_kills(kill: OomKill, lines: list[str]) -> None:
-    page = msgspec.json.decode(msgspec.json.encode({"kills": [kill]}), type=OomPage)
+    page = msgspec.json.decode(msgspec.json.encode(oom_page([kill], {})), type=OomPage)
     assert list(oom.lines(page.kills, 1090.0, PLAIN)) == lines
 
 

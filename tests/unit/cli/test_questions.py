@@ -171,8 +171,8 @@ def test_eviction_order(tmp_path: Path) -> None:
     assert shown == [
         ("far-over", "larger excess"),
         ("over", "lower priority"),
-        ("important", "lower priority"),
-        ("system", "exceeds its request"),
+        ("important", "exceeds its request"),
+        ("system", ""),
         ("within", ""),
     ]
     text = run("explain", "eviction-order", file, "--usage", used, *ROOM).out
@@ -196,10 +196,83 @@ def test_eviction_with_what_is_left(tmp_path: Path, available: str, texts: list[
     assert all(text in ran.out for text in texts), ran.out
 
 
+CONFIGURED = """
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+evictionHard: {memory.available: 100Mi}
+evictionSoft: {memory.available: 1Gi}
+evictionSoftGracePeriod: {memory.available: 1m}
+evictionMaxPodGracePeriod: 30
+featureGates: {PodLevelResources: %s}
+---
+apiVersion: plimsoll.dev/v1
+kind: NodeExtras
+evictionHardGraceSeconds: 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("available", "text"),
+    [("500Mi", "soft threshold 1Gi: met"), ("50Mi", "hard threshold 100Mi: met")],
+    ids=["soft", "hard"],
+)
+def test_the_graces_of_the_configuration_count(tmp_path: Path, available: str, text: str) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIGURED % "true")
+    slow = pod("slow")
+    slow["spec"]["terminationGracePeriodSeconds"] = 60
+    file = written(tmp_path / "pods.json", slow)
+    words = ("--usage", "slow=1Gi", "--available", available, "--config", str(config), *ROOM)
+    ran = run("explain", "eviction-order", file, *words)
+    grace_s = 30 if available == "500Mi" else 0
+    assert (ran.code, f"first: shop/slow, grace {grace_s} s\n" in ran.out) == (0, True), ran.out + ran.err
+    if grace_s:
+        assert text in ran.out
+    told = json.loads(run("explain", "eviction-order", file, *words, "-o", "json").out)
+    assert told["decision"]["graceS"] == grace_s
+
+
+@pytest.mark.parametrize(("gate", "first"), [("true", "plain"), ("false", "pod-level")])
+def test_without_the_gate_pod_level_resources_are_no_request(tmp_path: Path, gate: str, first: str) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIGURED % gate)
+    whole = pod("pod-level")
+    whole["spec"]["resources"] = {"requests": {"memory": "1Gi"}}
+    file = written(tmp_path / "pods.json", whole, pod("plain", "800Mi"))
+    used = "pod-level=950Mi,plain=900Mi"
+    words = ("--usage", used, "--config", str(config), "--profile", "1.36", *ROOM)
+    ran = run("explain", "eviction-order", file, *words)
+    assert f"first: shop/{first}\n" in ran.out, ran.out + ran.err
+
+
+def test_nothing_of_the_order_is_left_out(tmp_path: Path) -> None:
+    names = [f"p{number}" for number in range(25)]
+    file = written(tmp_path / "pods.json", *map(pod, names))
+    words = ("--usage", ",".join(f"{name}=1Gi" for name in names), *ROOM)
+    found = json.loads(run("explain", "eviction-order", file, *words, "-o", "json").out)["decision"]
+    assert (len(found["order"]), found["pods"]) == (25, 25)
+    assert all(f"shop/{name} " in run("explain", "eviction-order", file, *words).out for name in names)
+
+
+@pytest.mark.parametrize(("layout", "code"), [("single", "nodefs"), ("dedicated", "imagefs")])
+def test_thresholds_of_the_file_system_that_containers_write_to(tmp_path: Path, layout: str, code: str) -> None:
+    """containerfs has none of its own: it is judged by those of the one it lies on (04 §1)."""
+    file = written(tmp_path / "pods.json", pod("a"))
+    capacity = ("--capacity", "cpu=8,memory=16Gi,ephemeral-storage=100Gi", "--cgroup", "v2")
+    hard = ("--eviction-hard", f"{code}.available<7Gi", "--signal", "containerfs.available", "--available", "5Gi")
+    words = ("--usage", "a=1Gi", "--layout", layout, *hard, *capacity)
+    ran = run("explain", "eviction-order", file, *words)
+    assert "hard threshold 7Gi: met" in ran.out, ran.out + ran.err
+    other = "single" if layout == "dedicated" else "dedicated"
+    ran = run("explain", "eviction-order", file, *words, "--layout", other)
+    assert "no threshold is set for containerfs.available" in ran.out
+
+
 OTHER_SIGNALS = [
     ("processes", "pid.available", "a=10,b=300", "b"),
     ("disk", "nodefs.available", "a=10Gi,b=1Gi", "a"),
     ("inodes", "nodefs.inodesFree", "a=10,b=300", "b"),
+    ("disk beside images", "nodefs.available --layout dedicated", "a=10Gi,b=1Gi", "a"),
 ]
 
 
@@ -208,7 +281,7 @@ OTHER_SIGNALS = [
 )
 def test_eviction_for_other_signals(tmp_path: Path, signal: str, usage: str, first: str) -> None:
     file = written(tmp_path / "pods.json", pod("a", "1Gi"), pod("b", "1Gi"))
-    ran = run("explain", "eviction-order", file, "--signal", signal, "--usage", usage, *ROOM)
+    ran = run("explain", "eviction-order", file, "--signal", *signal.split(), "--usage", usage, *ROOM)
     assert f"first: shop/{first}\n" in ran.out
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from plimsoll.codec.kernel_log import KernelOomKill, KernelRecord, KillCandidate, OomReports, kernel_record
 
 V1 = """\
@@ -97,3 +100,77 @@ def test_a_victim_without_a_report_is_not_put_to_an_earlier_one() -> None:
     """The kernel leaves reports out when there are many; what it names then may have been anywhere."""
     alone = V1.splitlines()[-1].replace("3816", "3900")
     assert [each.pid for each in reports(V1 + alone)] == [3816]
+
+
+# --- names that whoever is killed has chosen ---
+
+CONTAINER = "/kubepods/burstable/podx/c1"
+FORGERIES = [
+    b"a,global_oom", b"a,oom_memcg=/", b"a,pid=1,uid=0", b"x,task_memcg=/y", b"a) total-vm:0k", b"1 -997 other",
+    b"gfp_mask=", b"a invoked oom-k", b" ", b"\n6,1,1,-;oom-", b"\\x2c", "größe".encode(), b"Killed process ", b"",
+    b"): Killed proc", b"0 0 0 0 0 1 sh", b",task=,pid=3,ui",
+]  # fmt: skip
+
+
+def printed(text: bytes) -> str:
+    """As the device shows it."""
+    return "".join(chr(each) if 32 <= each < 127 and each != 0x5C else f"\\x{each:02x}" for each in text)
+
+
+def report(comm: bytes, limit: str = CONTAINER, victim: str = CONTAINER) -> list[KernelOomKill]:
+    name = printed(comm)
+    records = [
+        f"{name} invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0",
+        "memory: usage 65536kB, limit 65536kB, failcnt 31",
+        "Tasks state (memory values in pages):",
+        "[  pid  ]   uid  tgid total_vm      rss rss_anon rss_file rss_shmem pgtables_bytes swapents oom_score_adj name",
+        f"[     77]     0    77    19566     5395     4064     1331         0    90112        0           500 {name}",
+        f"oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=c1,mems_allowed=0,oom_memcg={limit},"
+        f"task_memcg={victim},task={name},pid=77,uid=0",
+        f"Memory cgroup out of memory: Killed process 77 ({name}) total-vm:78264kB, anon-rss:16256kB, file-rss:5324kB, "
+        "shmem-rss:0kB, UID:0 pgtables:88kB oom_score_adj:500",
+    ]
+    reader = OomReports()
+    data = [f"6,{number},5000000,-;{text}\n".encode() for number, text in enumerate(records)]
+    taken = [reader.take(record) for each in data if (record := kernel_record(each)) is not None]
+    return [each for each in taken if each is not None]
+
+
+@given(st.binary(max_size=15).map(lambda name: name.replace(b"\0", b"")) | st.sampled_from(FORGERIES))
+def test_no_process_name_changes_what_is_told(comm: bytes) -> None:
+    (found,) = report(comm)
+    name = comm.decode("utf-8", "replace")
+    assert (found.limit_cgroup, found.victim_cgroup, found.pid, found.oom_score_adj, found.anon_bytes) == (
+        CONTAINER,
+        CONTAINER,
+        77,
+        500,
+        16256 << 10,
+    )
+    assert (found.name, found.asked_by) == (name, name)
+    assert found.candidates == (KillCandidate(77, name, 5395, 500),)
+
+
+PARTS = st.lists(
+    st.sampled_from([",task_memcg=", ",oom_memcg=", ",global_oom", ",task=", "kubepods", "pody", "/", "c2", "x"]),
+    max_size=8,
+).map("".join)
+
+
+@given(PARTS, PARTS)
+def test_no_name_of_a_cgroup_leads_out_of_it(below: str, further: str) -> None:
+    """Who may make cgroups may call them anything without a slash, and put them into one another."""
+    limit = f"{CONTAINER}/{below}".rstrip("/")
+    found = report(b"hog", limit, f"{limit}/{further}".rstrip("/"))
+    for each in found:
+        assert each.limit_cgroup is not None and f"{each.limit_cgroup}/".startswith(f"{CONTAINER}")
+        assert not each.victim_cgroup or each.victim_cgroup.startswith(CONTAINER)
+
+
+def test_a_cgroup_that_spells_the_machine_is_a_cgroup() -> None:
+    (found,) = report(b"hog", f"{CONTAINER}/a,global_oom", f"{CONTAINER}/a,global_oom")
+    assert found.limit_cgroup == f"{CONTAINER}/a,global_oom"
+
+
+def test_what_a_process_writes_into_the_log_is_nobodys_word() -> None:
+    assert kernel_record(b"12,5,5,-;Out of memory: Killed process 1 (init) total-vm:1kB") is None

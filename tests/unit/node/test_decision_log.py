@@ -14,7 +14,9 @@ def decision(name: str, at_s: float = 0.0) -> Decision:
     place = Candidate(name, "ns", name, 0, 300 << 20, "100Mi", True, before="larger excess")
     following = Candidate("next", "ns", "next", 5, 10 << 20, "0", True)
     order = (place, following)
-    return Decision("memory.available", "memory", "100Mi", "52Mi", True, 1.0, order, place, time_s=at_s, pods=2)
+    return Decision(
+        "memory.available", "memory", "100Mi", "52Mi", True, 1.0, order, place, time_s=at_s, pods=2, following=following
+    )
 
 
 def test_another_agent_finds_them(tmp_path: Path) -> None:
@@ -53,6 +55,6 @@ def test_a_line_that_cannot_be_read_is_left_out(line: bytes, tmp_path: Path) -> 
 
 def test_why_this_pod_and_who_is_next() -> None:
     assert why_sentence(decision("web")) == (
-        "memory.available is 52Mi and should be 100Mi: chosen before 1 other pods; priority 0, uses 300Mi, requests "
+        "memory.available is 52Mi and should be 100Mi: chosen before 1 other pod; priority 0, uses 300Mi, requests "
         "100Mi; before ns/next (priority 5, uses 10Mi, requests 0) because: larger excess"
     )

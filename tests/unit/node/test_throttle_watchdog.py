@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from plimsoll.errors import PlimsollError
+from plimsoll.linux.beneath import CgroupError, CgroupGone, KeptFile
 from plimsoll.node.oom_ledger import Watched
 from plimsoll.node.throttle_watchdog import ThrottleWatchdog
 from plimsoll.rules.throttle_watch import Policy
@@ -25,6 +29,8 @@ class Parked:
         self.reclaimed: list[int] = []
         self.told: list[tuple[str, str]] = []
         self.helped = asyncio.Event()
+        self.refusal: PlimsollError | None = None
+        self.is_heeded = True
         self._put()
         self.watchdog = ThrottleWatchdog(
             self.cgroups,
@@ -52,7 +58,11 @@ class Parked:
 
     async def _lift(self, _: Watched, high: str) -> None:
         self.lifted.append(high)
-        self.high = high
+        if self.refusal is not None:
+            raise self.refusal
+        if self.is_heeded:
+            self.high = high
+            self._put()
 
     async def _reclaim(self, _: Watched, wanted_bytes: int) -> None:
         self.reclaimed.append(wanted_bytes)
@@ -91,6 +101,52 @@ async def test_what_is_done(policy: Policy, lifted: list[str], reclaims: bool, s
     ((reason, message), *_) = parked.told
     assert reason == "MemoryThrottled"
     assert says in message
+
+
+async def turns(parked: Parked, enough: Callable[[], bool]) -> None:
+    running = asyncio.create_task(parked.watchdog.run())
+    try:
+        async with asyncio.timeout(30):
+            while not enough():
+                assert not running.done(), running
+                parked.watchdog.changed()
+                await asyncio.sleep(0)
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
+@pytest.mark.parametrize("policy", ["raise", "release"])
+@pytest.mark.parametrize("refusal", [CgroupError("write", PATH, "x", errno.EBUSY), None], ids=["refused", "ignored"])
+async def test_what_the_kernel_does_not_have_is_not_done(
+    refusal: PlimsollError | None, policy: Policy, tmp_path: Path
+) -> None:
+    """A writer that fails, and one that says yes and writes nothing: told once as such, tried again, then done."""
+    parked = Parked(tmp_path, policy)
+    parked.refusal, parked.is_heeded = refusal, False
+    await turns(parked, lambda: len(parked.lifted) == 3)
+    ((_, message),) = parked.told
+    assert "it was not possible to" in message and "tried again" in message
+    assert ("EBUSY" if refusal else "memory.high is 52428800, not") in message
+    parked.refusal, parked.is_heeded = None, True
+    parked.told.clear()
+    await turns(parked, lambda: bool(parked.told))
+    assert ("is raised to" if policy == "raise" else "is lifted") in parked.told[0][1]
+
+
+async def test_a_container_that_goes_between_two_reads_ends_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parked, asked = Parked(tmp_path, "release"), 0
+
+    def gone(self: KeptFile) -> bytes:
+        nonlocal asked
+        asked += 1
+        raise CgroupGone("read", PATH, "memory.high", errno.ENODEV)
+
+    monkeypatch.setattr(KeptFile, "read", gone)
+    await turns(parked, lambda: asked > 5)
+    assert (parked.lifted, parked.told) == ([], [])
 
 
 async def test_a_container_without_a_mark_is_not_looked_at(tmp_path: Path) -> None:

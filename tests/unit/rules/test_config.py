@@ -221,6 +221,12 @@ def test_resize_fragment() -> None:
     assert got.without_effect == ["volumeStatsAggPeriod"]
 
 
+def test_the_kernels_notifications_are_not_switched() -> None:
+    """On v1 they are always asked for (`PressureLoop`), so the setting is said to change nothing."""
+    assert read("{kernelMemcgNotification: true}").without_effect == ["kernelMemcgNotification"]
+    assert "always on here with cgroup v1" in BY_NAME["kernelMemcgNotification"].description
+
+
 def test_reservation_and_cgroup_fragments() -> None:
     """Document 004 §2.3 and §5.2."""
     got = read(

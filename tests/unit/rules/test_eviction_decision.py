@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.rules.eviction import Observation
-from plimsoll.rules.eviction_decision import decision
+from plimsoll.rules.eviction_decision import SHOWN, decision, why_sentence
 from plimsoll.rules.objects import CPU, MEMORY, Container, Metadata, Pod, PodSpec, Resources
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.thresholds import parsed_thresholds
@@ -100,3 +100,37 @@ def test_grace(
         hard_grace_s=hard_grace_s,
     )
     assert found is not None and found.grace_s == grace_s
+
+
+def static(name: str) -> Pod:
+    return Pod(
+        Metadata(name, "ns", f"uid-{name}", annotations={"kubernetes.io/config.source": "file"}),
+        PodSpec((Container("c"),)),
+    )
+
+
+def test_the_reason_is_against_the_pod_that_is_named_not_an_exempt_one_between() -> None:
+    pods = [static("first"), pod("v"), static("between"), pod("n", priority=10)]
+    usage = {"uid-first": using(400), "uid-v": using(300), "uid-between": using(200), "uid-n": using(900)}
+    found = decision(HARD, OBSERVED, pods, usage)
+    assert found is not None
+    assert [(each.name, each.critical, each.before) for each in found.order] == [
+        ("first", True, ""),
+        ("v", False, "lower priority"),
+        ("between", True, ""),
+        ("n", False, ""),
+    ]
+    assert why_sentence(found) == (
+        "memory.available is 52Mi and should be 100Mi: chosen before 1 other pod, 2 exempt; priority 0, uses 300Mi, "
+        "requests 0; before ns/n (priority 10, uses 900Mi, requests 0) because: lower priority"
+    )
+
+
+def test_who_is_next_is_known_beyond_what_is_kept_of_the_order() -> None:
+    exempt = [static(f"s{number}") for number in range(SHOWN)]
+    usage = {f"uid-s{number}": using(500) for number in range(SHOWN)} | {"uid-v": using(300), "uid-n": using(100)}
+    found = decision(HARD, OBSERVED, [*exempt, pod("v"), pod("n")], usage)
+    assert found is not None and found.victim is not None and found.following is not None
+    assert (len(found.order), found.pods, found.victim.name, found.following.name) == (SHOWN, SHOWN + 2, "v", "n")
+    whole = decision(HARD, OBSERVED, [*exempt, pod("v"), pod("n")], usage, most=None)
+    assert whole is not None and len(whole.order) == SHOWN + 2

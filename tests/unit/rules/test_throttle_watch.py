@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from plimsoll.rules.throttle_watch import (
+    AGAIN_S,
     PARKED_AFTER_S,
     Policy,
     Throttled,
     ThrottleFinding,
     ThrottleSample,
+    helped,
     throttle_sentence,
     watched,
 )
@@ -18,13 +22,17 @@ MIB = 1 << 20
 HIGH, MAX = 100 * MIB, 200 * MIB
 
 
-def run(samples: list[ThrottleSample], policy: Policy = "event") -> list[tuple[float, ThrottleFinding]]:
+def run(
+    samples: list[ThrottleSample], policy: Policy = "event", failure: str = ""
+) -> list[tuple[float, ThrottleFinding]]:
+    """`failure`: how every help ends."""
     state: Throttled | None = None
     found = []
     for sample in samples:
         state, finding = watched(state, sample, policy)
         if finding is not None:
             found.append((sample.time_s, finding))
+            state = helped(state, finding, failure)
     return found
 
 
@@ -71,6 +79,7 @@ def test_raising_goes_on_until_the_limit_decides() -> None:
         state, finding = watched(state, ThrottleSample(float(at), high or 0, high, MAX, at * 50), "raise")
         if finding is not None:
             steps.append(finding.action)
+            state = helped(state, finding)
             high = finding.high_bytes
         if high is None:
             break
@@ -81,7 +90,17 @@ def test_raising_goes_on_until_the_limit_decides() -> None:
 
 @pytest.mark.parametrize(("policy", "count"), [("off", 0), ("release", 1)])
 def test_policies(policy: Policy, count: int) -> None:
-    assert len(run(parked(10), policy)) == count
+    assert len(run(parked(4), policy)) == count
+
+
+@pytest.mark.parametrize("policy", ["raise", "reclaim", "release"])
+def test_help_that_came_to_nothing_is_tried_again(policy: Policy) -> None:
+    found = run(parked(40), policy, "the kernel said no")
+    assert len(found) == 4
+    assert all(later - earlier == AGAIN_S for (earlier, _), (later, _) in pairwise(found))
+    sentence = throttle_sentence("c", found[0][1], "the kernel said no")
+    assert sentence.endswith("which is tried again: the kernel said no")
+    assert not any(words in sentence for words in ("is raised", "is lifted", "are asked back"))
 
 
 def test_reclaim_is_asked_again() -> None:
