@@ -244,6 +244,7 @@ PYTHON_EATER = '/usr/bin/python3 -S -I -c "$EATER"'
 
 
 def a_container_over_its_limit_is_restarted_alone(world: PressureWorld) -> None:
+    world.until(lambda: world.condition("MemoryPressure") == "False", 10 + LINGERS_S)  # of the check before
     world.create(pod("web", container("hog", eater(300, PACE), **LIMIT), container("calm", eater(5), **LIMIT)))
     world.until(lambda: world.container("web", "hog").get("restartCount", 0) >= 1, 40)
     hit = world.container("web", "hog")
