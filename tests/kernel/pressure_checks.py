@@ -400,9 +400,9 @@ def kills_are_found_again_after_a_restart_and_told_if_nobody_looked(world: Press
 
 
 MEMORY_CHECKS: tuple[Check, ...] = (
-    what_an_eviction_frees_goes_to_a_deferred_resize_and_a_pending_pod,
     best_effort_goes_first_and_guaranteed_stays,
     the_condition_lingers_and_best_effort_is_refused_meanwhile,
+    what_an_eviction_frees_goes_to_a_deferred_resize_and_a_pending_pod,
     priority_beats_excess,
     who_keeps_to_its_request_stays_while_another_exceeds_its_own,
     a_container_over_its_limit_is_restarted_alone,
