@@ -21,13 +21,13 @@ import msgspec
 
 from plimsoll.cgroups import holder
 from plimsoll.cgroups.driver import CgroupDriver, CgroupGone
-from plimsoll.cgroups.executor import Holders
+from plimsoll.cgroups.executor import Holders, StepRefused
 from plimsoll.cgroups.journal import Begin
 from plimsoll.cgroups.marks import ForeignTree, KnownPod, NodeState
 from plimsoll.cgroups.node_turn import Applied, Drawn, NodeTurns
 from plimsoll.cgroups.node_wants import Containers, CpusOf
 from plimsoll.cgroups.observe import every_file, files_to_look_at, observe, observe_going, walk
-from plimsoll.cgroups.shrink import Shrinker, check_as_kubernetes
+from plimsoll.cgroups.shrink import Shrinker, ShrinkRefused, check_as_kubernetes
 from plimsoll.cgroups.simulated import SimulatedHolders, SimulatedKernel
 from plimsoll.errors import InvalidName, PlimsollError
 from plimsoll.rules.objects import Pod
@@ -112,9 +112,23 @@ class NodeTree:
         self._shrinker.ladder = ladder
 
     async def setup(self) -> Applied:
-        """kubepods, the classes, node allocatable, the reserved cgroups; and whatever pods are known."""
+        """kubepods, the classes, node allocatable, the reserved cgroups; and whatever pods are known.
+
+        A pod whose memory limit cannot come down (yet) keeps what it has: that must not stop the whole node.
+        """
         async with self._turns.mine():
-            return await self._turns.bring("node set-up", self._turns.state.pods)
+            pods = self._turns.state.pods
+            looked_at = set(pods)
+            while True:
+                try:
+                    return await self._turns.bring("node set-up", pods, only=looked_at)
+                except StepRefused as refused:
+                    full = {
+                        uid for uid in looked_at if refused.step.path in self._turns.wants.pod_paths(pods[uid]).values()
+                    }
+                    if not full or refused.left or not isinstance(refused.cause, ShrinkRefused):
+                        raise
+                    looked_at -= full
 
     async def recover(self) -> None:
         """Only undo what an earlier run has left half done; every other call does this first, too."""

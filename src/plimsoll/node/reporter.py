@@ -286,7 +286,5 @@ def _conditions_patch(has: list[Document], wants: list[Document] | None, *, pass
 
 def _plain(condition: Document, passing: bool) -> Document:
     return {
-        key: value
-        for key, value in condition.items()
-        if value is not None and not (passing and key == "lastProbeTime")
+        key: value for key, value in condition.items() if value is not None and not (passing and key == "lastProbeTime")
     }

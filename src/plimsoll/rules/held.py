@@ -155,7 +155,8 @@ def _given_list(allocated: ResourceList | None, actual: ResourceList | None) -> 
     """What is shown, but where a kernel may have made just that of the allocated amount, the latter."""
     if allocated is None:
         return None
-    return {name: _given_amount(name, each, actual[name]) for name, each in allocated.items() if name in (actual or ())}
+    shown = actual or {}
+    return {name: _given_amount(name, each, shown[name]) for name, each in allocated.items() if name in shown}
 
 
 def _given_amount(name: str, allocated: Quantity, actual: Quantity) -> Quantity:

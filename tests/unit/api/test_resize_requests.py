@@ -34,7 +34,9 @@ async def start(ask: Asker, **spec: Any) -> None:
 @pytest.mark.parametrize("profile", ["1.27", "1.36"])
 async def test_a_resize_moves_spec_and_generation(tmp_path: Path, profile: str) -> None:
     async with api(tmp_path, profile) as ask:
-        await ask.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}})
+        await ask.ok(
+            "POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}}
+        )
         await start(ask, nodeName="n1")
         assert (await ask.ok("GET", f"{DEMO}/resize"))["kind"] == "Pod"
         found = (await resize(ask, requests={"cpu": "2"}, limits={"cpu": "2"})).json

@@ -178,7 +178,9 @@ SIDE = {"name": "s", "image": "i", "restartPolicy": "Always"}
 
 def with_sidecar(cpu: str) -> dict[str, Any]:
     side = {**SIDE, "resources": {"requests": {"cpu": cpu}}}
-    return bound(initContainers=[side], status={"initContainerStatuses": [{"name": "s", "allocatedResources": {"cpu": "1"}}]})
+    return bound(
+        initContainers=[side], status={"initContainerStatuses": [{"name": "s", "allocatedResources": {"cpu": "1"}}]}
+    )
 
 
 def with_level(cpu: str, **status: Any) -> dict[str, Any]:
@@ -186,7 +188,12 @@ def with_level(cpu: str, **status: Any) -> dict[str, Any]:
 
 
 PROPOSALS = [
-    ("T=3: cpu 1 to 1.5", bound(status=status()), bound(container(resources=amounts(cpu="1500m")), status=status()), True),
+    (
+        "T=3: cpu 1 to 1.5",
+        bound(status=status()),
+        bound(container(resources=amounts(cpu="1500m")), status=status()),
+        True,
+    ),
     (
         "T=5: again before it is done",
         bound(container(resources=amounts(cpu="1500m")), status=status(cpu="1500m")),
