@@ -283,6 +283,8 @@ class NodeLife(RuleBasedStateMachine):
             or worker.pod.metadata.generation != document["metadata"].get("generation")
         ):
             return "not known as it is"
+        if record.verdict is not None:
+            return f"it is to end: {record.verdict.reason}"
         marks = agent.pods.resizes.marks(worker.uid)
         if marks.progress is not None or (marks.pending is None) != is_allocated(worker.pod, record.allocation):
             return f"{marks}"
