@@ -35,7 +35,8 @@ from tests.examples import examples
 from tests.unit.node.played_life import PODS, QUIET_S, RESIZE_CONDITIONS, Life
 
 MIB = 1 << 20
-MOST_USED = 256 * MIB  # by one container: all of them together stay below what the node has
+MOST_USED = 100 * MIB  # by one container: all of them together stay below what the node has
+UNLIMITED = 1 << 60
 Document = dict[str, Any]
 
 cpus = st.sampled_from(["50m", "500m", "1", "2", "3", "5"])
@@ -186,15 +187,28 @@ class NodeLife(RuleBasedStateMachine):
         """So much of its limit, in thousandths: what is lowered below that has to wait."""
         paths = self._container_paths()
         if paths:
-            path = paths[number % len(paths)]
-            most = min(MOST_USED, self._limit(path), self._limit(path.rpartition("/")[0]) // 4)
-            self.kernel.use(path, anon_bytes=most * used // 1000)
+            self._use(paths[number % len(paths)], used)
+
+    @rule(name=names, used=st.integers(500, 900))
+    def squeeze(self, name: str, used: int) -> None:
+        """Everything of a pod is in use when it is asked to be as small as can be."""
+        worker = self.life.agent.pods.named("default", name)
+        for path in self._container_paths():
+            if worker is not None and f"/pod{worker.uid}/" in path:
+                self._use(path, used)
+        self.resize(name, [("50m", 16)] * 4)
+
+    def _use(self, path: str, used: int) -> None:
+        limit = self._limit(path)
+        if limit >= UNLIMITED:  # all that the pod has may be one container's
+            limit = self._limit(path.rpartition("/")[0]) // 4
+        self.kernel.use(path, anon_bytes=min(MOST_USED, limit) * used // 1000)
 
     def _limit(self, path: str) -> int:
         limit = "memory.max" if self.kernel.version == 2 else "memory.limit_in_bytes"
         seen = self.kernel.look(path, (limit,))
         assert seen is not None
-        return int(seen.files[limit]) if seen.files[limit].isdigit() else 1 << 60
+        return int(seen.files[limit]) if seen.files[limit].isdigit() else UNLIMITED
 
     @rule(pause_s=st.sampled_from([0.0, 0.005, 0.05]))
     def go_on(self, pause_s: float) -> None:
