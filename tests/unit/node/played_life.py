@@ -24,7 +24,7 @@ from tests.unit.api.asking import STRATEGIC, Asker, Said, api
 from tests.unit.node.played_runtime import PlayedKernel, RuntimeOnKernel
 
 NODE, PODS = "n1", "/api/v1/namespaces/default/pods"
-QUIET_S = 8.0
+QUIET_S = 30.0
 # Memory that is in use here stays so until somebody says otherwise: there is nothing to wait for.
 AT_ONCE = Ladder(deadline_s=0.02, pause_s=0.005)
 RESIZE_CONDITIONS = {"PodResizePending", "PodResizeInProgress"}

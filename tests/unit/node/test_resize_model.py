@@ -24,6 +24,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from plimsoll.cgroups.node_tree import NodeTree
 from plimsoll.cgroups.observe import every_file, walk
+from plimsoll.cgroups.shrink import usage_bytes
 from plimsoll.cgroups.simulated import SimulatedKernel
 from plimsoll.node import pod_resize
 from plimsoll.node.pod_cgroups import lean_pod_of
@@ -199,10 +200,10 @@ class NodeLife(RuleBasedStateMachine):
         self.resize(name, [("50m", 16)] * 4)
 
     def _use(self, path: str, used: int) -> None:
-        limit = self._limit(path)
-        if limit >= UNLIMITED:  # all that the pod has may be one container's
-            limit = self._limit(path.rpartition("/")[0]) // 4
-        self.kernel.use(path, anon_bytes=min(MOST_USED, limit) * used // 1000)
+        """Of what its own limit leaves, and of what the rest of the pod does: nobody is killed for our own doing."""
+        pod = path.rpartition("/")[0]
+        rest = self._limit(pod) - usage_bytes(self.kernel, pod) + usage_bytes(self.kernel, path)
+        self.kernel.use(path, anon_bytes=min(MOST_USED, self._limit(path), rest) * used // 1000)
 
     def _limit(self, path: str) -> int:
         limit = "memory.max" if self.kernel.version == 2 else "memory.limit_in_bytes"
