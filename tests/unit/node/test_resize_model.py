@@ -190,14 +190,33 @@ class NodeLife(RuleBasedStateMachine):
         if paths:
             self._use(paths[number % len(paths)], used)
 
+    @rule(target=names, kind=st.sampled_from([1, 2, "pod level"]), used=st.integers(500, 900))
+    def create_and_squeeze(self, kind: int | str, used: int) -> str:
+        name = self.create(kind, [("500m", 256)], [], "NotRequired")
+        self.squeeze(name, used)
+        return name
+
     @rule(name=names, used=st.integers(500, 900))
     def squeeze(self, name: str, used: int) -> None:
-        """Everything of a pod is in use when it is asked to be as small as can be."""
+        """Everything of a pod is in use when it is asked to be as small as can be, until that was tried."""
+        self.runner.run(self.life.until(name, lambda status: status["phase"] != "Pending"))
         worker = self.life.agent.pods.named("default", name)
         for path in self._container_paths():
             if worker is not None and f"/pod{worker.uid}/" in path:
                 self._use(path, used)
         self.resize(name, [("50m", 16)] * 4)
+        self.runner.run(self._tried(name))
+
+    async def _tried(self, name: str) -> None:
+        """Accepted or not, given or refused."""
+        document = await self.life.ask.ok("GET", f"{PODS}/{name}")
+        wanted, deadline_s = document["metadata"]["generation"], time.monotonic() + QUIET_S
+        while (worker := self.life.agent.pods.named("default", name)) is not None and not worker.is_over:
+            progress = self.life.agent.pods.resizes.marks(worker.uid).progress
+            if worker.pod.metadata.generation == wanted and (progress is None or progress.error):
+                return
+            assert time.monotonic() < deadline_s, progress
+            await asyncio.sleep(0.005)
 
     def _use(self, path: str, used: int) -> None:
         """Of what its own limit leaves, and of what the rest of the pod does: nobody is killed for our own doing."""
