@@ -130,7 +130,11 @@ async def test_what_is_allocated_at_create(tmp_path: Path, profile: str, allocat
 @pytest.mark.parametrize(("profile", "way"), [("1.27", ""), ("1.27", "/resize"), ("1.36", "/resize")])
 async def test_patches_of_the_practice(tmp_path: Path, profile: str, way: str, name: str, resources: Any) -> None:
     async with api(tmp_path, profile) as ask:
+        node = {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}}
+        await ask.ok("POST", "/api/v1/nodes", node)
         await ask.ok("POST", PODS, manifest("003-demo.yaml"))
+        binding = {"metadata": {"name": "demo"}, "target": {"kind": "Node", "name": "n1"}}
+        await ask.ok("POST", f"{PODS}/demo/binding", binding)
         found = (await resized(ask, name, way)).json
         assert found["spec"]["containers"][0]["resources"] == {"limits": resources, "requests": resources}
         assert found["status"].get("resize") == ("Proposed" if profile == "1.27" else None)

@@ -177,7 +177,9 @@ class NodeTree:
             if known is None:
                 raise InvalidName(f"no cgroups are known for a pod with uid {pod.metadata.uid!r}: add it first")
             every = {**state.pods, known.uid: msgspec.structs.replace(known, pod=pod)}
-            drawn = self._turns.draw_resize(every, known)
+            # Once more after a refusal: the size is known already, but what is above the pod may not follow it yet.
+            again = known.pod == pod
+            drawn = self._turns.draw(every, {known.uid}) if again else self._turns.draw_resize(every, known)
             self._turns.refuse(drawn)
             if self._shrink == "kubernetes":
                 check_as_kubernetes(self._turns.driver, drawn.plan.steps, drawn.wanted)

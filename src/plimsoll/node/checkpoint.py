@@ -78,7 +78,9 @@ class Checkpoint:
             self._file.begin_anew()
             aside = self._path.with_suffix(".damaged")
             os.replace(self._path, aside)
-            self.note = f"{self._path} could not be read ({error}): it is now {aside}; pods count with their spec"
+            self.note = (
+                f"{self._path} could not be read ({error}): it is now {aside}; pods count with what their status says"
+            )
             log.warning("%s", self.note)
 
     def get(self, uid: str) -> PodRecord:

@@ -25,9 +25,10 @@ def made_status(
     memory: PodMemory,
     marks: ResizeMarks,
     *,
+    desired: RunPod,
     is_final: bool = False,
 ) -> RunStatus:
-    """`pod` is the allocated one."""
+    """`pod` is the allocated one, `desired` the newest document as it is."""
     profile, now_s = tools.setting.profile, tools.clock()
     if record.refused and record.verdict is not None:
         return rejected_status(pod, record.verdict.reason, record.verdict.message, now_s, profile)
@@ -40,7 +41,7 @@ def made_status(
         verdict=record.verdict,
         is_final=is_final,
         conditions=(*_conditions(tools), *resize_conditions(marks, profile)),
-        resize=resize_word(marks, pod, profile),
+        resize=resize_word(marks, desired, profile),
         **_pod_level(tools, record, pod, seen),
     )
 
@@ -52,7 +53,9 @@ def _pod_level(tools: Tools, record: PodRecord, pod: RunPod, seen: PodSeen) -> d
         return {}
     reported = tools.cgroups.pod_kernel_values(lean_pod_of(pod)) if seen.live() else None
     shown = status_resources(own, running=reported is not None, reported=reported, actuated=record.actuated_pod)
-    return {"resources": shown, "allocated_resources": pod_requests(pod, pod_level=tools.gates.pod_level)}
+    # Overhead comes on top of both wherever they are counted (01 E-11).
+    allocated = pod_requests(pod, pod_level=tools.gates.pod_level, overhead=False)
+    return {"resources": shown, "allocated_resources": allocated}
 
 
 def _conditions(tools: Tools) -> Iterable[RunCondition]:

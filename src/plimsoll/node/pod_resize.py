@@ -26,8 +26,9 @@ from plimsoll.rules.allocation import Allocation, allocated_pod
 from plimsoll.rules.objects import MEMORY, Pod, Resources
 from plimsoll.rules.pod_seen import PodSeen
 from plimsoll.rules.quantity import ZERO
-from plimsoll.rules.resize_steps import Left, is_resize_in_progress, left_to_hand_out
-from plimsoll.rules.run_objects import RunPod
+from plimsoll.rules.resize_steps import Left, MemoryCheck, is_resize_in_progress, left_to_hand_out
+from plimsoll.rules.run_objects import RunPod, containers_of
+from plimsoll.rules.steps import Write
 
 RETRY_S, RETRY_JITTER = 10.0, 0.5
 USAGE_LOOK_S = 1.0
@@ -51,11 +52,20 @@ class PodResize:
         running = _running(seen)
         if not running:
             return NOTHING_LEFT
-        left = left_to_hand_out(pod, self._actuated(), running, self._tools.gates)
+        left = self._gently(left_to_hand_out(pod, self._actuated(), running, self._tools.gates))
         cgroups = self._tools.cgroups
         if not left and (cgroups.behind(self._uid) or not cgroups.is_sized_for(lean_pod_of(pod))):
             return Left(pod_level=True)  # what waits or has ended counts for the pod's own cgroup
         return left
+
+    def _gently(self, left: Left) -> Left:
+        """Nobody is restarted because we do not know what it was given: it is told once more, in place."""
+        actuated = self._record().actuated
+        unknown = tuple(each for each in left.restarts if each.name not in actuated)
+        if not unknown:
+            return left
+        known = tuple(each for each in left.restarts if each.name in actuated)
+        return Left(known, (*left.in_place, *unknown), left.pod_level)
 
     def restarts(self, left: Left) -> frozenset[str]:
         return frozenset(each.name for each in left.restarts)
@@ -71,9 +81,12 @@ class PodResize:
         kept = {name: actuated[name] for name in held if name in actuated}
         return lean_pod_of(allocated_pod(pod, Allocation(kept)) if kept else pod)
 
-    def given_pod(self, pod: RunPod, seen: PodSeen) -> Pod:
-        """As its cgroups are sized now."""
-        return self.cgroup_pod(pod, _running(seen))
+    def _scored_pod(self, pod: RunPod, held: Collection[str]) -> Pod:
+        """As the processes of these containers are scored: by what was given last, the pod level included."""
+        record = self._record()
+        kept = {name: record.actuated[name] for name in held if name in record.actuated}
+        holds_level = self._tools.gates.pod_level_resize
+        return lean_pod_of(allocated_pod(pod, Allocation(kept, holds_level, record.actuated_pod)))
 
     # --- handing out ---
 
@@ -101,7 +114,8 @@ class PodResize:
     async def hand_out(self, pod: RunPod, left: Left) -> bool:
         """In place. False where it was refused: that is told, and tried again later."""
         names = [each.name for each in left.in_place]
-        before = self.cgroup_pod(pod, {*names, *self.restarts(left)})
+        concerned = {*names, *self.restarts(left)}
+        before = self._scored_pod(pod, concerned)
         after = self.cgroup_pod(pod, self.restarts(left))
         tools = self._tools
         try:
@@ -115,6 +129,7 @@ class PodResize:
                 paths = {path: name for name, path in tools.cgroups.paths(self._uid).items()}
                 self._given(pod, [paths[path] for path in error.done if path in paths])
             self._failed(pod, left, error)
+            tools.cgroups.rescore(before, self._scored_pod(pod, concerned))  # whoever has got his size keeps it
             return False
         tools.cgroups.rescore(before, after)
         self._given(pod, names, pod_level=True)
@@ -132,12 +147,20 @@ class PodResize:
             paths = {path: name for name, path in self._tools.cgroups.paths(self._uid).items()}
             name = paths.get(cause.path, "")
             text = str(cause)
-            if isinstance(error, StepRefused):
-                whose = f'container "{name}"' if name else "pod"
-                text = f"cannot decrease memory limits: {whose}: {cause}"
+            if self._tools.cgroups.shrinks_safely:  # else that is the kubelet's question, and says the same by itself
+                check = MemoryCheck(self._limit_bytes(pod, name, error), name or None)
+                text = f"{check.text(self._tools.cgroups.memory_used(self._uid) or 0)}: {cause}"
             limits = {each.name: _memory_limit(each.resources) for each in left.in_place}
             self._lowered = {each: limit for each, limit in limits.items() if limit and each == (name or each)}
         self._resizes.failed(pod, text)
+
+    def _limit_bytes(self, pod: RunPod, name: str, error: PlimsollError) -> int:
+        """The memory limit that was refused to a container, or to the pod."""
+        if isinstance(error, StepRefused) and isinstance(error.step, Write):
+            return int(error.step.value)
+        if name:
+            return next(_memory_limit(each.resources) for each in containers_of(pod) if each.name == name)
+        return self._tools.cgroups.work(lean_pod_of(pod)).values.memory_bytes or 0
 
     def _taken(self, name: str, resources: Resources) -> None:
         self._tools.checkpoint.put(self._uid, actuated={**self._record().actuated, name: resources})

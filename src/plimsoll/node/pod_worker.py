@@ -349,7 +349,7 @@ class PodWorker:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
         pod = self._allocated()  # a newer document may have come since
         marks = NO_MARKS if is_final or record.verdict is not None else self._resizes.marks(self.uid)
-        status = made_status(tools, record, pod, seen, self._remembered(), marks, is_final=is_final)
+        status = made_status(tools, record, pod, seen, self._remembered(), marks, desired=self.pod, is_final=is_final)
         if status.phase in (SUCCEEDED, FAILED):
             self._resizes.over(self.uid)
         self.status = status

@@ -30,6 +30,7 @@ from plimsoll.node.tools import Tools
 from plimsoll.rules.allocation import all_containers, allocated_pod, allocation_of, same_pod_level, same_resources
 from plimsoll.rules.eviction import NodeCondition
 from plimsoll.rules.fit import EMPTY, NodeLoad
+from plimsoll.rules.held import given_level, given_resources, held_pod
 from plimsoll.rules.node_admission import Admitted, Refused, admit
 from plimsoll.rules.objects import Node, Pod, is_static
 from plimsoll.rules.pod_seen import LifecycleEvent
@@ -138,6 +139,8 @@ class Pods:
 
     def _admitted(self, pod: RunPod, record: PodRecord) -> PodRecord:
         checkpoint, uid = self._tools.checkpoint, pod.metadata.uid
+        if record.allocation is None:
+            record = self._recovered(pod, record)
         known = record.allocation
         asked = allocated_pod(pod, known) if known is not None else pod
         verdict = admit(
@@ -160,6 +163,20 @@ class Pods:
         give_cpus(self._tools, asked)
         start_s = record.start_s or self._tools.clock()
         return checkpoint.put(uid, allocation=known or allocation_of(pod, self._tools.gates), start_s=start_s)
+
+    def _recovered(self, pod: RunPod, record: PodRecord) -> PodRecord:
+        """Of a pod that has run here before our records were lost: its status says what it was promised and given.
+
+        Its spec may be a wish that was refused, and must drive out neither the pod itself nor its neighbours."""
+        if pod.status.start_time is None:
+            return record
+        held = held_pod(pod)
+        return self._tools.checkpoint.put(
+            pod.metadata.uid,
+            allocation=allocation_of(held, self._tools.gates),
+            actuated=given_resources(held),
+            actuated_pod=given_level(held),
+        )
 
     def load(self) -> NodeLoad:
         """This node with its active pods, each with what was allocated to it."""

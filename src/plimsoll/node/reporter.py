@@ -250,12 +250,13 @@ _TAKEN_BACK = frozenset({"reason", "message", "resize", "resources", "allocatedR
 def status_patch(has: Document, wants: Document) -> Document | None:
     """Strategic, from one status to another; None where nothing is to be said.
 
-    Conditions merge by their type: only what differs is sent, and one of ours that is gone says so.
+    Conditions merge by their type: only what differs is sent, and one of ours that is gone says so. When one was looked
+    at last is no reason to send anything, but goes along.
     """
     change: Document = {}
     for key, value in wants.items():
         if key == "conditions":
-            if conditions := _conditions_patch(has.get(key) or [], value):
+            if conditions := _conditions_patch(has.get(key) or [], value, passing=True):
                 change[key] = conditions
         elif has.get(key) == value:
             continue
@@ -264,19 +265,26 @@ def status_patch(has: Document, wants: Document) -> Document | None:
         else:
             change[key] = value
     change.update(dict.fromkeys(key for key in _TAKEN_BACK if has.get(key) and key not in wants))
+    if change and (conditions := _conditions_patch(has.get("conditions") or [], wants.get("conditions"))):
+        change["conditions"] = conditions
     return change or None
 
 
-def _conditions_patch(has: list[Document], wants: list[Document]) -> list[Document]:
+def _conditions_patch(has: list[Document], wants: list[Document] | None, *, passing: bool = False) -> list[Document]:
+    """`passing`: with no look at when they were probed."""
+    if wants is None:
+        return []
     before = {each["type"]: each for each in has}
     changed = [
         {**dict.fromkeys(before.get(each["type"], ())), **each}  # members that it had and has no more are null
         for each in wants
-        if _plain(before.get(each["type"], {})) != _plain(each)
+        if _plain(before.get(each["type"], {}), passing) != _plain(each, passing)
     ]
     gone = PASSING_CONDITIONS.intersection(before) - {each["type"] for each in wants}
     return changed + [{"$patch": "delete", "type": kind} for kind in sorted(gone)]
 
 
-def _plain(condition: Document) -> Document:
-    return {key: value for key, value in condition.items() if value is not None}
+def _plain(condition: Document, passing: bool) -> Document:
+    return {
+        key: value for key, value in condition.items() if value is not None and not (passing and key == "lastProbeTime")
+    }

@@ -33,7 +33,7 @@ from plimsoll.rules.resize import (
     queue_order,
     resize_verdict,
 )
-from plimsoll.rules.resize_report import NO_MARKS, ResizeMarks, failed, finished, judged, marks_of
+from plimsoll.rules.resize_report import NO_MARKS, ResizeMarks, failed, finished, is_news, judged, marks_of
 from plimsoll.rules.run_objects import RunPod
 from plimsoll.rules.run_status import RunCondition
 
@@ -91,8 +91,8 @@ class Resizes:
         self._conditions, self._clock, self._counts = conditions, clock, counts
         self._marks: dict[str, ResizeMarks] = {}
         self._queue: dict[str, None] = {}  # uids, in the order they came
-        self._room = asyncio.Event()
-        self._trigger: Trigger = "pods_added"
+        self._stir = asyncio.Event()
+        self._trigger: Trigger | None = None  # why all that wait are to be judged
         self._started = False
 
     # --- what happened ---
@@ -107,6 +107,7 @@ class Resizes:
         self._queue[uid] = None
         if self._started:
             self.evaluate("pod_updated")
+            self._stir.set()
 
     def forget(self, uid: str) -> None:
         self._marks.pop(uid, None)
@@ -121,7 +122,7 @@ class Resizes:
         """Something may fit now that did not; judged soon, many reasons together."""
         if self._queue:
             self._trigger = trigger
-            self._room.set()
+            self._stir.set()
 
     def begin(self) -> None:
         """From here on resizes are judged: all pods of the first list have been admitted."""
@@ -129,17 +130,19 @@ class Resizes:
         self.evaluate("pods_added")
 
     async def run(self) -> None:
-        """What waits is judged again when there is room, or after a while."""
+        """What waits is judged again when there is room, or a while after it was judged last."""
         pause_s = RETRY_FIRST_S
         while True:
             try:
                 async with asyncio.timeout(pause_s):
-                    await self._room.wait()
+                    await self._stir.wait()
             except TimeoutError:
                 self._trigger = "periodic_retry"
-            self._room.clear()
+            self._stir.clear()
             pause_s = RETRY_S
-            self.evaluate(self._trigger)
+            trigger, self._trigger = self._trigger, None
+            if trigger is not None:
+                self.evaluate(trigger)
 
     # --- what is known ---
 
@@ -184,7 +187,7 @@ class Resizes:
         self._put(uid, marks)
         if event is not None:
             self._pods.told(uid, event)
-        if marks != before:
+        if is_news(before, marks):
             self._pods.look_again(uid)
 
     def _written_down(self, uid: str, before: Allocation, verdict: ResizeVerdict) -> ResizeVerdict:

@@ -255,26 +255,33 @@ def counted_limits(pod: Pod, *, pod_level_status: bool = True, overhead: bool = 
 
 
 def counted_requests_1_27(pod: Pod, *, absent: ResourceList = _EMPTY) -> ResourceList:
-    """The documents' rule (05 A1): allocated while InProgress or Infeasible, else max(spec, allocated); spec limits."""
-    settled = pod.status.resize in ("InProgress", "Infeasible")
-    statuses = {status.name: status for status in pod.status.container_statuses}
+    """The documents' rule (05 A1): allocated while InProgress or Infeasible, else max(spec, allocated); spec limits.
 
-    def counted(container: Container) -> ResourceList:
-        own = container.resources.requests or _EMPTY
-        status = statuses.get(container.name)
-        allocated = None if status is None else status.allocated_resources
+    The documents know neither sidecars nor a pod level; both are counted in the same way.
+    """
+    settled = pod.status.resize in ("InProgress", "Infeasible")
+    regular = {status.name: status.allocated_resources for status in pod.status.container_statuses}
+    initial = {status.name: status.allocated_resources for status in pod.status.init_container_statuses}
+
+    def counted(own: ResourceList, allocated: ResourceList | None) -> ResourceList:
         if allocated is None:
             return own
         return allocated if settled else larger(own, allocated)
 
     total = aggregate(
-        [counted(c) for c in pod.spec.containers],
-        [(c.restart_policy == "Always", c.resources.requests) for c in pod.spec.init_containers],
+        [counted(_list(c.resources, "requests"), regular.get(c.name)) for c in pod.spec.containers],
+        [
+            (True, counted(_list(c.resources, "requests"), initial.get(c.name)))
+            if c.restart_policy == "Always"
+            else (False, c.resources.requests)
+            for c in pod.spec.init_containers
+        ],
         absent,
     )
     resources = pod.spec.resources
     if pod_level_requests_set(resources):
-        total = overridden(total, _list(resources, "requests"))
+        own = _list(resources, "requests")
+        total = overridden(total, _kept_keys(counted(own, pod.status.allocated_resources), own))
     return added(total, pod.spec.overhead) if pod.spec.overhead else total
 
 

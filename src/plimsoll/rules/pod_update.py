@@ -3,7 +3,7 @@
 An update may change a handful of fields. The server looks at those one by one, then gives the new version their old
 values and compares the rest: any difference left is refused in one sentence that lists what may change. In profile 1.27
 cpu and memory of regular containers are among them (a resize needs no subresource), and the server marks such a change
-in `status.resize`.
+in `status.resize` if the pod is on a node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.errors import FieldError
 from plimsoll.rules.equality import same, specs_differ
 from plimsoll.rules.metadata import metadata_update_errors
-from plimsoll.rules.objects import MIRROR_ANNOTATION, Container, Pod, ResourceList
+from plimsoll.rules.objects import MIRROR_ANNOTATION, NO_RESOURCES, Pod, ResourceList, Resources
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resize_api import class_errors
 from plimsoll.rules.validation import pod_errors, relaxation
@@ -136,19 +136,36 @@ def _with_old_changeables(old: Document, new: Document, resizing: bool) -> Docum
 
 
 def proposed(old: Pod, new: Pod) -> bool:
-    """Profile 1.27: is `status.resize` to become Proposed? A container that has no status yet proposes nothing."""
-    allocated = {status.name: status.allocated_resources or {} for status in new.status.container_statuses}
-    for before, after in zip(old.spec.containers, new.spec.containers, strict=False):
-        wanted = after.resources.requests
-        if wanted is None or _amounts(before) == _amounts(after):
-            continue
-        if after.name in allocated and wanted != allocated[after.name]:
-            return True
-    return False
+    """Profile 1.27: is `status.resize` to become Proposed? A container that has no status yet proposes nothing.
+
+    Nor does a pod without a node: nobody has given it anything that could be changed. The documents speak of regular
+    containers; sidecars and the pod level follow the same rule.
+    """
+    if not new.spec.node_name:
+        return False
+    status = new.status
+    for before, after, statuses in (
+        (old.spec.containers, new.spec.containers, status.container_statuses),
+        (old.spec.init_containers, new.spec.init_containers, status.init_container_statuses),
+    ):
+        allocated = {each.name: each.allocated_resources or {} for each in statuses}
+        for was, now in zip(before, after, strict=False):
+            if now.name in allocated and _asks(was.resources, now.resources, allocated[now.name]):
+                return True
+    block, total = new.spec.resources, status.allocated_resources
+    if block is None or total is None:
+        return False
+    named = {name: total[name] for name in block.requests or () if name in total}
+    return _asks(old.spec.resources or NO_RESOURCES, block, named)
 
 
-def _amounts(container: Container) -> tuple[ResourceList, ResourceList]:
-    return container.resources.requests or {}, container.resources.limits or {}
+def _asks(before: Resources, after: Resources, allocated: ResourceList) -> bool:
+    """Changed, and to something else than what is allocated."""
+    return after.requests is not None and _amounts(before) != _amounts(after) and after.requests != allocated
+
+
+def _amounts(resources: Resources) -> tuple[ResourceList, ResourceList]:
+    return resources.requests or {}, resources.limits or {}
 
 
 def _forbidden(path: str, detail: str) -> FieldError:

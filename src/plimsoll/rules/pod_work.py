@@ -49,6 +49,7 @@ from plimsoll.rules.pod_seen import (
     Wait,
 )
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.rules.resize_steps import restart_message
 from plimsoll.rules.run_objects import NEVER, ON_FAILURE, RunContainer, RunPod
 from plimsoll.rules.run_status import RunContainerStatus, RunStatus
 from plimsoll.rules.termination import deadline_s, kill_grace_s
@@ -259,7 +260,7 @@ class _Turn:
             self._kill(newest, f"Init container {name} failed liveness probe", "liveness")
             return True, True, False
         if name in self.memory.restart_to_resize:
-            self._kill(newest, f"Container {name} resize requires restart", "resize")
+            self._kill(newest, restart_message(name), "resize")
             return True, True, False
         return True, False, False
 
@@ -305,7 +306,7 @@ class _Turn:
         if container.startup_probe is not None and results.startup is False:
             return "startup", f"Container {name} failed startup probe"
         if name in self.memory.restart_to_resize:
-            return "resize", f"Container {name} resize requires restart"
+            return "resize", restart_message(name)
         return None
 
     def _results(self, newest: SeenContainer) -> ProbeResults:

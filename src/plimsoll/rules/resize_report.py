@@ -13,9 +13,9 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.allocation import all_containers
+from plimsoll.rules.allocation import Allocation, all_containers, is_allocated
 from plimsoll.rules.civil_time import epoch_s, utc_text
-from plimsoll.rules.objects import CPU, MEMORY, Container, Pod
+from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, ResourceList
 from plimsoll.rules.pod_seen import LifecycleEvent
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.resize import ResizeVerdict
@@ -31,6 +31,8 @@ class PendingMark(msgspec.Struct, frozen=True):
     message: str
     generation: int  # of the spec that was judged
     since_s: float | None = None  # None: as long as the API says
+    probed_s: float | None = None  # when it was judged last
+    wanted: Allocation | None = None  # the sizes that were judged; None where an earlier agent has done that
 
 
 class ProgressMark(msgspec.Struct, frozen=True):
@@ -58,9 +60,8 @@ def judged(
         return ResizeMarks(progress=ProgressMark(generation, now_s)), _event("ResizeStarted", "started", pod)
     before = marks.pending
     same = before is not None and before.reason == verdict.decision
-    mark = PendingMark(
-        verdict.decision, verdict.message, generation, before.since_s if same and before is not None else now_s
-    )
+    since_s = before.since_s if same and before is not None else now_s
+    mark = PendingMark(verdict.decision, verdict.message, generation, since_s, now_s, _wanted(pod))
     event = None
     if not same or before is None or before.generation != generation:
         word = verdict.reason if verdict.decision == DEFERRED else INFEASIBLE
@@ -68,18 +69,35 @@ def judged(
     return msgspec.structs.replace(marks, pending=mark), event
 
 
+def _wanted(pod: Pod) -> Allocation:
+    """Whatever a resize may touch; a change of anything else leaves the verdict as it is."""
+    return Allocation({each.name: each.resources for each in all_containers(pod.spec)}, True, pod.spec.resources)
+
+
+def is_news(before: ResizeMarks, after: ResizeMarks) -> bool:
+    """Whether the pod's status is to be told anew: not for a verdict that was only repeated."""
+    return _lasting(before) != _lasting(after)
+
+
+def _lasting(marks: ResizeMarks) -> ResizeMarks:
+    if marks.pending is None:
+        return marks
+    return msgspec.structs.replace(marks, pending=msgspec.structs.replace(marks.pending, probed_s=None))
+
+
 def finished(marks: ResizeMarks, pod: Pod) -> tuple[ResizeMarks, LifecycleEvent | None]:
-    """Everything allocated was handed to the runtime."""
+    """Everything allocated was handed to the runtime; `pod` is the allocated one."""
     if marks.progress is None:
         return marks, None
-    return msgspec.structs.replace(marks, progress=None), _event("ResizeCompleted", "completed", pod)
+    event = _event("ResizeCompleted", "completed", pod, generation=marks.progress.generation)
+    return msgspec.structs.replace(marks, progress=None), event
 
 
 def failed(marks: ResizeMarks, pod: Pod, error: str, now_s: float) -> tuple[ResizeMarks, LifecycleEvent | None]:
-    """The last attempt to hand it over did not go well; it will be tried again."""
+    """The last attempt to hand it over did not go well; it will be tried again. `pod` is the allocated one."""
     before = marks.progress or ProgressMark(pod.metadata.generation, now_s)
     mark = msgspec.structs.replace(before, error=error)
-    event = _event("ResizeError", "error", pod, error) if before.error != error else None
+    event = _event("ResizeError", "error", pod, error, before.generation) if before.error != error else None
     return msgspec.structs.replace(marks, progress=mark), event
 
 
@@ -89,8 +107,8 @@ def resize_conditions(marks: ResizeMarks, profile: Profile) -> tuple[RunConditio
     numbered = profile.pod_observed_generation
     if (pending := marks.pending) is not None:
         generation = pending.generation if numbered else 0
-        since = None if pending.since_s is None else utc_text(pending.since_s)
-        found.append(RunCondition(PENDING, "True", pending.reason, pending.message, None, since, generation))
+        probed, since = (None if each is None else utc_text(each) for each in (pending.probed_s, pending.since_s))
+        found.append(RunCondition(PENDING, "True", pending.reason, pending.message, probed, since, generation))
     if (progress := marks.progress) is not None:
         generation = progress.generation if numbered else 0
         reason = ERROR if progress.error else ""
@@ -100,12 +118,14 @@ def resize_conditions(marks: ResizeMarks, profile: Profile) -> tuple[RunConditio
 
 
 def resize_word(marks: ResizeMarks, pod: Pod, profile: Profile) -> str:
-    """`status.resize`, where the profile has it. A verdict on an older spec does not count: that one is Proposed."""
+    """`status.resize` of a pod with this spec, where the profile has it. A verdict on other sizes does not count: then
+    the wish is Proposed, as the API server has marked it."""
     if not profile.resize_status_field:
         return ""
-    if marks.pending is not None:
-        return marks.pending.reason if marks.pending.generation == pod.metadata.generation else PROPOSED
-    return WORKING if marks.progress is not None else ""
+    if (pending := marks.pending) is None:
+        return WORKING if marks.progress is not None else ""
+    is_judged = pod.status.resize != PROPOSED if pending.wanted is None else is_allocated(pod, pending.wanted)
+    return pending.reason if is_judged else PROPOSED
 
 
 def marks_of(conditions: Iterable[RunCondition], generation: int, now_s: float) -> ResizeMarks:
@@ -115,7 +135,8 @@ def marks_of(conditions: Iterable[RunCondition], generation: int, now_s: float) 
         if each.type == PENDING and each.status == "True" and each.reason in (DEFERRED, INFEASIBLE):
             reason: Literal["Deferred", "Infeasible"] = "Deferred" if each.reason == DEFERRED else "Infeasible"
             since_s = epoch_s(each.last_transition_time)
-            mark = PendingMark(reason, each.message, each.observed_generation or generation, since_s)
+            probed_s = epoch_s(each.last_probe_time)
+            mark = PendingMark(reason, each.message, each.observed_generation or generation, since_s, probed_s)
             marks = msgspec.structs.replace(marks, pending=mark)
         elif each.type == IN_PROGRESS and each.status == "True":
             begun_s = epoch_s(each.last_transition_time)
@@ -147,35 +168,32 @@ def operations(before: Pod, after: Pod) -> Iterator[tuple[str, str, str]]:
 
 # --- events ---
 
-
-class _Named(msgspec.Struct, frozen=True, omit_defaults=True):
-    name: str
-    resources: object
+_ESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-class _Told(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    init_containers: tuple[_Named, ...] = ()
-    containers: tuple[_Named, ...] = ()
-    generation: int = 0
-    error: str = ""
-
-
-def _event(reason: str, word: str, pod: Pod, error: str = "") -> LifecycleEvent:
-    """`Pod resize started: {…}` with what was asked for."""
-    told = _Told(
-        tuple(map(_named, filter(_has_resources, pod.spec.init_containers))),
-        tuple(map(_named, pod.spec.containers)),
-        pod.metadata.generation,
-        error,
-    )
-    text = msgspec.json.encode(told, enc_hook=str).decode()
+def _event(reason: str, word: str, pod: Pod, error: str = "", generation: int | None = None) -> LifecycleEvent:
+    """`Pod resize started: {…}` with the pod's sizes, letter by letter as Go writes them: empty members are left out,
+    but not the resources of a container that has none; names in order; `<`, `>` and `&` escaped."""
+    told = {
+        "initContainers": [*map(_named, pod.spec.init_containers)],
+        "containers": [*map(_named, pod.spec.containers)],
+        "generation": pod.metadata.generation if generation is None else generation,
+        "error": error,
+    }
+    text = msgspec.json.encode({name: value for name, value in told.items() if value}).decode().translate(_ESCAPED)
     warns = reason in ("ResizeDeferred", "ResizeInfeasible", "ResizeError")
     return LifecycleEvent(reason, f"Pod resize {word}: {text}", "Warning" if warns else "Normal")
 
 
-def _named(container: Container) -> _Named:
-    return _Named(container.name, container.resources)
+def _named(container: Container) -> dict[str, object]:
+    resources = container.resources
+    lists = {
+        "limits": _texts(resources.limits),
+        "requests": _texts(resources.requests),
+        "claims": msgspec.to_builtins(resources.claims),
+    }
+    return {"name": container.name, "resources": {name: each for name, each in lists.items() if each}}
 
 
-def _has_resources(container: Container) -> bool:
-    return bool(container.resources.requests or container.resources.limits)
+def _texts(amounts: ResourceList | None) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted((amounts or {}).items())}

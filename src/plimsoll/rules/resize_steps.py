@@ -67,9 +67,11 @@ class MemoryCheck(msgspec.Struct, frozen=True):
     container: str | None = None  # None: the pod
 
     def refusal(self, usage_bytes: int, pod_usage_bytes: int) -> str | None:
-        """Why the resize cannot go on. About a container too, the kubelet prints the pod's usage."""
-        if usage_bytes < self.limit_bytes:
-            return None
+        """Why the resize cannot go on."""
+        return None if usage_bytes < self.limit_bytes else self.text(pod_usage_bytes)
+
+    def text(self, pod_usage_bytes: int) -> str:
+        """About a container too, the kubelet prints the pod's usage."""
         subject = "pod" if self.container is None else f'container "{self.container}"'
         return (
             f"cannot decrease memory limits: attempting to set {subject} memory limit ({self.limit_bytes}) "

@@ -34,7 +34,10 @@ async def start(ask: Asker, **spec: Any) -> None:
 @pytest.mark.parametrize("profile", ["1.27", "1.36"])
 async def test_a_resize_moves_spec_and_generation(tmp_path: Path, profile: str) -> None:
     async with api(tmp_path, profile) as ask:
-        await start(ask)
+        await ask.ok(
+            "POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}}
+        )
+        await start(ask, nodeName="n1")
         assert (await ask.ok("GET", f"{DEMO}/resize"))["kind"] == "Pod"
         found = (await resize(ask, requests={"cpu": "2"}, limits={"cpu": "2"})).json
         assert found["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "1Gi"}
@@ -80,7 +83,7 @@ async def test_refusals_by_profile(tmp_path: Path, profile: str, path: str, amou
 
 async def test_a_plain_patch_resizes_in_1_27(tmp_path: Path) -> None:
     async with api(tmp_path, "1.27") as ask:
-        await start(ask)
+        await start(ask, nodeName="n1")
         found = (await resize(ask, DEMO, requests={"cpu": "2"}, limits={"cpu": "2"})).json
         assert (found["metadata"]["generation"], found["status"]["resize"]) == (2, "Proposed")
 
@@ -99,6 +102,20 @@ async def test_a_request_may_come_and_go_within_the_class_in_1_27(tmp_path: Path
         whole = {**found, "spec": {**found["spec"], "containers": [{**found["spec"]["containers"][0]}]}}
         del whole["spec"]["containers"][0]["resizePolicy"]
         assert (await ask.ok("PUT", DEMO, whole))["spec"]["containers"][0]["resizePolicy"] == policies
+
+
+@pytest.mark.parametrize("path", [DEMO, f"{DEMO}/resize"])
+async def test_before_it_has_a_node_a_new_size_is_just_the_size(tmp_path: Path, path: str) -> None:
+    async with api(tmp_path, "1.27") as ask:
+        await start(ask)
+        found = (await resize(ask, path, requests={"cpu": "2"}, limits={"cpu": "2"})).json
+        (status,) = found["status"]["containerStatuses"]
+        assert (status["allocatedResources"], found["status"].get("resize")) == ({"cpu": "2", "memory": "1Gi"}, None)
+        binding = {"metadata": {"name": "demo"}, "target": {"kind": "Node", "name": "n1"}}
+        await ask.ok("POST", f"{DEMO}/binding", binding)
+        found = (await resize(ask, path, requests={"cpu": "3"}, limits={"cpu": "3"})).json
+        (status,) = found["status"]["containerStatuses"]
+        assert (status["allocatedResources"]["cpu"], found["status"].get("resize")) == ("2", "Proposed")
 
 
 @pytest.mark.parametrize("path", [DEMO, f"{DEMO}/resize"])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgspec
 
+from plimsoll.cgroups.observe import walk
+from plimsoll.cgroups.simulated import SimulatedKernel
 from plimsoll.runtime.runtime import (
     ContainerSeen,
     ContainerSpec,
@@ -121,3 +123,43 @@ class PlayedRuntime:
         found = self.containers[container_id] = msgspec.structs.replace(self.containers[container_id], **changes)
         for each in self._listeners:
             each.put_nowait(found.pod_uid)
+
+
+class PlayedKernel(SimulatedKernel):
+    """Tells its runtime who has ended, whatever the reason."""
+
+    exited: Callable[[int], None] | None = None
+
+    def exit(self, pid: int) -> None:
+        super().exit(pid)
+        if self.exited is not None:
+            self.exited(pid)
+
+
+class RuntimeOnKernel(PlayedRuntime):
+    """One process per container, in the cgroup that the agent has made for it: so memory has users, and victims."""
+
+    def __init__(self, kernel: PlayedKernel) -> None:
+        super().__init__()
+        self.killed: list[str] = []  # containers whose process the kernel has ended
+        self._kernel, self._pids = kernel, dict[int, str]()
+        kernel.exited = self._exited
+
+    def path(self, container_id: str) -> str:
+        return next(path for path in walk(self._kernel, "/") if path.rpartition("/")[2] == container_id)
+
+    async def start_container(self, container_id: str) -> None:
+        self._pids[self._kernel.spawn(self.path(container_id))] = container_id
+        await super().start_container(container_id)
+
+    def end(self, container_id: str, exit_code: int) -> None:
+        super().end(container_id, exit_code)
+        for pid in [pid for pid, each in self._pids.items() if each == container_id]:
+            del self._pids[pid]
+            self._kernel.exit(pid)
+
+    def _exited(self, pid: int) -> None:
+        container_id = self._pids.pop(pid, None)
+        if container_id is not None:
+            self.killed.append(container_id)
+            super().end(container_id, KILLED)

@@ -16,6 +16,8 @@ from plimsoll.kube.request import Answer, Request, Unreachable
 from plimsoll.node.reporter import Reporter, status_patch
 
 READY = {"type": "Ready", "status": "True"}
+PROBED = {"type": "PodResizePending", "status": "True", "lastProbeTime": "2026-01-01T00:00:00Z"}
+PROBED_AGAIN = {**PROBED, "lastProbeTime": "2026-01-01T00:03:00Z"}
 POD = next(kind for kind in KINDS if kind.name == "Pod")
 
 CASES = {
@@ -40,6 +42,12 @@ CASES = {
         {"conditions": [{"$patch": "delete", "type": "PodResizePending"}]},
     ),
     "nulls mean nothing": ({"conditions": [{**READY, "lastProbeTime": None}]}, {"conditions": [READY]}, None),
+    "looked at again, with the same answer": ({"conditions": [PROBED]}, {"conditions": [PROBED_AGAIN]}, None),
+    "looked at again, and there is more to say": (
+        {"phase": "Pending", "conditions": [PROBED]},
+        {"phase": "Running", "conditions": [PROBED_AGAIN]},
+        {"phase": "Running", "conditions": [PROBED_AGAIN]},
+    ),
     "addresses are replaced": (
         {"podIPs": [{"ip": "10.0.0.1"}]},
         {"podIPs": [{"ip": "10.0.0.2"}]},

@@ -70,7 +70,12 @@ class Told:
 async def telling(directory: Path) -> AsyncIterator[Told]:
     async with api(directory, "1.27") as ask:
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [container]}}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web"},
+            "spec": {"containers": [container], "nodeName": "n1"},
+        }
         await ask.ok("POST", PODS, pod)
         wire = Wire(InProcess(ask.app, part_of_us("node")))
         reporter = Reporter(Client(wire), versioned=True)

@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from plimsoll.codec.run_pod import run_pod_from_json
+from plimsoll.node import resizing
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.meters import NodeMeters
 from plimsoll.node.resizing import ResizePolicyOfNode, Resizes
 from plimsoll.rules.allocation import NodeResizeGates, allocated_pod, allocation_of
+from plimsoll.rules.civil_time import utc_text
 from plimsoll.rules.fit import NodeLoad, allocated_load
 from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.pod_seen import LifecycleEvent
@@ -22,6 +24,7 @@ from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize_report import resize_conditions, resize_word
 from plimsoll.rules.run_objects import RunPod
+from plimsoll.rules.run_status import RunCondition
 
 
 def pod(name: str, cpu: str, generation: int = 1, **spec: Any) -> RunPod:
@@ -100,6 +103,9 @@ class World:
         assert allocation is not None
         return str((allocation.containers["c"].requests or {})["cpu"])
 
+    def conditions(self, uid: str) -> tuple[RunCondition, ...]:
+        return resize_conditions(self.resizes.marks(uid), self.profile)
+
     def word(self, uid: str) -> str:
         return resize_word(self.resizes.marks(uid), self.pods[uid], self.profile)
 
@@ -155,6 +161,45 @@ def test_an_event_is_not_repeated(world: World) -> None:
     assert world.events == [("web", "ResizeDeferred")]
     world.ask(pod("web", "4", 3))
     assert len(world.events) == 2
+
+
+@pytest.mark.parametrize(("cpu", "word"), [("3", "Deferred"), ("100", "Infeasible")])
+def test_a_change_of_something_else_leaves_the_verdict(world: World, cpu: str, word: str) -> None:
+    """A deadline, an image, a toleration: the generation moves, the sizes that were judged do not (03 §7)."""
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", cpu, 2))
+    assert world.word("web") == word
+    world.pods["web"] = pod("web", cpu, 3, activeDeadlineSeconds=100)
+    assert (world.word("web"), len(world.events)) == (word, 1)
+    pending = world.resizes.marks("web").pending
+    assert pending is not None
+    assert pending.generation == 2  # the one that was judged
+    world.pods["web"] = pod("web", "4", 4)
+    assert world.word("web") == "Proposed"  # not judged yet
+
+
+@pytest.mark.parametrize(("told", "word"), [("Infeasible", "Infeasible"), ("Proposed", "Proposed")])
+def test_what_an_earlier_agent_judged_holds_as_the_api_says(world: World, told: str, word: str) -> None:
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", "3", 2))
+    conditions = [msgspec.structs.replace(each, reason="Infeasible") for each in world.conditions("web")]
+    asked = pod("web", "3", 3)
+    world.pods["web"] = msgspec.structs.replace(asked, status=msgspec.structs.replace(asked.status, resize=told))
+    world.resizes.known("web", conditions, 3)
+    assert world.word("web") == word
+
+
+def test_it_is_said_when_a_wish_was_judged_last(world: World) -> None:
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", "3", 2))
+    (condition,) = world.conditions("web")
+    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(100.0), utc_text(100.0))
+    world.woken.clear()
+    world.now_s = 300.0
+    world.resizes.evaluate("periodic_retry")
+    (condition,) = world.conditions("web")
+    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(300.0), utc_text(100.0))
+    assert world.woken == []  # nothing to tell for that alone
 
 
 def test_reverting_clears_it(world: World) -> None:
@@ -253,3 +298,31 @@ def test_what_cannot_be_written_down_has_to_wait(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     world.resizes.evaluate("periodic_retry")
     assert (world.cpu("web"), world.word("web")) == ("2", "InProgress")
+
+
+async def test_a_wish_that_was_just_judged_is_looked_at_again_after_the_long_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """03 §7: each evaluation winds the clock up anew, also one for a new document."""
+    world.run(pod("web", "1"), pod("other", "6"))
+    retried = asyncio.Event()
+    evaluate = world.resizes.evaluate
+
+    def noted(trigger: resizing.Trigger) -> None:
+        evaluate(trigger)
+        if trigger == "periodic_retry":
+            retried.set()
+
+    monkeypatch.setattr(world.resizes, "evaluate", noted)
+    monkeypatch.setattr(resizing, "RETRY_FIRST_S", 0.2)
+    monkeypatch.setattr(resizing, "RETRY_S", 0.6)
+    running = asyncio.create_task(world.resizes.run())
+    try:
+        await asyncio.sleep(0)  # it waits now
+        asked_s = asyncio.get_running_loop().time()
+        world.ask(pod("web", "3", 2))
+        async with asyncio.timeout(10):
+            await retried.wait()
+    finally:
+        running.cancel()
+    assert asyncio.get_running_loop().time() - asked_s >= 0.6

@@ -29,8 +29,8 @@ from plimsoll.rules.eviction_reasons import LimitFinding
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.thresholds import Threshold, parsed_thresholds
 from tests.unit.api.asking import Asker, api
+from tests.unit.node.played_life import NODE, PODS, Document, setting_of
 from tests.unit.node.played_runtime import PlayedRuntime
-from tests.unit.node.test_resize_model import NODE, PODS, Document, setting_of
 
 HARD = parsed_thresholds({"memory.available": "100Mi"})
 SOFT = parsed_thresholds({"memory.available": "10Mi"}, {"memory.available": "100Mi"}, {"memory.available": "1s"})

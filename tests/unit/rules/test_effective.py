@@ -181,6 +181,35 @@ def test_counted_as_documented(resize: str, allocated: str, counted: str) -> Non
     assert shown(counted_requests_1_27(lean(document))) == {"cpu": counted}
 
 
+ADDITIVE = [
+    ("Infeasible: what is allocated", "Infeasible", "1", "3"),
+    ("InProgress: what is allocated", "InProgress", "1", "3"),
+    ("Deferred: the larger", "Deferred", "100", "102"),
+    ("nothing told: the larger", "", "100", "102"),
+]
+
+
+@pytest.mark.parametrize(("resize", "level", "total"), [row[1:] for row in ADDITIVE], ids=[row[0] for row in ADDITIVE])
+def test_sidecars_and_the_pod_level_are_counted_alike(resize: str, level: str, total: str) -> None:
+    """05 A1, the documents' rule; an ordinary init container counts with its spec."""
+    side = {**container("s", requests={"cpu": "100"}), "restartPolicy": "Always"}
+    status = {
+        "resize": resize,
+        "containerStatuses": [{"name": "a", "allocatedResources": {"cpu": "2"}}],
+        "initContainerStatuses": [
+            {"name": "s", "allocatedResources": {"cpu": "1"}},
+            {"name": "i", "allocatedResources": {"cpu": "50"}},
+        ],
+    }
+    init = container("i", requests={"cpu": "1"})
+    spec = {"containers": [container("a", requests={"cpu": "2"})], "initContainers": [init, side]}
+    assert shown(counted_requests_1_27(lean({"spec": spec, "status": status}))) == {"cpu": total}
+    spec = {"containers": [container("a")], "resources": {"requests": {"cpu": "100"}}, "overhead": {"cpu": "2"}}
+    status = {"resize": resize, "allocatedResources": {"cpu": "1", "memory": "1Gi"}}
+    counted = shown(counted_requests_1_27(lean({"spec": spec, "status": status})))
+    assert counted == {"cpu": shown({"cpu": parse(level) + parse("2")})["cpu"]}
+
+
 POD_LEVEL_STATUS = [
     ("E-11 the largest", "", {"requests": {"cpu": "7"}, "limits": {"cpu": "9"}}, {"cpu": "8"}, True, "8", "9"),
     ("E-11 gate off", "", {"requests": {"cpu": "7"}, "limits": {"cpu": "9"}}, {"cpu": "8"}, False, "5", "6"),

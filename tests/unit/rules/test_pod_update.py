@@ -169,33 +169,62 @@ def status(**allocated: str) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "1", "memory": "1Gi", **allocated}}]}
 
 
+def bound(*containers: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return pod(*containers, nodeName="n1", **more)
+
+
+SIDE = {"name": "s", "image": "i", "restartPolicy": "Always"}
+
+
+def with_sidecar(cpu: str) -> dict[str, Any]:
+    side = {**SIDE, "resources": {"requests": {"cpu": cpu}}}
+    return bound(
+        initContainers=[side], status={"initContainerStatuses": [{"name": "s", "allocatedResources": {"cpu": "1"}}]}
+    )
+
+
+def with_level(cpu: str, **status: Any) -> dict[str, Any]:
+    return bound(container(resources={}), resources={"requests": {"cpu": cpu}}, status=status)
+
+
 PROPOSALS = [
-    ("T=3: cpu 1 to 1.5", pod(status=status()), pod(container(resources=amounts(cpu="1500m")), status=status()), True),
+    (
+        "T=3: cpu 1 to 1.5",
+        bound(status=status()),
+        bound(container(resources=amounts(cpu="1500m")), status=status()),
+        True,
+    ),
     (
         "T=5: again before it is done",
-        pod(container(resources=amounts(cpu="1500m")), status=status(cpu="1500m")),
-        pod(container(resources=amounts(cpu="2")), status=status(cpu="1500m")),
+        bound(container(resources=amounts(cpu="1500m")), status=status(cpu="1500m")),
+        bound(container(resources=amounts(cpu="2")), status=status(cpu="1500m")),
         True,
     ),
     (
         "back to what is allocated",
-        pod(container(resources=amounts(cpu="2")), status=status()),
-        pod(status=status()),
+        bound(container(resources=amounts(cpu="2")), status=status()),
+        bound(status=status()),
         False,
     ),
-    ("unchanged, although not yet allocated", pod(status=status(cpu="2")), pod(status=status(cpu="2")), False),
-    ("equal amounts", pod(status=status()), pod(container(resources=amounts(cpu="1000m")), status=status()), False),
+    ("unchanged, although not yet allocated", bound(status=status(cpu="2")), bound(status=status(cpu="2")), False),
+    ("equal amounts", bound(status=status()), bound(container(resources=amounts(cpu="1000m")), status=status()), False),
     (
         "no requests",
-        pod(container(resources={}), status=status()),
-        pod(container(resources={}), status=status()),
+        bound(container(resources={}), status=status()),
+        bound(container(resources={}), status=status()),
         False,
     ),
-    ("no status yet", pod(), pod(container(resources=amounts(cpu="2"))), False),
+    ("no status yet", bound(), bound(container(resources=amounts(cpu="2"))), False),
+    ("no node yet", pod(status=status()), pod(container(resources=amounts(cpu="2")), status=status()), False),
+    ("a sidecar", with_sidecar("1"), with_sidecar("2"), True),
+    ("a sidecar, back to what is allocated", with_sidecar("2"), with_sidecar("1"), False),
+    ("the pod level", with_level("1"), with_level("2", allocatedResources={"cpu": "1", "memory": "1Gi"}), True),
+    ("the pod level, back", with_level("2"), with_level("1", allocatedResources={"cpu": "1", "memory": "1Gi"}), False),
+    ("the pod level, never told", with_level("1"), with_level("2"), False),
     (
         "status without allocated",
-        pod(),
-        pod(container(resources=amounts(cpu="2")), status={"containerStatuses": [{"name": "c"}]}),
+        bound(),
+        bound(container(resources=amounts(cpu="2")), status={"containerStatuses": [{"name": "c"}]}),
         True,
     ),
 ]
@@ -208,7 +237,7 @@ def test_proposed(old, new, answer):
 
 @given(st.integers(1, 2000), st.integers(1, 2000), st.integers(1, 2000))
 def test_proposed_means_changed_and_not_what_is_allocated(old, new, allocated):
-    before = pod(container(resources=amounts(cpu=f"{old}m")), status=status(cpu=f"{allocated}m"))
-    after = pod(container(resources=amounts(cpu=f"{new}m")), status=status(cpu=f"{allocated}m"))
+    before = bound(container(resources=amounts(cpu=f"{old}m")), status=status(cpu=f"{allocated}m"))
+    after = bound(container(resources=amounts(cpu=f"{new}m")), status=status(cpu=f"{allocated}m"))
     assert found(before, after) == []
     assert proposed(with_defaults(before).pod, with_defaults(after).pod) == (new not in (old, allocated))

@@ -157,10 +157,24 @@ def _allocated_statuses(document: Document, pod: Pod) -> list[Document]:
 
 
 def _marked(old: Document, new: Document, setting: Setting) -> Document:
-    """`status.resize: Proposed` in the same write as the change (03 §4.3)."""
-    if not setting.profile.resize_status_field or not proposed(lean_pod(old), lean_pod(new)):
+    """`status.resize: Proposed` in the same write as the change (03 §4.3); before a node has it, a size is just as new
+    as it was at create."""
+    if not setting.profile.resize_status_field:
+        return new
+    pod = lean_pod(new)
+    if not pod.spec.node_name and setting.profile.allocated_at_create:
+        return _allocated_anew(new, pod)
+    if not proposed(lean_pod(old), pod):
         return new
     return {**new, "status": {**(new.get("status") or {}), "resize": "Proposed"}}
+
+
+def _allocated_anew(document: Document, pod: Pod) -> Document:
+    status = document.get("status") or {}
+    statuses = _allocated_statuses(document, pod)
+    if (status.get("containerStatuses") or []) == statuses:
+        return document
+    return {**document, "status": {**status, "containerStatuses": statuses}}
 
 
 def _with_addresses(before: Document, status: Document) -> Document:
