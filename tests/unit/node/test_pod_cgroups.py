@@ -125,6 +125,26 @@ async def test_a_limit_that_cannot_come_down_keeps_no_agent_from_its_start(tmp_p
         assert seen is not None and seen.files["memory.max"] == str(64 << 20)
 
 
+def burstable(cpu: str, memory: str) -> Pod:
+    resources = {"requests": {"cpu": cpu}, "limits": {"memory": memory}}
+    return lean_pod(
+        {"metadata": {"name": "b", "uid": "b"}, "spec": {"containers": [{"name": "c", "resources": resources}]}}
+    )
+
+
+async def test_a_resize_that_is_made_at_a_later_try_brings_its_class_along(tmp_path: Path) -> None:
+    async with cgroups(tmp_path) as (made, kernel, tree):
+        paths = await made.have(burstable("900m", "64Mi"), {"c": "id0"})
+        kernel.spawn(paths["c"])
+        kernel.use(paths["c"], anon_bytes=48 << 20)
+        for _ in range(2):
+            with pytest.raises(PlimsollError, match="still in use"):
+                await made.resize(burstable("150m", "32Mi"))
+        kernel.use(paths["c"], anon_bytes=8 << 20)
+        await made.resize(burstable("150m", "32Mi"))
+        assert tree.status().drift == ()
+
+
 @pytest.mark.parametrize(("request_bytes", "score"), [("1Gi", 750), ("4Gi", 3)])
 async def test_scores(tmp_path: Path, request_bytes: str, score: int) -> None:
     async with cgroups(tmp_path) as (made, _, _tree):
