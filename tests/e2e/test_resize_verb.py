@@ -10,6 +10,7 @@ import re
 import select
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -213,6 +214,19 @@ def test_ctrl_c(verbs: Verbs, words: tuple[str, ...], at: str, says: str) -> Non
     assert amounts(verbs)["memory"] == "200Mi"
 
 
+def is_asleep(pid: int) -> bool:
+    """Waits for something, and has done so for a while."""
+
+    def seen() -> tuple[str, str]:
+        status = Path(f"/proc/{pid}/status").read_text()
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        return fields["State"][0], fields["voluntary_ctxt_switches"]
+
+    before = seen()
+    time.sleep(0.02)
+    return before[0] == "S" and seen() == before
+
+
 def interrupted(words: list[str], at: str) -> tuple[int, str]:
     """On a terminal of its own, Ctrl-C once that text is there."""
     pid, terminal = pty.fork()
@@ -226,6 +240,7 @@ def interrupted(words: list[str], at: str) -> tuple[int, str]:
             except OSError:  # the other end is closed
                 break
             if not sent and at in said:
+                until(lambda: is_asleep(pid))  # a signal just before Python reads a line is only heard after it
                 os.write(terminal, b"\x03")
                 sent = True
         else:

@@ -162,6 +162,8 @@ class Executor:
                 await self._undo(entry, steps)
                 raise
             except (CgroupError, ShrinkRefused) as error:
+                if isinstance(error, CgroupGone) and isinstance(step, Write) and step.path in removed:
+                    continue  # it was to go, and has gone by itself
                 foreign = isinstance(step, Make) and isinstance(error, CgroupError) and error.errno == errno.EEXIST
                 lacks_file = self._lacks(step, error)
                 left = await self._undo(entry, [each for each in steps if not foreign or each.path != step.path])

@@ -12,6 +12,7 @@ written also when the disk is full, and that is when evictions are to be remembe
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import zlib
@@ -81,9 +82,12 @@ class MembersFile:
         _change(members, changed)
         line = _line(members)
         most = 2 * len(line) + SPARE_BYTES
-        for _ in range(1 if self._has_twin else 2):
-            replace_whole(self.path, line, room_bytes=most)
-        self._members, self._size, self._most, self._has_twin = members, len(line), most, True
+        replace_whole(self.path, line, room_bytes=most)
+        self._members, self._size, self._most = members, len(line), most
+        if not self._has_twin:
+            with contextlib.suppress(OSError):  # it is written; the other one gets its blocks when there are some
+                replace_whole(self.path, line, room_bytes=most)
+                self._has_twin = True
 
     def _append(self, line: bytes) -> bool:
         """False where the file is not the one we left, or cannot grow."""

@@ -1,7 +1,8 @@
 """What a directory and all below it take on disk, and how full its file system is.
 
-Counting walks every file, so figures are kept and counted anew after a minute at the earliest, in a thread: a large
-volume takes as long as its disk needs, and the agent must not wait for it. Nobody asks, nothing is counted.
+Counting walks every file, so figures are kept and counted anew only when they are older than whoever asks can bear, in
+a thread: a large volume takes as long as its disk needs, and the agent must not wait for it. Nobody asks, nothing is
+counted.
 """
 
 from __future__ import annotations

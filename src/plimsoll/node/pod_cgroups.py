@@ -72,6 +72,9 @@ class PodCgroups:
         tree.hurry(QUICK)
         self._waiting: dict[str, tuple[Wish, asyncio.Future[None]]] = {}
         self._have: dict[str, Wish] = {}
+        self._sized: set[str] = (
+            set()
+        )  # uids of pods whose cgroups this agent has sized, with the node's present settings
         self._paths: dict[str, dict[str, str]] = {}
         self._works: dict[str, tuple[Pod, Workload]] = {}
         self._wake = asyncio.Event()
@@ -87,7 +90,8 @@ class PodCgroups:
 
     async def setup(self) -> Applied:
         """kubepods and its classes; refuses a tree that is not ours. Pods of an earlier run keep their cgroups as they
-        are, until their workers come."""
+        are until their workers come, for whom none of them is sized yet: a limit that cannot come down is then that
+        pod's trouble alone."""
         applied = await self._tree.setup(pods=False)
         self._have.clear()
         return applied
@@ -110,7 +114,9 @@ class PodCgroups:
         At once, beside those who wait: this is a turn of its own, about this pod alone."""
         uid = pod.metadata.uid
         before = self._have.pop(uid, None)
+        self._sized.discard(uid)
         applied = await self._tree.resize(pod)
+        self._sized.add(uid)
         if before is not None:
             self._have[uid] = Wish(pod, before.containers)
         paths = self.paths(uid)
@@ -130,9 +136,9 @@ class PodCgroups:
         await self._tree.lift(uid, container_id, high)
 
     def is_sized_for(self, pod: Pod) -> bool:
-        """Whether its cgroups, as far as it has some, were last sized for just this."""
+        """Whether its cgroups, as far as it has some, were last sized for just this, and by this agent."""
         sized = self._tree.sized_for(pod.metadata.uid)
-        return sized is None or sized == pod
+        return sized is None or (sized == pod and pod.metadata.uid in self._sized)
 
     def behind(self, uid: str) -> dict[str, Mapping[str, str]]:
         """Container id → Memory QoS that the runtime has not been told yet, since the node's settings were others."""
@@ -346,6 +352,7 @@ class PodCgroups:
         for uid in wishes:
             self._have.pop(uid, None)
             self._paths.pop(uid, None)
+            self._sized.discard(uid)
         pods = [wish.pod for wish in wishes.values() if wish.pod is not None]
         if not pods:
             await self._tree.remove(*wishes)
@@ -358,6 +365,7 @@ class PodCgroups:
             return
         containers = {uid: wish.containers for uid, wish in wishes.items()}
         applied = await self._tree.add(pods, containers=containers, cpus=self.cpus)
+        self._sized |= wishes.keys()
         for uid, wish in wishes.items():
             self._have[uid] = wish
             paths = self._paths[uid] = self._tree.paths(uid)

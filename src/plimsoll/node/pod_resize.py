@@ -72,6 +72,8 @@ class PodResize:
 
     def settle(self, pod: RunPod, seen: PodSeen) -> None:
         """Nothing more to hand out: the resize, if there was one, is completed."""
+        if self._refused is not None and self.left(pod, seen):
+            return
         if not is_resize_in_progress(pod, self._actuated(), _running(seen), self._tools.gates) or not _running(seen):
             self._resizes.done(pod)
 

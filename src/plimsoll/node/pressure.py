@@ -276,7 +276,10 @@ class PressureLoop:
         self._is_slow, acting = True, asyncio.create_task(act)
         try:
             while not (await asyncio.wait([acting], timeout=min(self.pause_s(), RESTING_LEAST_S)))[0]:
-                await self.turn()
+                try:
+                    await self.turn()
+                except (PlimsollError, OSError) as error:
+                    _LOG.error("looking at the node's memory: %s", error)
             return acting.result()
         finally:
             self._is_slow = False

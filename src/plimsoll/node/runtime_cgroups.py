@@ -30,7 +30,6 @@ from plimsoll.rules.rounding import same_value
 from plimsoll.runtime.runtime import ContainerSeen
 
 DRIVER_MISMATCH, MEMORY_QOS_UNSUPPORTED = "CgroupDriverMismatch", "MemoryQoSUnsupported"
-CONDITIONS = (DRIVER_MISMATCH, MEMORY_QOS_UNSUPPORTED)
 HIGH = "memory.high"
 _MEMORY_QOS_FILES = ("memory.min", "memory.low", HIGH)
 log = logging.getLogger(__name__)

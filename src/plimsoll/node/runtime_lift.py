@@ -23,9 +23,7 @@ ANSWER_S = 10.0
 async def lift(tools: Tools, pod: Pod, name: str, container_id: str, high: str) -> None:
     """RuntimeTrouble where it refuses or does not answer."""
     uid = pod.metadata.uid
-    given = tools.checkpoint.get(uid).actuated
-    sized = allocated_pod(pod, Allocation({name: given[name]})) if name in given else pod
-    work = tools.cgroups.workload_of(sized)
+    work = tools.cgroups.workload_of(_given_pod(tools, pod))
     each = zip(work.containers, work.container_values, work.scores, strict=True)
     values, score = next((values, score) for container, values, score in each if container.name == name)
     now = cri_resources(values, score, cpuset_cpus=tools.cpus.cpus_of(uid, name))
@@ -37,6 +35,13 @@ async def lift(tools: Tools, pod: Pod, name: str, container_id: str, high: str) 
         raise RuntimeTrouble("update container", f"no answer within {ANSWER_S:g} s") from None
     if tools.cgroups.stands is not None:
         tools.cgroups.stands.lift(uid, container_id, high)
+
+
+def _given_pod(tools: Tools, pod: Pod) -> Pod:
+    """As the runtime was told last: a wish that was not accepted, or not handed out yet, is no business of a lift."""
+    record = tools.checkpoint.get(pod.metadata.uid)
+    promised = pod if record.allocation is None else allocated_pod(pod, record.allocation)
+    return allocated_pod(promised, Allocation(record.actuated, tools.gates.pod_level_resize, record.actuated_pod))
 
 
 def kept(tools: Tools, pod: Pod, container_id: str, told: Resources) -> Resources:

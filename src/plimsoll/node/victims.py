@@ -29,14 +29,14 @@ from plimsoll.node.tools import Tools
 from plimsoll.rules.eviction import EVICTED, is_waited_for, kill_timeout_s
 from plimsoll.rules.eviction_decision import EVICTION_DECISION, Decision, why_sentence
 from plimsoll.rules.eviction_reasons import LimitFinding
+from plimsoll.rules.lifecycle_events import exceeded_grace
 from plimsoll.rules.objects import Pod
 from plimsoll.rules.termination import Verdict, pod_grace_s
 from plimsoll.rules.usage import PodUsage
 from plimsoll.runtime.runtime import RuntimeTrouble
 
 DISK_AGE_S = 5.0
-EXCEEDED_GRACE = "ExceededGracePeriod"
-EXCEEDED_TEXT = "Container runtime did not kill the pod within specified grace period."
+ASKED_S = 1.0  # a runtime that hangs is typical of a machine that runs out of memory
 log = logging.getLogger(__name__)
 
 
@@ -71,9 +71,11 @@ class PodVictims:
 
     async def usage(self, *, disks: bool) -> Mapping[str, PodUsage]:
         try:
-            await self._tools.view.all()
-        except RuntimeTrouble as trouble:
-            log.warning("the runtime does not say what runs, its last word counts: %s", trouble)
+            async with asyncio.timeout(ASKED_S):
+                await self._tools.view.all()
+        except (RuntimeTrouble, TimeoutError) as trouble:
+            said = trouble if isinstance(trouble, RuntimeTrouble) else f"no answer within {ASKED_S:g} s"
+            log.warning("the runtime does not say what runs, its last word counts: %s", said)
         if disks:
             await self._stats.measure_disks(DISK_AGE_S)
         return self._stats.sample().pod_usage()
@@ -166,4 +168,4 @@ class PodVictims:
         if worker.released.is_set() or self._ends.get(worker.uid) is not end:
             return
         if self._is_alive(worker.uid) and self._tools.checkpoint.get(worker.uid).verdict is not None:
-            self._tools.tell(worker.pod, "Warning", EXCEEDED_GRACE, EXCEEDED_TEXT)
+            self._tools.tell_lifecycle(worker.pod, exceeded_grace())

@@ -67,7 +67,9 @@ def progress(pod: Document, earlier: Said = ()) -> Progress:
         return Progress("ended", f"its phase is {status['phase']}", restarts)
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return Progress("ended", "it is being deleted", restarts)
-    proposed = Progress("proposed", "" if spec_of(pod).get("nodeName") else "it is on no node yet", restarts)
+    if not spec_of(pod).get("nodeName"):
+        return Progress("proposed", "it is on no node yet", restarts)
+    proposed = Progress("proposed", "", restarts)
     # Whatever was said of an earlier wish is not about this one.
     if word == "Proposed" or not _observed(status, generation):
         return proposed

@@ -132,12 +132,14 @@ def most_that_fits(
     wishes = {name: _for_resource(name, wish, held) for name in RESIZED}
 
     def found(container: str, name: str, around: ResizeSetting) -> Quantity | None:
+        step = _step(wish, name, setting)
+
         def fits(amount: int) -> bool:
             pod = with_request(wishes[name], container, name, _quantity(name, amount))
             verdict = resize_verdict(pod, allocation, around)
             return verdict.decision in ("Accepted", "NoChange") and not api_errors(pod)
 
-        largest = _largest(fits, around.load.allocatable.get(name, 0), _step(wish, name, setting))
+        largest = _largest(fits, _held(held, container, name), bound=around.load.allocatable.get(name, 0), step=step)
         return None if largest is None else _quantity(name, largest)
 
     return tuple(
@@ -226,9 +228,20 @@ def _step(pod: Pod, name: str, setting: ResizeSetting) -> int:
     return WHOLE_CPU_MILLI if whole and is_guaranteed else 1
 
 
-def _largest(fits: Callable[[int], bool], bound: int, step: int) -> int | None:
-    """Among the multiples of `step` up to `bound`; what is larger than one that does not fit does not fit either."""
-    fitting, failing = 0, bound // step + 1
+def _held(pod: Pod, container: str, name: str) -> int:
+    resources = pod.spec.resources or NO_RESOURCES
+    if container:
+        resources = next(each.resources for each in all_containers(pod.spec) if each.name == container)
+    amount = _request(resources, name)
+    return amount.milli if name == CPU else amount.value
+
+
+def _largest(fits: Callable[[int], bool], held: int, *, bound: int, step: int) -> int | None:
+    """Among the multiples of `step` up to `bound`. Above what is held, what is larger than one that does not fit does
+    not fit either; below it the API may refuse, a pod level less than its containers' sum, say."""
+    fitting, failing = -(-held // step), bound // step + 1
+    if fitting >= failing or not fits(fitting * step):
+        fitting = 0
     while failing - fitting > 1:
         middle = (fitting + failing) // 2
         if fits(middle * step):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plimsoll.linux import members_file
 from plimsoll.linux.members_file import SPARE_BYTES, MembersDamaged, MembersFile
 
 Changes = Mapping[str, bytes | None]
@@ -138,6 +140,26 @@ def test_what_stays_as_large_can_be_written_to_a_full_disk(tmp_path: Path) -> No
             file.write({"large": b'"%b"' % (b"x" * 1_000_000)})
         file.write({"small": b"1"})
         assert MembersFile(file.path).read()["small"] == b"1"
+
+
+def test_what_is_written_is_written_though_its_twin_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    MembersFile(tmp_path / "file").write({"a": b"1"})
+    file, calls = MembersFile(tmp_path / "file"), 0
+    file.read()
+    really = members_file.replace_whole
+
+    def once(path: Path, data: bytes, *, room_bytes: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        really(path, data, room_bytes=room_bytes)
+
+    monkeypatch.setattr(members_file, "replace_whole", once)
+    file.write({"a": b"2"})
+    assert calls == 2 and MembersFile(file.path).read() == {"a": b"2"}
+    file.write({"b": b"3"})
+    assert MembersFile(file.path).read() == {"a": b"2", "b": b"3"}
 
 
 def test_a_file_that_somebody_else_has_changed_or_taken_away_is_made_anew(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ RESIZE_CONDITIONS = {"PodResizePending", "PodResizeInProgress"}
 Document = dict[str, Any]
 
 
-def setting_of(profile: str, version: int) -> Setting:
+def setting_of(profile: str, version: int, **more: Any) -> Setting:
     named = profile_named(profile)
-    config = reading({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}, named, {}).config
+    config = reading({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}, **more}, named, {}).config
     machine = machine_from_capacity({"cpu": parse("8"), "memory": parse("4Gi"), "pods": parse("20")})
     return resolved(machine, config, named, cgroup_version=2 if version == 2 else 1, runtime="process")
 

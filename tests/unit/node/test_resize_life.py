@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from plimsoll.node.pod_cgroups import PodCgroups
 from plimsoll.rules.objects import Pod
-from tests.unit.node.played_life import Life
+from tests.unit.node.played_life import QUIET_S, Life, setting_of
 
 MIB = 1 << 20
 Document = dict[str, Any]
@@ -151,3 +153,53 @@ async def test_what_was_given_before_a_refusal_is_scored_anew(tmp_path: Path, mo
         await life.until("p", lambda status: "PodResizeInProgress" not in str(status["conditions"]))
         assert [each for each in rescored[1:] if each] == [{"a": (large, small)}]
         assert not life.runtime.killed
+
+
+# --- what the agent makes of its cgroups ---
+
+
+@pytest.mark.parametrize(("version", "file"), [(1, "memory.limit_in_bytes"), (2, "memory.max")])
+async def test_a_pods_own_limit_that_cannot_come_down_is_not_done_before_it_has(
+    tmp_path: Path, version: int, file: str
+) -> None:
+    """What is charged to the pod itself, a volume in memory, keeps its cgroup from following its containers."""
+    async with Life(tmp_path, "1.36", version) as life:
+        await life.create("full", [container("c", size("1", "256Mi"))])
+        await life.until_running("full")
+        own = life.container("full", "c").rpartition("/")[0]
+        life.kernel.use(own, anon_bytes=200 * MIB)
+        assert (await life.resize("full", {"c": size("1", "128Mi")})).code == 200
+        await life.until("full", lambda status: "cannot decrease memory limits" in str(status["conditions"]))
+        assert file_of(life, "full", file) == str(128 * MIB)
+        await life.kill()
+        await life.start()  # the next agent tries again
+        life.kernel.use(own, anon_bytes=0)
+        await life.until("full", lambda status: "PodResizeInProgress" not in str(status["conditions"]))
+        seen = life.kernel.look(own, (file,))
+        assert seen is not None and seen.files[file] == str(128 * MIB)
+
+
+async def test_what_runs_follows_the_settings_of_the_next_agent(tmp_path: Path) -> None:
+    files = ("memory.high", "memory.min", "cpu.max", "pids.max")
+
+    def seen(name: str) -> list[dict[str, str]]:
+        path = life.container(name, "c")
+        found = [life.kernel.look(each, files) for each in (path, path.rpartition("/")[0])]
+        return [dict(each.files) for each in found if each is not None]
+
+    async with Life(tmp_path, "1.36") as life:
+        given = [container("c", size("1", "64Mi", {"cpu": "2", "memory": "256Mi"}))]
+        await life.create("before", given)
+        await life.until_running("before")
+        await life.kill()
+        life.setting = setting_of("1.36", 2, featureGates={"MemoryQoS": True}, cpuCFSQuota=False, podPidsLimit=100)
+        await life.start()
+        await life.create("after", given)
+        await life.until_running("after")
+        deadline_s = time.monotonic() + QUIET_S
+        while seen("before") != seen("after"):
+            assert time.monotonic() < deadline_s, (seen("before"), seen("after"))
+            await asyncio.sleep(0.01)
+        assert seen("before")[0]["memory.high"] != "max"
+        (status,) = (await life.status("before"))["containerStatuses"]
+        assert status["restartCount"] == 0

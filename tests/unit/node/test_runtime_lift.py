@@ -15,8 +15,9 @@ from plimsoll.node import runtime_lift, runtime_resize
 from plimsoll.node.agent import Agent
 from plimsoll.node.one_pod import OnePodApi
 from plimsoll.node.runtime_cgroups import RuntimeCgroups
+from plimsoll.rules.allocation import allocation_of
 from plimsoll.rules.config_reading import reading
-from plimsoll.rules.objects import MEMORY
+from plimsoll.rules.objects import MEMORY, NO_RESOURCES, Pod
 from plimsoll.rules.objects import Resources as Asked
 from plimsoll.rules.profile import DEFAULT_PROFILE
 from plimsoll.rules.quantity import parse
@@ -127,3 +128,26 @@ async def test_a_runtime_that_does_not_answer_is_trouble(tmp_path: Path, monkeyp
     monkeypatch.setattr(runtime_lift, "ANSWER_S", 0.01)
     with pytest.raises(RuntimeTrouble, match="no answer"):
         await runtime_lift.lift(agent.tools, POD, "c", ID, "max")
+
+
+@pytest.mark.parametrize("wish", ["64Mi", "4Gi"])
+async def test_no_wish_is_told_on_the_way(tmp_path: Path, wish: str) -> None:
+    """A container without a limit has its pod's; what counts is the one that was given."""
+
+    def pod(memory: str) -> Pod:
+        level = {"requests": {"memory": "32Mi"}, "limits": {"memory": memory}}
+        document = {
+            "metadata": {"name": "web", "uid": UID},
+            "spec": {"resources": level, "containers": [{"name": "c"}]},
+        }
+        return lean_pod(document)
+
+    agent, runtime, _ = await made(tmp_path)
+    given = pod("400Mi")
+    gates = agent.tools.gates
+    agent.checkpoint.put(
+        UID, allocation=allocation_of(given, gates), actuated={"c": NO_RESOURCES}, actuated_pod=given.spec.resources
+    )
+    await runtime_lift.lift(agent.tools, pod(wish), "c", ID, "max")
+    ((_, update),) = runtime.updates
+    assert update.memory_limit_bytes == 400 * MIB

@@ -298,3 +298,17 @@ async def test_one_that_is_gone_ends_the_wait(tmp_path: Path) -> None:
         await node.end("hog")
         await asyncio.wait_for(waiting, WAIT_S)
         assert not node.victims.ending()
+
+
+async def test_a_runtime_that_hangs_does_not_keep_memory_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(victims_module, "ASKED_S", 0.05)
+    async with world(tmp_path, HARD) as there:
+
+        async def never() -> None:
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(there.agent.tools.view, "all", never)
+        async with asyncio.timeout(WAIT_S):
+            assert await there.victims.usage(disks=False) == {}

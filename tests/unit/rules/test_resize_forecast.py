@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean import from_document
+from plimsoll.rules.allocation import NodeResizeGates
 from plimsoll.rules.fit import allocated_load
 from plimsoll.rules.objects import Metadata, Node, NodeStatus, Pod, Taint
 from plimsoll.rules.profile import profile_named
@@ -165,6 +166,23 @@ def test_the_most_for_this_container() -> None:
     found = asked(both("2"), old=both("1"))
     assert (found.outcome, most(found)) == ("infeasible", [("c", "cpu", "1500m", "1500m")])
     assert most(asked(both("2"), other("a", "500m"), old=both("500m"))) == [("c", "cpu", "1500m", "1")]
+
+
+@pytest.mark.parametrize("containers", ["1", "3500m", "3"])
+def test_the_most_for_the_pod_as_a_whole(containers: str) -> None:
+    """Its level may not be less than its containers ask for: an amount that is too small proves nothing of larger ones."""
+
+    def level(cpu: str) -> Version:
+        document = version({}).document
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": containers}}}
+        spec = {**document["spec"], "containers": [container], "resources": {"requests": {"cpu": cpu}}}
+        return Version({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
+
+    setting = ResizeSetting(
+        allocated_load(NODE, [other("a", "250m")]), profile_named("1.36"), NodeResizeGates(pod_level_resize=True)
+    )
+    found = forecast(level("3500m"), level("4"), setting)
+    assert (found.outcome, most(found)) == ("deferred", [("", "cpu", "4", "3750m")])
 
 
 def test_the_absolute_allocatable_is_what_counts() -> None:
