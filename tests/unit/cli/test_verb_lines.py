@@ -89,6 +89,7 @@ def test_a_pod_in_trouble() -> None:
         "kind": "Pod",
         "metadata": {"name": "web", "namespace": "shop", "generation": 2, "creationTimestamp": STAMPS["firstTimestamp"]},
         "spec": {
+            "nodeName": "n1",
             "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}],
             "initContainers": [{"name": "init", "image": "i"}],
         },
