@@ -16,6 +16,7 @@ from plimsoll.runtime.cri.calls import Call, CallRefused, CriClient
 from plimsoll.runtime.cri.grpc import FAILED_PRECONDITION, NOT_FOUND
 
 REFUSAL = "cannot delete running task"  # containerd's words
+_NOT_DEAD_YET = "cannot delete a running process"  # its shim's, which come without a code of their own
 PATIENCE_S, _AGAIN_S = 30.0, 0.02
 
 
@@ -49,7 +50,8 @@ async def end(client: CriClient, container_id: str) -> None:
         except CallRefused as refused:
             if refused.code == NOT_FOUND:
                 return
-            if refused.code != FAILED_PRECONDITION or clock() > give_up:  # else: not dead yet
+            is_alive = refused.code == FAILED_PRECONDITION or _NOT_DEAD_YET in refused.description
+            if not is_alive or clock() > give_up:
                 raise
             await asyncio.sleep(_AGAIN_S)
         else:
