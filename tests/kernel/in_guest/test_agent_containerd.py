@@ -211,10 +211,10 @@ async def test_memory_qos_follows_the_nodes_settings_in_what_runs(tmp_path: Path
         async with world.running(ends=number == len(lives) - 1) as agent:
             await world.until(phase("Running"))
             await eventually(lambda: bool(agent.cgroups.paths("u-1").get("c")))
-            path = agent.cgroups.paths("u-1")["c"]
+            own, path = (agent.cgroups.paths("u-1")[name] for name in ("", "c"))
             files = ("memory.min", "memory.high", "memory.max")
             await eventually(lambda: world.files_of(path, *files) == wanted)  # noqa: B023
-            assert world.files_of(agent.cgroups.paths("u-1")[""], "memory.min") == wanted[:1]
+            await eventually(lambda: world.files_of(own, "memory.min") == wanted[:1])  # noqa: B023
             pids.add((await agent.view.pod("u-1")).containers[0].pid)
     assert len(pids) == 1
     assert "MemoryQoSUnsupported" not in world.reasons()
