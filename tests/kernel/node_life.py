@@ -323,12 +323,9 @@ class NodeLife:
         for place in self.world.pod_cgroups():
             if place.parent.name == "besteffort":
                 continue
-            for path in sorted(place.iterdir()):
-                try:
-                    text = (path / limit).read_text().strip() if path.is_dir() else "max"
-                except OSError:  # it has gone
-                    continue
-                if text != "max" and int(text) < CAPACITY_MIB * MIB:
+            for path in _below(place):
+                text = _text(path / limit)
+                if text not in ("", "max") and int(text) < CAPACITY_MIB * MIB:
                     found.append((int(text), path / "cgroup.procs"))
         return found
 
@@ -356,11 +353,22 @@ def _amount(given: Document, name: str) -> Quantity:
     return parse(given.get("requests", {}).get(name, "0"))
 
 
-def _pids(procs: Path) -> list[int]:
+def _below(place: Path) -> list[Path]:
     try:
-        return [int(word) for word in procs.read_text().split()]
+        return sorted(path for path in place.iterdir() if path.is_dir())
     except OSError:  # it has gone
         return []
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:  # it has gone
+        return ""
+
+
+def _pids(procs: Path) -> list[int]:
+    return [int(word) for word in _text(procs).split()]
 
 
 def _killed(pid: int) -> None:

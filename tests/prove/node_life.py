@@ -13,7 +13,7 @@ from tests.kernel.guest import PYTHON, GuestMissing
 from tests.kernel.kinds import run_in
 from tests.kernel.node_life import run
 
-LIVES, LIVES_IN_GUEST, STEPS = 60, 10, 25
+LIVES, LIVES_IN_GUEST, STEPS = 20, 4, 25
 PROFILES = ("1.27", "1.36")
 GUEST_S, GUEST_MIB = 1800.0, 1600
 
