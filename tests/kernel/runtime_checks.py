@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.linux.capabilities import CONTAINERD_DEFAULT, NUMBERS, has_capability, mask
-from plimsoll.linux.own_turn import NICE
+from plimsoll.linux.own_turn import NICE, session_nice
 from plimsoll.runtime.host.containers import OOM_HAVE, OOM_WANTED
 from plimsoll.runtime.runtime import Mount, RuntimeTrouble, Security
 from tests.kernel.embedded_runtime import (
@@ -281,9 +281,8 @@ async def it_goes_like_others(pod: Pod) -> None:
     may = has_capability("SYS_NICE")
     assert os.getpriority(os.PRIO_PROCESS, supervisor) == (NICE if may else 0)
     if exists("/proc/self/autogroup"):  # by sessions, where this kernel groups them
-        first = (await pod.seen(container)).pid
-        groups = [read(f"/proc/{pid}/autogroup").split()[-1] for pid in (supervisor, first)]
-        assert groups == [str(NICE) if may else "0", "0"]
+        groups = [session_nice(pid) for pid in (supervisor, (await pod.seen(container)).pid)]
+        assert groups == [NICE if may else 0, 0]
 
 
 async def secrets_are_hidden(pod: Pod) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.linux.capabilities import has_capability
+from plimsoll.linux.own_turn import session_nice
 
 SAYS = """
 import os
@@ -37,30 +38,32 @@ def test_before_others(nice: int, then: int) -> None:
     assert said(f"os.setpriority(os.PRIO_PROCESS, 0, {nice})") == f"True {then} 0"
 
 
-OF_SESSION = """
-import os
-from plimsoll.linux.own_turn import go_before_others
+LEADER = """
+import os, subprocess, sys
+from plimsoll.linux.own_turn import go_before_others, session_nice
 
-def now():
-    return open("/proc/self/autogroup").read().split()[-1]
-
+print(session_nice(), end=" ", flush=True)
+subprocess.run([sys.executable, "-c", "from plimsoll.linux.own_turn import *; go_before_others()"], check=True)
+print(session_nice(), end=" ")
 go_before_others()
-print(now(), end=" ")
+print(session_nice(), end=" ", flush=True)
 if os.fork():
     os.wait()
 else:
     os.setsid()
-    print(now(), flush=True)
+    print(session_nice(), flush=True)
 """
 
 
 @pytest.mark.skipif(not has_capability("SYS_NICE"), reason="CAP_SYS_NICE is missing")
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel makes no groups of sessions")
 def test_who_leads_a_session_takes_it_along_and_nobody_elses() -> None:
-    mine = Path("/proc/self/autogroup").read_text().split()[-1]
-    assert said(code=OF_SESSION, leads=True).split()[:2] == ["-10", "0"]
-    said(code=OF_SESSION.partition("if os.fork")[0])
-    assert Path("/proc/self/autogroup").read_text().split()[-1] == mine
+    assert said(code=LEADER, leads=True) == "0 0 -10 0"
+
+
+@pytest.mark.skipif(not Path("/proc/1/autogroup").exists(), reason="this kernel makes no groups of sessions")
+def test_the_first_processs_session_may_have_no_group() -> None:
+    assert (session_nice(1) is None) == (Path("/proc/1/autogroup").read_text() == "")
 
 
 def test_who_may_not_goes_as_it_went() -> None:
