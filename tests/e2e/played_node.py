@@ -7,7 +7,11 @@ from tests.e2e.played_containers import Document
 
 CAPACITY = {"cpu": "16", "memory": "33554432Ki", "ephemeral-storage": "102400Mi", "pods": "110"}
 ALLOCATABLE = {**CAPACITY, "cpu": "15500m", "memory": "32Gi"}
-CONFIG = {"systemReserved": {"cpu": "500m"}}
+CONFIG = {
+    "systemReserved": {"cpu": "500m"},
+    "evictionSoft": {"memory.available": "2Gi"},
+    "evictionSoftGracePeriod": {"memory.available": "30s"},
+}
 CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),

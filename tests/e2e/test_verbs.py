@@ -264,6 +264,13 @@ def test_live_eviction_order(verbs: Verbs) -> None:
 
     order = until(known)
     assert [(each["name"], each["exceeds"]) for each in order] == [("best", True), ("web", False)]
+    asked = ["explain", "eviction-order", "--available", "1Gi", "--kubeconfig", str(verbs.world.kubeconfig)]
+    ran = run(*asked)
+    assert "memory.available: 1Gi available, soft threshold 2Gi: met" in ran.out  # the node's own
+    assert "note" not in ran.out
+    ran = run(*asked, "--eviction-hard", "memory.available<500Mi")
+    assert "hard threshold 500Mi: not met" in ran.out
+    assert "thresholds are those of the options" in ran.out
 
 
 def test_documents_are_harmless(verbs: Verbs) -> None:

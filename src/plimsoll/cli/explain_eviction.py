@@ -17,10 +17,13 @@ from plimsoll.cli.eviction_lines import order_lines
 from plimsoll.cli.inputs import read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.output import Paint, colourful, inert
+from plimsoll.codec.lean import from_document
+from plimsoll.errors import InvalidConfigs
 from plimsoll.rules.eviction import RESOURCE_OF, Observation, met_thresholds
 from plimsoll.rules.eviction_decision import Decision, decision
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY, Pod
+from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY, Node, Pod
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
 from plimsoll.rules.setting import Setting
 from plimsoll.rules.thresholds import (
@@ -32,6 +35,20 @@ from plimsoll.rules.thresholds import (
     with_containerfs,
 )
 from plimsoll.rules.usage import PodUsage
+
+# Of a KubeletConfiguration, what evictions depend on.
+_COUNTS = (
+    "enforceNodeAllocatable",
+    "evictionHard",
+    "evictionMaxPodGracePeriod",
+    "evictionMinimumReclaim",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "featureGates",
+    "kubeReserved",
+    "mergeDefaultEvictionSettings",
+    "systemReserved",
+)
 
 
 class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -46,6 +63,7 @@ class _Asked(msgspec.Struct, frozen=True):
     available: str | None
     layout: FsLayout
     hard_grace_s: int | None  # of the extras in --config
+    as_told: bool  # no option describes the node: a live one tells
 
 
 @click.command("eviction-order")
@@ -68,7 +86,8 @@ class _Asked(msgspec.Struct, frozen=True):
 def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
     """Say who is evicted first, and why that one.
 
-    Without files the question is about a live node: its pods and what they use now.
+    Without files the question is about a live node: its pods and what they use now, and its own thresholds unless
+    options say others.
 
     \b
     Examples:
@@ -79,7 +98,13 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
     """
     question = NodeQuestion(options)
     setting, _ = question.setting()
-    asked = _Asked(options["signal"], options["available"], options["layout"], question.extras.eviction_hard_grace_s)
+    asked = _Asked(
+        options["signal"],
+        options["available"],
+        options["layout"],
+        question.extras.eviction_hard_grace_s,
+        as_told=not question.describes_node,
+    )
     if files:
         found = _from_files(files, setting, asked, options)
     else:
@@ -129,7 +154,8 @@ def _with_uid(pod: Pod, uid: str, title: str) -> Pod:
 async def _live(cluster: Cluster, setting: Setting, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
     from plimsoll.cli.node_reports import chosen_node, pods_on, usage_on
 
-    node = str((await chosen_node(cluster, options["node_name"]))["metadata"]["name"])
+    described = await chosen_node(cluster, options["node_name"])
+    node = str(described["metadata"]["name"])
     pods = [held_pod(pod) for pod in await pods_on(cluster, node)]
     if not pods:
         raise click.ClickException(f"node {node} has no pods")
@@ -140,9 +166,27 @@ async def _live(cluster: Cluster, setting: Setting, asked: _Asked, options: dict
         if (found := known.by_pod.get((pod.metadata.namespace, pod.metadata.name))) is not None
     }
     notes = [] if known.source else ["neither the node nor metrics.k8s.io tells what the pods use"]
-    if asked.available is not None:
-        notes.append("thresholds are those of --config and flags; `plimsoll pressure` shows the node's own")
+    if asked.as_told:
+        setting = await _as_told(cluster, described, setting, notes)
+    elif asked.available is not None:
+        notes.append("thresholds are those of the options; without them the node's own count")
     return _decided(pods, usage, setting, asked, known.source, notes)
+
+
+async def _as_told(cluster: Cluster, described: dict[str, Any], setting: Setting, notes: list[str]) -> Setting:
+    """The node by its own words, else as the options' defaults have it; adds to the notes."""
+    from plimsoll.cli.node_reports import kubelet_config, told_setting
+
+    told = await kubelet_config(cluster, str(described["metadata"]["name"]))
+    if not told:
+        notes.append("the node does not tell how it is configured: defaults are assumed (--config says otherwise)")
+        return setting
+    try:
+        profile = profile_named(await cluster.profile_name())
+        return told_setting(told, _COUNTS, from_document(described, Node), profile)
+    except InvalidConfigs as error:
+        notes.append(f"how the node is configured cannot be read here ({error}): defaults are assumed")
+        return setting
 
 
 def _decided(

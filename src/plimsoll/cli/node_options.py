@@ -110,6 +110,11 @@ class NodeQuestion:
         }
 
     @property
+    def describes_node(self) -> bool:
+        """Does the call say anything of a node?"""
+        return bool(self.flags) or any(self.options[name] for name in ("node_file", "capacity", "config_file"))
+
+    @property
     def declared_capacity(self) -> str:
         """Where the node is said to be of another size than the machine: the words for it."""
         if self.options["capacity"] is not None:

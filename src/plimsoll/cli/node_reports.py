@@ -6,7 +6,7 @@ it is not known, and `source` says so.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +14,10 @@ import msgspec
 from plimsoll.codec.lean import lean_pod
 from plimsoll.codec.usage_reports import PodKey, metrics_usage, summary_usage
 from plimsoll.errors import InvalidObject, PlimsollError
-from plimsoll.rules.objects import Pod
+from plimsoll.rules.config_reading import reading
+from plimsoll.rules.objects import Node, Pod
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.setting import Setting, machine_from_capacity, resolved
 from plimsoll.rules.usage import PodUsage
 
 if TYPE_CHECKING:
@@ -75,6 +78,13 @@ async def kubelet_config(cluster: Cluster, node: str) -> Document:
     found = await _maybe(cluster, f"/api/v1/nodes/{node}/proxy/configz") or {}
     config = found.get("kubeletconfig")
     return config if isinstance(config, dict) else {}
+
+
+def told_setting(told: Document, counts: Iterable[str], node: Node, profile: Profile) -> Setting:
+    """The node as its own words make it; `counts`: of a KubeletConfiguration only these, the rest need not be readable
+    here. InvalidConfigs where they are not."""
+    config = reading({name: told[name] for name in counts if name in told}, profile).config
+    return resolved(machine_from_capacity(node.status.capacity or {}, name=node.metadata.name), config, profile)
 
 
 def container_sets(usage: PodUsage | None) -> dict[str, int]:

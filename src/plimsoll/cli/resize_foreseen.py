@@ -11,14 +11,20 @@ from collections.abc import Sequence
 import msgspec
 
 from plimsoll.cli.cluster import Cluster, Document
-from plimsoll.cli.node_reports import container_sets, kubelet_config, pods_on, reported_conditions, usage_on
+from plimsoll.cli.node_reports import (
+    container_sets,
+    kubelet_config,
+    pods_on,
+    reported_conditions,
+    told_setting,
+    usage_on,
+)
 from plimsoll.cli.resize_answer import ResizeAnswer, resize_answer
 from plimsoll.cli.resize_cpus import cpu_refusal
 from plimsoll.codec.defaults import with_defaults
 from plimsoll.codec.lean import from_document, lean_pod
 from plimsoll.errors import InvalidConfig, InvalidConfigs, PlimsollError
 from plimsoll.kube.request import NODES, PODS, ApiError, document, get, listing
-from plimsoll.rules.config_reading import reading
 from plimsoll.rules.eviction import NODE_CONDITIONS, NodeCondition
 from plimsoll.rules.fit import allocated_load
 from plimsoll.rules.held import held_pod
@@ -28,7 +34,6 @@ from plimsoll.rules.resize import ResizeSetting
 from plimsoll.rules.resize_forecast import Api, Outcome, forecast, forecast_without_node
 from plimsoll.rules.resize_setting import resize_setting
 from plimsoll.rules.resize_wish import Change, wished
-from plimsoll.rules.setting import machine_from_capacity, resolved
 from plimsoll.rules.versions import Version
 
 # Of a KubeletConfiguration, what verdicts on resizes depend on; the rest need not be readable here.
@@ -137,9 +142,7 @@ def _configured(
     profile: Profile,
     conditions: tuple[NodeCondition, ...],
 ) -> ResizeSetting:
-    config = reading({name: told[name] for name in _COUNTS if name in told}, profile).config
-    machine = machine_from_capacity(node.status.capacity or {}, name=node.metadata.name)
-    setting = resolved(machine, config, profile)
+    setting = told_setting(told, _COUNTS, node, profile)
     load = allocated_load(node, others)
     found = resize_setting(setting, load, conditions, cpu_refusal(setting, [*others, pod]))
     return msgspec.structs.replace(

@@ -2,7 +2,7 @@
 
 Counting walks every file, so figures are kept and counted anew only when they are older than whoever asks can bear, in
 a thread: a large volume takes as long as its disk needs, and the agent must not wait for it. Nobody asks, nothing is
-counted.
+counted; whoever asked and is gone, as at the agent's end, is waited for no longer.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import stat
+import threading
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -52,17 +53,17 @@ def file_system(path: str) -> FileSystem | None:
     )
 
 
-def tree_usage(path: str) -> FsUsage | None:
+def tree_usage(path: str, stop: threading.Event | None = None) -> FsUsage | None:
     """Each file once, however many names it has; other file systems below are not entered, no link is followed.
 
     What cannot be read, or goes meanwhile, is left out. OSError where `path` itself cannot be read; None where it is
-    gone.
+    gone. `stop` ends it early, with what was counted so far.
     """
     try:
         top = os.open(path, _OPEN)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with _Walk(top) as walk:
+    with _Walk(top, stop or threading.Event()) as walk:
         return walk.usage()
 
 
@@ -81,7 +82,8 @@ class _Walk:
     `..`, believed where it leads to the directory that we came from.
     """
 
-    def __init__(self, top: int) -> None:
+    def __init__(self, top: int, stop: threading.Event) -> None:
+        self._stop = stop
         found = os.fstat(top)
         self._device, self._used, self._seen = found.st_dev, found.st_blocks * _BLOCK, {found.st_ino}
         self._way = [_Level(top, found.st_ino, [])]
@@ -95,7 +97,7 @@ class _Walk:
 
     def usage(self) -> FsUsage:
         self._look(self._way[-1])
-        while self._way:
+        while self._way and not self._stop.is_set():
             level = self._way[-1]
             if level.fd is None or not level.todo:
                 self._leave()
@@ -140,6 +142,8 @@ class _Walk:
         try:
             with os.scandir(level.fd) as entries:
                 for entry in entries:
+                    if self._stop.is_set():
+                        return
                     self._count(entry, level.todo)
         except OSError as error:
             log.debug("a directory is counted in part: %s", error)
@@ -180,7 +184,7 @@ class DiskUsage:
         wanted = dict.fromkeys(paths)
         now_s = self._clock()
         old = [path for path in wanted if now_s - self._kept.get(path, (float("-inf"),))[0] >= kept_s]
-        counted = await asyncio.to_thread(_counted, old) if old else {}
+        counted = await _counted_aside(old) if old else {}
         kept = {path: self._kept[path] for path in wanted if path in self._kept}
         for path, found in counted.items():
             if isinstance(found, FsUsage):
@@ -194,11 +198,19 @@ class DiskUsage:
         self._kept = kept
 
 
-def _counted(paths: list[str]) -> dict[str, FsUsage | OSError | None]:
+async def _counted_aside(paths: list[str]) -> dict[str, FsUsage | OSError | None]:
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(_counted, paths, stop)
+    finally:
+        stop.set()
+
+
+def _counted(paths: list[str], stop: threading.Event) -> dict[str, FsUsage | OSError | None]:
     found: dict[str, FsUsage | OSError | None] = {}
     for path in paths:
         try:
-            found[path] = tree_usage(path)
+            found[path] = tree_usage(path, stop)
         except OSError as error:
             found[path] = error
     return found

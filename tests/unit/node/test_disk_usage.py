@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
+import threading
 from pathlib import Path
 
 import pytest
 
 from plimsoll.linux.trees import remove_tree
+from plimsoll.node import disk_usage
 from plimsoll.node.disk_usage import KEPT_OPEN, DiskUsage, _Walk, tree_usage
 from plimsoll.rules.usage import NO_FS_USAGE
 
@@ -83,7 +86,7 @@ async def test_a_directory_that_cannot_be_read_keeps_its_figures_and_the_others_
 def test_a_directory_that_is_moved_during_the_walk_is_counted_once(tmp_path: Path) -> None:
     """Below the directories that stay open, where the way back is looked for."""
     nested(tmp_path, KEPT_OPEN + 20, "d")
-    walk = _Walk(os.open(tmp_path, os.O_RDONLY))
+    walk = _Walk(os.open(tmp_path, os.O_RDONLY), threading.Event())
     deep = tmp_path.joinpath(*["d"] * (KEPT_OPEN + 10))
     real_enter, entered = walk._enter, 0
 
@@ -98,3 +101,28 @@ def test_a_directory_that_is_moved_during_the_walk_is_counted_once(tmp_path: Pat
     with walk:
         found = walk.usage()
     assert found.inodes == 1 + KEPT_OPEN + 20 + 2
+
+
+async def test_who_asked_and_is_gone_ends_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, stopped = threading.Event(), threading.Event()
+
+    def slow(path: str, stop: threading.Event) -> None:
+        began.set()
+        if stop.wait(20):
+            stopped.set()
+
+    monkeypatch.setattr(disk_usage, "tree_usage", slow)
+    asking = asyncio.create_task(DiskUsage(lambda: 0.0).refresh([str(tmp_path)]))
+    await asyncio.to_thread(began.wait, 20)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert await asyncio.to_thread(stopped.wait, 20)
+
+
+def test_a_walk_that_is_told_to_stop_looks_no_further(tmp_path: Path) -> None:
+    nested(tmp_path, 3, "d")
+    stop = threading.Event()
+    stop.set()
+    found = tree_usage(str(tmp_path), stop)
+    assert found is not None and found.inodes == 1
