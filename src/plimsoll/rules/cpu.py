@@ -13,6 +13,9 @@ MIN_SHARES = 2
 MAX_SHARES = 262144
 MIN_QUOTA_US = 1000
 DEFAULT_PERIOD_US = 100_000
+LEAST_LIMIT_MILLI = MIN_QUOTA_US * 1000 // DEFAULT_PERIOD_US
+SYSTEMD_STEP_US = 10_000  # per second: whole hundredths of a core
+SYSTEMD_STEP_MILLI = SYSTEMD_STEP_US // 1000
 
 
 def shares(cpu_milli: int) -> int:
@@ -65,9 +68,9 @@ def milli_from_quota(quota: int, period_us: int) -> int:
 
 
 def systemd_quota_per_second_us(quota: int, period_us: int) -> int:
-    """How systemd keeps a quota: µs per second in steps of 10000 (1 %), rounded up (02 §2.3)."""
+    """How systemd keeps a quota: µs per second in steps of 1 %, rounded up (02 §2.3)."""
     per_second = quota * 1_000_000 // period_us
-    return -(-per_second // 10_000) * 10_000
+    return -(-per_second // SYSTEMD_STEP_US) * SYSTEMD_STEP_US
 
 
 def systemd_quota_us(quota: int, period_us: int) -> int:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
+from plimsoll.rules.cpu import LEAST_LIMIT_MILLI, SYSTEMD_STEP_MILLI
 from plimsoll.rules.effective import pod_level_set
 from plimsoll.rules.objects import (
     CPU,
@@ -29,7 +30,7 @@ from plimsoll.rules.quantity import ZERO, Quantity
 
 _REFUSED_OR_WAITING = ("Proposed", "Deferred", "Infeasible")  # status.resize (03 §3.2)
 _RESIZED = (CPU, MEMORY)
-_ROUNDING_MILLI = 10  # systemd keeps hundredths of a core, and no quota is below one (03 §9)
+_ROUNDING_MILLI = max(SYSTEMD_STEP_MILLI, LEAST_LIMIT_MILLI)  # as far as limits may be off (03 §9)
 
 AnyPod = TypeVar("AnyPod", bound=Pod)
 

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.errors import InvalidQuantity
+from plimsoll.rules.cpu import LEAST_LIMIT_MILLI, SYSTEMD_STEP_MILLI
 from plimsoll.rules.objects import CPU, MEMORY
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.versions import CONTAINER_KINDS, Document, containers_of, spec_of
@@ -29,8 +30,6 @@ STAGES: tuple[Stage, ...] = ("proposed", "allocated", "kernel", "reported")
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 _STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
 _ENDED = ("Succeeded", "Failed")
-SMALLEST_LIMIT_MILLI = 10  # a quota has at least 1000 µs of 100000
-QUOTA_STEP_MILLI = 10  # systemd rounds quotas up to whole 10 ms per second
 LARGEST_PAGE_BYTES = 1 << 16  # the kernel rounds limits down to whole pages
 _VERDICTS: dict[str, Stage] = {"Deferred": "deferred", "Infeasible": "infeasible"}
 
@@ -152,9 +151,9 @@ def _kept(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
 
 def _is_quota_of(wanted: Quantity, shown: Quantity) -> bool:
     """The smallest ones come back as they were asked for, or as the smallest quota."""
-    if wanted.milli <= SMALLEST_LIMIT_MILLI:
-        return shown.milli <= SMALLEST_LIMIT_MILLI
-    return -1 <= shown.milli - wanted.milli < QUOTA_STEP_MILLI
+    if wanted.milli <= LEAST_LIMIT_MILLI:
+        return shown.milli <= LEAST_LIMIT_MILLI
+    return -1 <= shown.milli - wanted.milli < SYSTEMD_STEP_MILLI
 
 
 def _amount(text: Any) -> Quantity | None:
