@@ -190,8 +190,8 @@ def lines(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:
         yield f"{paint('restart', 'yellow')}: container {inert(name)} is started anew, its resize policy asks for it"
     for each in answer.unsafe:
         yield (
-            f"{paint('unsafe shrink', 'red')}: container {inert(each['container'])} uses {each['used']} now, its new "
-            f"limit is {each['limit']}; the node will refuse or wait rather than kill it"
+            f"{paint('unsafe shrink', 'red')}: {_whose(each['container'])} uses {each['used']} now, its new limit is "
+            f"{each['limit']}; the node will refuse or wait rather than kill it"
         )
     yield from _written(answer, paint)
     for note in answer.notes:
@@ -223,12 +223,16 @@ def _who_must_go(room: Room) -> Iterator[str]:
 
 
 def _largest_line(largest: Largest) -> str:
-    whose = f"container {inert(largest.container)}" if largest.container else "the pod"
+    whose = _whose(largest.container)
     if largest.ever is None:
         return f"{largest.resource}: no amount for {whose} would fit beside the rest of the pod"
     now = "no larger amount fits" if largest.now is None else f"{largest.now} fits"
     same = largest.now == largest.ever
     return f"{largest.resource}: the most for {whose} here is {largest.ever}" + ("" if same else f"; {now} now")
+
+
+def _whose(container: str) -> str:
+    return f"container {inert(container)}" if container else "the pod"
 
 
 def _listed(amounts: Mapping[str, str]) -> str:

@@ -16,10 +16,10 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.allocation import Allocation, all_containers, allocation_of, restarts_for
+from plimsoll.rules.allocation import Allocation, all_containers, allocation_of
 from plimsoll.rules.fit import is_terminal
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.objects import CPU, MEMORY, Container, Node, Pod, ResourceList, Resources
+from plimsoll.rules.objects import CPU, MEMORY, NO_RESOURCES, Container, Node, Pod, ResourceList, Resources
 from plimsoll.rules.pod_update import plain_patch_errors
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.qos import BEST_EFFORT, qos_class
@@ -28,6 +28,7 @@ from plimsoll.rules.resize import ResizeSetting, ResizeVerdict, resize_verdict
 from plimsoll.rules.resize_api import ALL_GATES, ResizeGates, capacity_verdict, resize_errors, spec_changed
 from plimsoll.rules.resize_nearest import nearest
 from plimsoll.rules.resize_room import Leaving, Most, leaving, most_that_fits, short_of, with_request
+from plimsoll.rules.resize_steps import left_to_hand_out, tightened_memory
 from plimsoll.rules.versions import Version
 
 Outcome = Literal["unchanged", "accepted", "deferred", "infeasible", "refused", "ended", "unscheduled", "unknown"]
@@ -63,7 +64,7 @@ ANY_API = Api()
 
 
 class UnsafeShrink(msgspec.Struct, frozen=True):
-    container: str
+    container: str  # "" for the pod's own limit
     limit: Quantity
     used: Quantity
 
@@ -107,8 +108,10 @@ def forecast(
         if not spec_changed(old.document, new.document):
             return Forecast("unchanged")
         return Forecast("accepted", hint="the node has these amounts already: what was pending is taken back")
-    restarts = tuple(after.name for before, after in _pairs(held, new.pod) if _restarts(before, after))
-    unsafe = tuple(_unsafe(held, new.pod, working_sets or {}, restarts))
+    left = left_to_hand_out(new.pod, allocation, _running(old.pod), setting.gates)
+    restarts = tuple(each.name for each in left.restarts)
+    used = {name: amount for name, amount in (working_sets or {}).items() if name not in restarts}
+    unsafe = tuple(_unsafe(held, new.pod, left.in_place, used))
     found = _judged(old, new, allocation, verdict, setting, api)
     return msgspec.structs.replace(found, restarts=restarts, unsafe=unsafe)
 
@@ -215,30 +218,31 @@ def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str
 # --- what it means for the containers ---
 
 
-def _pairs(old: Pod, new: Pod) -> Iterable[tuple[Container, Container]]:
-    yield from zip(old.spec.init_containers, new.spec.init_containers, strict=False)
-    yield from zip(old.spec.containers, new.spec.containers, strict=False)
+def _running(pod: Pod) -> set[str]:
+    """Its containers, without those of which the status says otherwise: what does not run has nothing handed to it."""
+    status = pod.status
+    still = {
+        each.name
+        for each in (*status.init_container_statuses, *status.container_statuses)
+        if each.state is not None and each.state.running is None
+    }
+    return {each.name for each in all_containers(pod.spec)} - still
 
 
-def _restarts(before: Container, after: Container) -> bool:
-    return any(_changes(before, after, name) and restarts_for(after, name) for name in RESIZED)
+def _unsafe(held: Pod, new: Pod, in_place: Sequence[Container], used: Mapping[str, int]) -> Iterable[UnsafeShrink]:
+    """Limits that are new or lower, and not above what is in use now; what starts anew starts empty."""
+    before = {each.name: each.resources for each in all_containers(held.spec)}
+    for container in in_place:
+        limit = tightened_memory(before[container.name], container.resources)
+        if limit and used.get(container.name, 0) >= limit:
+            yield _shrink(container.name, limit, used[container.name])
+    limit = tightened_memory(held.spec.resources or NO_RESOURCES, new.spec.resources or NO_RESOURCES)
+    if limit and sum(used.values()) >= limit:
+        yield _shrink("", limit, sum(used.values()))
 
 
-def _changes(before: Container, after: Container, name: str) -> bool:
-    return any(
-        (_list(before.resources, kind).get(name)) != (_list(after.resources, kind).get(name))
-        for kind in ("requests", "limits")
-    )
-
-
-def _unsafe(old: Pod, new: Pod, working_sets: Mapping[str, int], restarts: Sequence[str]) -> Iterable[UnsafeShrink]:
-    """Limits at or below what is in use now; a container that is restarted anyway starts empty."""
-    for before, after in _pairs(old, new):
-        limit, used = _list(after.resources, "limits").get(MEMORY), working_sets.get(after.name)
-        if limit is None or used is None or after.name in restarts or not _changes(before, after, MEMORY):
-            continue
-        if used >= limit.value:
-            yield UnsafeShrink(after.name, limit, from_units(used, "BinarySI"))
+def _shrink(container: str, limit_bytes: int, used_bytes: int) -> UnsafeShrink:
+    return UnsafeShrink(container, from_units(limit_bytes, "BinarySI"), from_units(used_bytes, "BinarySI"))
 
 
 def _list(resources: Resources, kind: str) -> ResourceList:

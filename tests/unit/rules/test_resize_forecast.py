@@ -358,3 +358,49 @@ def test_a_shrink_below_what_is_used(policy: str, restarts: tuple[str, ...], uns
     found = asked(version({"cpu": "1", "memory": "512Mi"}, resizePolicy=rules), old=old, used=600 << 20)
     assert found.outcome == "accepted"
     assert (found.restarts, len(found.unsafe)) == (restarts, unsafe)
+
+
+def test_an_amount_of_nothing_restarts_nobody() -> None:
+    """03 §10: what was given is compared by value, and none is 0."""
+    rules = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    old = version({"cpu": "1"}, resizePolicy=rules)
+    found = asked(version({"cpu": "2", "memory": "0"}, {"cpu": "2"}, resizePolicy=rules), old=old)
+    assert (found.outcome, found.restarts) == ("accepted", ())
+    assert asked(version({"cpu": "2", "memory": "1Mi"}, {"cpu": "2"}, resizePolicy=rules), old=old).restarts == ("c",)
+
+
+def test_what_does_not_run_is_not_restarted() -> None:
+    """Gotcha 16 of 03: nothing is handed to it; it has the new amounts whenever it starts."""
+    rules = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    document = version(SMALL, resizePolicy=rules).document
+    new = version({**SMALL, "cpu": "2"}, resizePolicy=rules)
+    for state, restarts in (({"waiting": {}}, ()), ({"running": {}}, ("c",))):
+        status = {"name": "c", "state": state, "resources": {}}
+        stored = {**document, "status": {"phase": "Running", "containerStatuses": [status]}}
+        assert asked(new, old=Version(stored, from_document(stored, Pod))).restarts == restarts
+
+
+@pytest.mark.parametrize(
+    ("limits", "unsafe"),
+    [("0", 0), ("1Gi", 0), ("2Gi", 0), ("900Mi", 0), ("600Mi", 1), ("599Mi", 1)],
+    ids=["none", "as it was", "raised", "above", "at", "below"],
+)
+def test_limits_that_are_no_shrink(limits: str, unsafe: int) -> None:
+    """03 §10: checked where a limit is added or lowered, and 0 is no limit."""
+    old = version({"cpu": "1", "memory": "100Mi"}, {"memory": "1Gi"})
+    found = asked(version({"cpu": "1", "memory": "0"}, {"memory": limits}), old=old, used=600 << 20)
+    assert (found.outcome, len(found.unsafe)) == ("accepted", unsafe)
+
+
+def test_a_shrink_of_the_pod_as_a_whole() -> None:
+    def level(memory: str) -> Version:
+        document = version({"cpu": "1"}, {}).document
+        own = {"requests": {"memory": "100Mi"}, "limits": {"memory": memory}}
+        document = {**document, "spec": {**document["spec"], "resources": own}}
+        return Version(document, from_document(document, Pod))
+
+    gates = NodeResizeGates(pod_level_resize=True)
+    setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.36"), gates)
+    for limit, unsafe in (("600Mi", [("", "600Mi")]), ("601Mi", []), ("2Gi", [])):
+        found = forecast(level("1Gi"), level(limit), setting, working_sets={"c": 600 << 20})
+        assert [(each.container, str(each.limit)) for each in found.unsafe] == unsafe
