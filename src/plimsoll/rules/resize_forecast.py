@@ -19,17 +19,17 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.allocation import Allocation, all_containers, allocation_of
 from plimsoll.rules.fit import is_terminal
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.objects import CPU, MEMORY, NO_RESOURCES, Container, Node, Pod, ResourceList, Resources
+from plimsoll.rules.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
 from plimsoll.rules.pod_update import plain_patch_errors
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.qos import BEST_EFFORT, qos_class
-from plimsoll.rules.quantity import Quantity, from_units
+from plimsoll.rules.qos import BEST_EFFORT, GUARANTEED, qos_class
+from plimsoll.rules.quantity import ZERO, Quantity, from_units
 from plimsoll.rules.resize import ResizeSetting, ResizeVerdict, resize_verdict
 from plimsoll.rules.resize_api import ALL_GATES, ResizeGates, capacity_verdict, resize_errors, spec_changed
-from plimsoll.rules.resize_nearest import nearest
+from plimsoll.rules.resize_nearest import near_wishes
 from plimsoll.rules.resize_room import Leaving, Most, leaving, most_that_fits, short_of, with_request
 from plimsoll.rules.resize_steps import left_to_hand_out, tightened_memory
-from plimsoll.rules.versions import Version
+from plimsoll.rules.versions import LISTS, Version
 
 Outcome = Literal["unchanged", "accepted", "deferred", "infeasible", "refused", "ended", "unscheduled", "unknown"]
 RESIZED = (CPU, MEMORY)
@@ -92,15 +92,14 @@ def forecast(
     api: Api = ANY_API,
 ) -> Forecast:
     """Of a pod on the node of `setting`. `working_sets`: container → bytes."""
-    refused = _refused(old, new, setting.profile, api)
+    refused = _refused(old, new, setting.profile, api, setting)
     if refused is not None:
         return refused
     held = held_pod(old.pod)  # an earlier wish may still be pending: the node compares with what it has allocated
     allocation = allocation_of(held, setting.gates)
-    refusal = _too_large(old, new, setting.profile, setting.load.node)
+    refusal = _too_large(old, new, setting)
     if refusal is not None:
-        short = tuple(name for name in RESIZED if name in short_of(new.pod, setting))
-        return Forecast("refused", refusal, most=_most(old, new, allocation, setting, api, short))
+        return Forecast("refused", refusal, most=_most_of_short(old, new, allocation, setting, api))
     if is_terminal(old.pod) or old.pod.metadata.deletion_timestamp is not None:
         return _of_ended(old, new)
     verdict = resize_verdict(new.pod, allocation, setting)
@@ -133,13 +132,27 @@ def forecast_without_node(
 # --- the API server ---
 
 
-def _refused(old: Version, new: Version, profile: Profile, api: Api) -> Forecast | None:
+def _refused(
+    old: Version, new: Version, profile: Profile, api: Api, setting: ResizeSetting | None = None
+) -> Forecast | None:
+    """By validation. What is near and larger than the node would be refused as well: then the most that would not."""
     errors = api.errors(old, new, profile)
     if not errors:
         return None
-    found = nearest(old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level)
-    hint = "" if found is not None else _why_nothing(old.pod, new.pod, profile, api)
-    return Forecast("refused", str(errors[0]), hint, tuple(errors), found)
+    near = [
+        Version(new.document, pod)
+        for pod in near_wishes(
+            old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level
+        )
+    ]
+    found = next((each.pod for each in near if setting is None or not _too_large(old, each, setting)), None)
+    hint = ""
+    most: tuple[Most, ...] = ()
+    if found is None and near and setting is not None:
+        most = _most_of_short(old, near[0], allocation_of(held_pod(old.pod), setting.gates), setting, api)
+    elif found is None:
+        hint = _why_nothing(old.pod, new.pod, profile, api)
+    return Forecast("refused", str(errors[0]), hint, tuple(errors), found, most=most)
 
 
 def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api) -> str:
@@ -148,11 +161,17 @@ def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api) -> str:
         return f"this API server lets no amounts of a running pod change: {_ANEW}"
     if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
         return f"nothing else would be taken: any amount changes the class of a BestEffort pod; {_ANEW}"
+    amounts = [each.resources for each in all_containers(new.spec)]
+    zeros = any(amount == ZERO for each in amounts for kind in LISTS for amount in _list(each, kind).values())
+    if zeros and qos_class(old, pod_level=api.gates.pod_level) == GUARANTEED:
+        return "0 counts as no amount, and in a Guaranteed pod every container has limits: ask for more than 0"
     return ""
 
 
-def _too_large(old: Version, new: Version, profile: Profile, node: Node) -> str | None:
-    refusal = capacity_verdict(old, new, node) if profile.too_large_refused_by_api else None
+def _too_large(old: Version, new: Version, setting: ResizeSetting) -> str | None:
+    if not setting.profile.too_large_refused_by_api:
+        return None
+    refusal = capacity_verdict(old, new, setting.load.node)
     return None if refusal is None else refusal.message
 
 
@@ -193,6 +212,13 @@ def _most(
         return api.errors(old, Version(new.document, pod), setting.profile)
 
     return most_that_fits(new.pod, allocation, setting, short, api_errors)
+
+
+def _most_of_short(
+    old: Version, new: Version, allocation: Allocation, setting: ResizeSetting, api: Api
+) -> tuple[Most, ...]:
+    short = short_of(new.pod, setting)
+    return _most(old, new, allocation, setting, api, tuple(name for name in RESIZED if name in short))
 
 
 def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str:

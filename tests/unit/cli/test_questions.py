@@ -125,6 +125,18 @@ def test_resize_under_settings(
     assert all(text in ran.out for text in texts), ran.out
 
 
+def test_resize_of_the_pod_as_a_whole(tmp_path: Path) -> None:
+    def sized(memory: str) -> dict[str, Any]:
+        made = pod("web", "64Mi")
+        own = {"requests": {"memory": "100Mi"}, "limits": {"memory": memory}}
+        return {**made, "spec": {**made["spec"], "resources": own}}
+
+    old, new = written(tmp_path / "old", sized("1Gi")), written(tmp_path / "new", sized("512Mi"))
+    ran = run("explain", "resize", old, new, *ROOM, "--profile", "1.36", "--used", "600Mi")
+    assert "  the pod  memory  limit  1Gi → 512Mi\n" in ran.out
+    assert "unsafe shrink: the pod uses 600Mi now, its new limit is 512Mi" in ran.out
+
+
 def test_resize_of_what_has_ended(tmp_path: Path) -> None:
     old, new = ({**pod("web", "1Gi", cpu=cpu), "status": {"phase": "Succeeded"}} for cpu in ("1", "2"))
     ran = run("explain", "resize", written(tmp_path / "old", old), written(tmp_path / "new", new), *ROOM)

@@ -404,3 +404,57 @@ def test_a_shrink_of_the_pod_as_a_whole() -> None:
     for limit, unsafe in (("600Mi", [("", "600Mi")]), ("601Mi", []), ("2Gi", [])):
         found = forecast(level("1Gi"), level(limit), setting, working_sets={"c": 600 << 20})
         assert [(each.container, str(each.limit)) for each in found.unsafe] == unsafe
+
+
+def on_node(found: Version) -> Version:
+    document = {**found.document, "spec": {**found.document["spec"], "nodeName": "n1"}}
+    return Version(document, from_document(document, Pod))
+
+
+def test_the_nearest_is_no_larger_than_the_node() -> None:
+    """1.36's admission refuses that as well (03 §4.2): said is the most that it would take, and the nearest that is."""
+    old = on_node(version({"cpu": "1", "memory": "512Mi"}, SMALL))
+    found = asked(on_node(version({"cpu": "100", "memory": "512Mi"}, SMALL)), other("a", "1"), old=old, profile="1.36")
+    assert (found.outcome, found.nearest, most(found)) == ("refused", None, [("c", "cpu", "4", "3")])
+    old = on_node(version({"cpu": "1", "memory": "1Gi"}))
+    found = asked(on_node(version(SMALL, {**SMALL, "cpu": "100"})), old=old, profile="1.36")
+    assert (found.outcome, found.nearest, most(found)) == ("refused", None, [("c", "cpu", "4", "4")])
+    for profile, cpu in (("1.27", "100"), ("1.36", "3")):
+        found = asked(on_node(version(SMALL, {**SMALL, "cpu": cpu})), old=old, profile=profile)
+        assert (found.outcome, found.nearest is not None, found.most) == ("refused", True, ())
+
+
+@pytest.mark.parametrize(
+    ("wish", "nearest"),
+    [
+        ({"requests": {"cpu": "3"}}, {"requests": {"cpu": "1500m"}}),
+        ({"limits": {"cpu": "3"}, "requests": {"cpu": "1"}}, {"limits": {"cpu": "2"}}),
+        (
+            {"limits": {"cpu": "3"}, "requests": {"cpu": "3"}},
+            {"requests": {"cpu": "1500m"}, "limits": {"cpu": "2"}},
+        ),
+        ({"requests": {"cpu": "1", "memory": "2Gi"}}, {"requests": {"memory": "924Mi"}}),
+    ],
+    ids=["a request", "a limit", "both", "memory"],
+)
+def test_no_more_than_the_pod_as_a_whole(wish: dict[str, dict[str, str]], nearest: dict[str, dict[str, str]]) -> None:
+    """Two CPUs for the pod, half of one is another container's."""
+
+    def inside(resources: dict[str, dict[str, str]]) -> Version:
+        document = version({}).document
+        beside = {"name": "d", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "100Mi"}}}
+        containers = [{"name": "c", "image": "i", "resources": resources}, beside]
+        own = {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+        spec = {**document["spec"], "containers": containers, "resources": own}
+        return Version({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
+
+    old = inside({"requests": {"cpu": "1"}})
+    found = asked(inside(wish), old=old, profile="1.36")
+    assert (found.outcome, found.nearest is not None) == ("refused", True)
+    assert found.nearest is not None
+    assert patch_between(old.pod, found.nearest) == {"spec": {"containers": [{"name": "c", "resources": nearest}]}}
+
+
+def test_nothing_is_no_amount_for_a_guaranteed_pod() -> None:
+    found = asked(version({**SMALL, "cpu": "0"}))
+    assert (found.outcome, found.nearest, "ask for more than 0" in found.hint) == ("refused", None, True)
