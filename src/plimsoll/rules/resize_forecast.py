@@ -151,16 +151,18 @@ def _refused(
     if found is None and near and setting is not None:
         most = _most_of_short(old, near[0], allocation_of(held_pod(old.pod), setting.gates), setting, api)
     elif found is None:
-        hint = _why_nothing(old.pod, new.pod, profile, api)
+        hint = _why_nothing(old.pod, new.pod, profile, api, errors)
     return Forecast("refused", str(errors[0]), hint, tuple(errors), found, most=most)
 
 
-def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api) -> str:
+def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequence[FieldError]) -> str:
     """Why no other amounts would be taken either, where that is so."""
     if not api.in_place or not (api.subresource or profile.resize_by_plain_patch):
         return f"this API server lets no amounts of a running pod change: {_ANEW}"
     if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
         return f"nothing else would be taken: any amount changes the class of a BestEffort pod; {_ANEW}"
+    if any(each.field.startswith("spec.resources") for each in errors):
+        return "the pod's own amounts (spec.resources) leave its containers no more than they have: raise these first"
     amounts = [each.resources for each in all_containers(new.spec)]
     zeros = any(amount == ZERO for each in amounts for kind in LISTS for amount in _list(each, kind).values())
     if zeros and qos_class(old, pod_level=api.gates.pod_level) == GUARANTEED:

@@ -453,6 +453,8 @@ def test_no_more_than_the_pod_as_a_whole(wish: dict[str, dict[str, str]], neares
     assert (found.outcome, found.nearest is not None) == ("refused", True)
     assert found.nearest is not None
     assert patch_between(old.pod, found.nearest) == {"spec": {"containers": [{"name": "c", "resources": nearest}]}}
+    found = asked(inside({"requests": {"cpu": "1501m"}}), old=inside({"requests": {"cpu": "1500m"}}), profile="1.36")
+    assert (found.nearest, "(spec.resources) leave its containers no more" in found.hint) == (None, True)
 
 
 def test_nothing_is_no_amount_for_a_guaranteed_pod() -> None:
