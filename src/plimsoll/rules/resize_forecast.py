@@ -26,7 +26,7 @@ from plimsoll.rules.qos import BEST_EFFORT, GUARANTEED, qos_class
 from plimsoll.rules.quantity import ZERO, Quantity, from_units
 from plimsoll.rules.resize import ResizeSetting, ResizeVerdict, resize_verdict
 from plimsoll.rules.resize_api import ALL_GATES, ResizeGates, capacity_verdict, resize_errors, spec_changed
-from plimsoll.rules.resize_nearest import near_wishes
+from plimsoll.rules.resize_nearest import is_change, near_wishes
 from plimsoll.rules.resize_room import Leaving, Most, leaving, most_that_fits, short_of, with_request
 from plimsoll.rules.resize_steps import left_to_hand_out, tightened_memory
 from plimsoll.rules.versions import LISTS, Version
@@ -135,24 +135,31 @@ def forecast_without_node(
 def _refused(
     old: Version, new: Version, profile: Profile, api: Api, setting: ResizeSetting | None = None
 ) -> Forecast | None:
-    """By validation. What is near and larger than the node would be refused as well: then the most that would not."""
+    """By validation; what is near may have to be bent once more."""
     errors = api.errors(old, new, profile)
     if not errors:
         return None
-    near = [
-        Version(new.document, pod)
-        for pod in near_wishes(
-            old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level
-        )
-    ]
-    found = next((each.pod for each in near if setting is None or not _too_large(old, each, setting)), None)
-    hint = ""
-    most: tuple[Most, ...] = ()
-    if found is None and near and setting is not None:
-        most = _most_of_short(old, near[0], allocation_of(held_pod(old.pod), setting.gates), setting, api)
-    elif found is None:
-        hint = _why_nothing(old.pod, new.pod, profile, api, errors)
-    return Forecast("refused", str(errors[0]), hint, tuple(errors), found, most=most)
+    near = near_wishes(
+        old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level
+    )
+    taken = (pod if setting is None else _within_node(old, Version(new.document, pod), setting, api) for pod in near)
+    found = next((pod for pod in taken if pod is not None), None)
+    hint = "" if found is not None else _why_nothing(old.pod, new.pod, profile, api, errors)
+    return Forecast("refused", str(errors[0]), hint, tuple(errors), found)
+
+
+def _within_node(old: Version, new: Version, setting: ResizeSetting, api: Api) -> Pod | None:
+    """The wish, where it is refused for being too large no larger than the node; None where that is not enough."""
+    pod = new.pod
+    if _too_large(old, new, setting) is None:
+        return pod
+    for each in _most_of_short(old, new, allocation_of(held_pod(old.pod), setting.gates), setting, api):
+        if each.ever is None:
+            return None
+        pod = with_request(pod, each.container, each.resource, each.ever)
+    wish = Version(new.document, pod)
+    is_refused = api.errors(old, wish, setting.profile) or _too_large(old, wish, setting)
+    return pod if is_change(old.pod, pod) and not is_refused else None
 
 
 def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequence[FieldError]) -> str:

@@ -32,11 +32,11 @@ def near_wishes(old: Version, new: Version, errors: Errors, *, pod_level: bool =
         bent.append(_within_level(old.pod, ordered))
     for found in bent:
         # Documents are compared for what is neither cpu nor memory, so the one that was asked with will do.
-        if _changes(old.pod, found) and not errors(old, Version(new.document, found)):
+        if is_change(old.pod, found) and not errors(old, Version(new.document, found)):
             yield found
 
 
-def _changes(old: Pod, new: Pod) -> bool:
+def is_change(old: Pod, new: Pod) -> bool:
     pairs = zip(all_containers(old.spec), all_containers(new.spec), strict=False)
     return not same_pod_level(old.spec.resources, new.spec.resources) or any(
         not same_resources(before.resources, after.resources) for before, after in pairs

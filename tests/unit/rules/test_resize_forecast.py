@@ -53,6 +53,7 @@ def most(found: Forecast) -> list[tuple[str, str, str, str]]:
 
 
 SMALL = {"cpu": "1", "memory": "1Gi"}
+HALF = {"cpu": "1", "memory": "512Mi"}
 
 
 def asked(
@@ -411,17 +412,31 @@ def on_node(found: Version) -> Version:
     return Version(document, from_document(document, Pod))
 
 
-def test_the_nearest_is_no_larger_than_the_node() -> None:
-    """1.36's admission refuses that as well (03 §4.2): said is the most that it would take, and the nearest that is."""
-    old = on_node(version({"cpu": "1", "memory": "512Mi"}, SMALL))
-    found = asked(on_node(version({"cpu": "100", "memory": "512Mi"}, SMALL)), other("a", "1"), old=old, profile="1.36")
-    assert (found.outcome, found.nearest, most(found)) == ("refused", None, [("c", "cpu", "4", "3")])
-    old = on_node(version({"cpu": "1", "memory": "1Gi"}))
-    found = asked(on_node(version(SMALL, {**SMALL, "cpu": "100"})), old=old, profile="1.36")
-    assert (found.outcome, found.nearest, most(found)) == ("refused", None, [("c", "cpu", "4", "4")])
-    for profile, cpu in (("1.27", "100"), ("1.36", "3")):
-        found = asked(on_node(version(SMALL, {**SMALL, "cpu": cpu})), old=old, profile=profile)
-        assert (found.outcome, found.nearest is not None, found.most) == ("refused", True, ())
+@pytest.mark.parametrize(
+    ("old", "new", "nearest"),
+    [
+        ((HALF, SMALL), ({**HALF, "cpu": "100"}, SMALL), {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}),
+        ((SMALL, SMALL), (SMALL, {**SMALL, "cpu": "100"}), {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}),
+        ((HALF, SMALL), ({"cpu": "3", "memory": "5Gi"}, SMALL), {
+            "requests": {"cpu": "3", "memory": "4Gi"}, "limits": {"cpu": "3", "memory": "5Gi"}}),
+        ((SMALL, SMALL), (SMALL, {**SMALL, "cpu": "3"}), {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}),
+    ],
+    ids=["a request", "a limit", "one of two", "small enough"],
+)  # fmt: skip
+def test_the_nearest_is_no_larger_than_the_node(
+    old: tuple[dict[str, str], ...], new: tuple[dict[str, str], ...], nearest: dict[str, dict[str, str]]
+) -> None:
+    """1.36's admission would refuse that as well (03 §4.2); in 1.27 the node has to say it."""
+    before, wish = on_node(version(*old)), on_node(version(*new))
+    found = asked(wish, other("a", "1"), old=before, profile="1.36")
+    assert (found.outcome, found.nearest is not None) == ("refused", True)
+    assert found.nearest is not None
+    assert patch_between(before.pod, found.nearest) == {"spec": {"containers": [{"name": "c", "resources": nearest}]}}
+    older = asked(wish, old=before)
+    assert older.nearest is not None
+    assert older.nearest.spec.containers[0].resources.limits == {
+        name: max(parse(each.get(name, "0")) for each in new) for name in SMALL
+    }
 
 
 @pytest.mark.parametrize(
