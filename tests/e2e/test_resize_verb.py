@@ -204,7 +204,7 @@ def held(name: str, cpu: str = "100m") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("words", "at", "says"),
     [
-        (("demo", "--memory", "500Mi"), "[y/N]", "container demo is started anew"),
+        (("demo", "--memory", "500Mi"), "[y/N]", "\nnothing was sent"),
         (("lost", "--cpu", "200m", "--wait"), "on no node yet\r\n", "describe pod lost"),
     ],
     ids=["the question", "the wait"],

@@ -191,7 +191,11 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         click.echo("nothing was sent: give --yes to ask for it all the same", err=True)
         return False
-    agreed = click.confirm("ask for it all the same?", err=True)
+    try:
+        agreed = click.confirm("ask for it all the same?", err=True)
+    except click.Abort:
+        click.echo("\nnothing was sent", err=True)
+        raise
     if not agreed:
         click.echo("nothing was sent", err=True)
     return agreed
