@@ -19,7 +19,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.allocation import Allocation, all_containers, allocation_of
 from plimsoll.rules.fit import is_terminal
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
+from plimsoll.rules.objects import CPU, MEMORY, NO_RESOURCES, Container, Node, Pod, ResourceList, Resources, is_mirror
 from plimsoll.rules.pod_update import plain_patch_errors
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.qos import BEST_EFFORT, GUARANTEED, qos_class
@@ -116,12 +116,22 @@ def forecast(
 
 
 def forecast_without_node(
-    old: Version, new: Version, profile: Profile, *, api: Api = ANY_API, bound: bool = False
+    old: Version,
+    new: Version,
+    profile: Profile,
+    *,
+    api: Api = ANY_API,
+    bound: bool = False,
+    missing: bool = False,
 ) -> Forecast:
-    """What the API server says is all that can be told: the pod is on no node yet, or (`bound`) nobody tells of it."""
+    """What the API server says is all that can be told: the pod is on no node yet, or (`bound`) nobody tells of it, or
+    (`missing`) there is no such node."""
     refused = _refused(old, new, profile, api)
     if refused is not None:
         return refused
+    refusal = _not_admitted(old, new, profile, None) if missing else None
+    if refusal is not None:
+        return Forecast("refused", refusal)
     if is_terminal(old.pod) or old.pod.metadata.deletion_timestamp is not None:
         return _of_ended(old, new)
     if not spec_changed(old.document, new.document):
@@ -164,6 +174,8 @@ def _within_node(old: Version, new: Version, setting: ResizeSetting, api: Api) -
 
 def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequence[FieldError]) -> str:
     """Why no other amounts would be taken either, where that is so."""
+    if is_mirror(old):
+        return _HINTS["static_pod"]
     if not api.in_place or not (api.subresource or profile.resize_by_plain_patch):
         return f"this API server lets no amounts of a running pod change: {_ANEW}"
     if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
@@ -178,9 +190,11 @@ def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequenc
 
 
 def _too_large(old: Version, new: Version, setting: ResizeSetting) -> str | None:
-    if not setting.profile.too_large_refused_by_api:
-        return None
-    refusal = capacity_verdict(old, new, setting.load.node)
+    return _not_admitted(old, new, setting.profile, setting.load.node)
+
+
+def _not_admitted(old: Version, new: Version, profile: Profile, node: Node | None) -> str | None:
+    refusal = capacity_verdict(old, new, node) if profile.too_large_refused_by_api else None
     return None if refusal is None else refusal.message
 
 

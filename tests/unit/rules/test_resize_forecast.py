@@ -475,3 +475,18 @@ def test_no_more_than_the_pod_as_a_whole(wish: dict[str, dict[str, str]], neares
 def test_nothing_is_no_amount_for_a_guaranteed_pod() -> None:
     found = asked(version({**SMALL, "cpu": "0"}))
     assert (found.outcome, found.nearest, "ask for more than 0" in found.hint) == ("refused", None, True)
+
+
+def test_a_static_pod_has_a_manifest() -> None:
+    document = version(SMALL).document
+    document = {**document, "metadata": {**document["metadata"], "annotations": {"kubernetes.io/config.mirror": "h"}}}
+    found = asked(version({**SMALL, "cpu": "2"}), old=Version(document, from_document(document, Pod)))
+    assert (found.outcome, found.hint) == ("refused", "its manifest on the node is what to change")
+
+
+@pytest.mark.parametrize(("profile", "outcome"), [("1.27", "unknown"), ("1.36", "refused")])
+def test_a_node_that_is_gone(profile: str, outcome: str) -> None:
+    """1.36's admission has nothing to compare with (03 §4.2)."""
+    old, new = on_node(version(SMALL)), on_node(version({**SMALL, "cpu": "2"}))
+    found = forecast_without_node(old, new, profile_named(profile), bound=True, missing=True)
+    assert (found.outcome, found.message) == (outcome, 'node "n1" not found' if outcome == "refused" else "")
