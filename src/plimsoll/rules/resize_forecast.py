@@ -107,11 +107,13 @@ def forecast(
         if not spec_changed(old.document, new.document):
             return Forecast("unchanged")
         return Forecast("accepted", hint="the node has these amounts already: what was pending is taken back")
+    found = _judged(old, new, allocation, verdict, setting, api)
+    if found.outcome == "infeasible":
+        return found
     left = left_to_hand_out(new.pod, allocation, _running(old.pod), setting.gates)
     restarts = tuple(each.name for each in left.restarts)
     used = {name: amount for name, amount in (working_sets or {}).items() if name not in restarts}
     unsafe = tuple(_unsafe(held, new.pod, left.in_place, used))
-    found = _judged(old, new, allocation, verdict, setting, api)
     return msgspec.structs.replace(found, restarts=restarts, unsafe=unsafe)
 
 

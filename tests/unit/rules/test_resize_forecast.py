@@ -490,3 +490,11 @@ def test_a_node_that_is_gone(profile: str, outcome: str) -> None:
     old, new = on_node(version(SMALL)), on_node(version({**SMALL, "cpu": "2"}))
     found = forecast_without_node(old, new, profile_named(profile), bound=True, missing=True)
     assert (found.outcome, found.message) == (outcome, 'node "n1" not found' if outcome == "refused" else "")
+
+
+def test_nobody_is_restarted_for_what_can_never_be() -> None:
+    rules = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    old = version(SMALL, resizePolicy=rules)
+    for memory, outcome, restarts in (("5Gi", "infeasible", ()), ("2Gi", "accepted", ("c",))):
+        found = asked(version({**SMALL, "memory": memory}, resizePolicy=rules), old=old)
+        assert (found.outcome, found.restarts) == (outcome, restarts)
