@@ -110,15 +110,22 @@ def _all_allocated(pod: Document) -> bool:
 def _all_shown(pod: Document, *, requests: bool) -> bool:
     """Does the status show the limits as the kernel would keep them, and the requests? These come back from shares or
     weights: where too much was lost on the way, they never do."""
+    whole = _limits(spec_of(pod).get("resources") or {})
     for container, shown in _running(pod):
         if "resources" not in shown:
             continue
         wanted, actual = container.get("resources") or {}, shown["resources"] or {}
-        if not _kept(wanted.get("limits") or {}, actual.get("limits") or {}):
+        # Without a limit of its own a container has the pod's, and 0 is none.
+        limits = {name: each if _amount(each) else whole.get(name, each) for name, each in _limits(wanted).items()}
+        if not _kept(limits, _limits(actual)):
             return False
         if requests and not _same(wanted.get("requests") or {}, actual.get("requests") or {}):
             return False
     return _has_statuses(pod)
+
+
+def _limits(resources: Document) -> Document:
+    return resources.get("limits") or {}
 
 
 def _has_statuses(pod: Document) -> bool:

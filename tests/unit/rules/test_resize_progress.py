@@ -40,6 +40,10 @@ def rounded(wanted: str, shown: str, name: str = "cpu", **status: Any) -> dict[s
     }
 
 
+def within(limit: str, document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "spec": {**document["spec"], "resources": {"limits": {"cpu": limit}}}}
+
+
 def requesting(wanted: str, shown: str, **status: Any) -> dict[str, Any]:
     """A cpu request that is allocated and comes back otherwise."""
     found = {"name": "c", "allocatedResources": {"cpu": wanted}, "resources": {"requests": {"cpu": shown}}}
@@ -102,6 +106,10 @@ ROWS = [
     ("1.27 repeated as asked", rounded("3m", "3m"), "reported", ""),
     ("1.27 whole pages", rounded("100000000", "99999744", "memory"), "reported", ""),
     ("1.27 another memory limit", rounded("100000000", "99000000", "memory"), "proposed", ""),
+    ("1.27 no limit inside the pod's own", within("2", rounded("0", "2")), "reported", ""),
+    ("1.27 not yet the pod's own", within("2", rounded("0", "1")), "proposed", ""),
+    ("1.27 no limit", rounded("0", "0"), "reported", ""),
+    ("1.27 no limit, not yet", rounded("0", "1"), "proposed", ""),
     ("it has ended", pod(ONE, ONE, phase="Succeeded", resize="Proposed"), "ended", "its phase is Succeeded"),
     ("it is being deleted", deleted(pod(ONE, ONE)), "ended", "it is being deleted"),
     ("on no node", {**pod(None, None), "spec": {"containers": [{"name": "c"}]}, "status": {}}, "proposed", "it is on no node yet"),
