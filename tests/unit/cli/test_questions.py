@@ -125,6 +125,32 @@ def test_resize_under_settings(
     assert all(text in ran.out for text in texts), ran.out
 
 
+def test_resize_beside_a_dump_with_the_pod_itself(tmp_path: Path) -> None:
+    """As `kubectl get pods` gives it, with a uid and a namespace that the manifest does not have."""
+    stored = pod("web", "1Gi", cpu="5")
+    stored["metadata"] |= {"uid": "u1", "namespace": "default"}
+    manifest, larger = ({**pod("web", "1Gi", cpu=cpu), "metadata": {"name": "web"}} for cpu in ("5", "6"))
+    old, new = written(tmp_path / "old", manifest), written(tmp_path / "new", larger)
+    alone = run("explain", "resize", old, new, *ROOM)
+    beside = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", stored))
+    assert (alone.code, beside.out) == (0, alone.out)
+
+
+def test_resize_beside_what_cannot_be_read(tmp_path: Path) -> None:
+    old, new = written(tmp_path / "old", pod("web", "1Gi")), written(tmp_path / "new", pod("web", "2Gi"))
+    ran = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", pod("other", "1gb")))
+    assert (ran.code, "requests[memory]" in ran.err) == (2, True)
+    ended = {**pod("other", "15Gi"), "status": {"phase": "Failed"}}
+    ran = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", ended))
+    assert (ran.code, ran.err) == (0, "note: 1 pods have ended and hold nothing\n")
+
+
+def test_resize_to_another_pod(tmp_path: Path) -> None:
+    old, new = written(tmp_path / "old", pod("web", "1Gi")), written(tmp_path / "new", pod("db", "2Gi"))
+    ran = run("explain", "resize", old, new, *ROOM)
+    assert (ran.code, "note: NEW is another pod by its name, db: only its amounts are taken" in ran.out) == (0, True)
+
+
 def test_resize_of_the_pod_as_a_whole(tmp_path: Path) -> None:
     def sized(memory: str) -> dict[str, Any]:
         made = pod("web", "64Mi")
