@@ -1,8 +1,8 @@
 """The nearest request that the API server would take, for one that it refuses (03 §4.2).
 
 The wish is bent as little as may be: limits no lower than requests, the QoS class as it was, or both; no more than the
-pod's own block has. What comes out is asked of the same rule that refused the wish, and a request that would change
-nothing is none.
+pod's own block has; nothing taken away. What comes out is asked of the same rule that refused the wish, and a request
+that would change nothing is none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.rules.effective import container_requests
 from plimsoll.rules.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
 from plimsoll.rules.qos import BURSTABLE, GUARANTEED, computed_qos_class, qos_class
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
-from plimsoll.rules.versions import Version
+from plimsoll.rules.versions import LISTS, Version
 
 RESIZED = (CPU, MEMORY)
 MIB = 1 << 20
@@ -26,14 +26,27 @@ Errors = Callable[[Version, Version], list[FieldError]]
 
 def near_wishes(old: Version, new: Version, errors: Errors, *, pod_level: bool = True) -> Iterator[Pod]:
     """Those that validation takes, the nearest first. `errors`: its answer to the step from one to the other."""
-    ordered = _with_ordered(old.pod, new.pod)
-    bent = [ordered, *_same_class(old.pod, new.pod, pod_level), *_same_class(old.pod, ordered, pod_level)]
-    if pod_level:
-        bent.append(_within_level(old.pod, ordered))
-    for found in bent:
+    for found in (*_bent(old.pod, new.pod, pod_level), *_bent(old.pod, _each(old.pod, new.pod, _whole), pod_level)):
         # Documents are compared for what is neither cpu nor memory, so the one that was asked with will do.
         if is_change(old.pod, found) and not errors(old, Version(new.document, found)):
             yield found
+
+
+def _bent(old: Pod, new: Pod, pod_level: bool) -> Iterator[Pod]:
+    ordered = _with_ordered(old, new)
+    yield ordered
+    yield from _same_class(old, new, pod_level)
+    yield from _same_class(old, ordered, pod_level)
+    if pod_level:
+        yield _within_level(old, ordered)
+
+
+def _whole(before: Container | None, after: Container) -> Container:
+    """What was taken away is there again."""
+    if before is None:
+        return after
+    requests, limits = ({**_list(before.resources, kind), **_list(after.resources, kind)} or None for kind in LISTS)
+    return msgspec.structs.replace(after, resources=Resources(requests, limits, after.resources.claims))
 
 
 def is_change(old: Pod, new: Pod) -> bool:

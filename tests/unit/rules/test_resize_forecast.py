@@ -498,3 +498,14 @@ def test_nobody_is_restarted_for_what_can_never_be() -> None:
     for memory, outcome, restarts in (("5Gi", "infeasible", ()), ("2Gi", "accepted", ("c",))):
         found = asked(version({**SMALL, "memory": memory}, resizePolicy=rules), old=old)
         assert (found.outcome, found.restarts) == (outcome, restarts)
+
+
+def test_what_may_not_be_taken_away_stays() -> None:
+    """03 §4.2 step 9; allowed in 1.27."""
+    old, new = version(HALF, {}), version({"cpu": "2"}, {})
+    assert asked(new, old=old).outcome == "accepted"
+    found = asked(new, old=old, profile="1.36")
+    assert (found.outcome, found.nearest is not None) == ("refused", True)
+    assert found.nearest is not None
+    assert found.nearest.spec.containers[0].resources.requests == {"cpu": parse("2"), "memory": parse("512Mi")}
+    assert asked(version({"cpu": "1"}, {}), old=old, profile="1.36").nearest is None
