@@ -31,6 +31,7 @@ PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 _STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
 _ENDED = ("Succeeded", "Failed")
 LARGEST_PAGE_BYTES = 1 << 16  # the kernel rounds limits down to whole pages
+_TOLD_BY = ("reason", "message", "lastProbeTime", "observedGeneration")
 _VERDICTS: dict[str, Stage] = {"Deferred": "deferred", "Infeasible": "infeasible"}
 
 
@@ -49,7 +50,7 @@ def verdict_said(pod: Document) -> Said:
     word = str(status.get("resize") or "")
     for each in status.get("conditions") or ():
         if isinstance(each, dict) and each.get("type") == PENDING:
-            return (word, *(str(each.get(field)) for field in ("reason", "message", "lastProbeTime")))
+            return (word, *(str(each.get(field)) for field in _TOLD_BY))
     return (word,) if word in _VERDICTS else ()
 
 

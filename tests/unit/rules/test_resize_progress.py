@@ -136,3 +136,12 @@ def test_a_verdict_on_the_wish_before() -> None:
     anew = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "static")])
     assert progress(anew, verdict_said(stale)).stage == "infeasible"
     assert progress(pod(TWO, TWO), verdict_said(pod(TWO, TWO))).stage == "reported"
+
+
+def test_the_same_verdict_on_the_next_wish() -> None:
+    """Word for word and within the same second: where generations are told, they tell the two apart."""
+    first = pod(ONE, ONE, generation=2, conditions=[condition(PENDING, "Infeasible", "static", 2)])
+    asked = pod(ONE, ONE, generation=3, conditions=[condition(PENDING, "Infeasible", "static", 2)])
+    answered = pod(ONE, ONE, generation=3, conditions=[condition(PENDING, "Infeasible", "static", 3)])
+    assert progress(asked, verdict_said(first)).stage == "proposed"
+    assert progress(answered, verdict_said(first)).stage == "infeasible"
