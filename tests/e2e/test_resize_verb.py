@@ -167,6 +167,8 @@ def test_mistakes(verbs: Verbs) -> None:
     for words, text in (
         (("gone", "--cpu", "1"), "no pod gone in namespace"),
         (("dmeo", "--cpu", "1"), "did you mean demo?"),
+        (("", "--cpu", "1"), "'' is no pod: write it as web or pod/web"),
+        (("deployment/demo", "--cpu", "1"), "'deployment/demo' is no pod"),
         (("demo", "-c", "nope", "--cpu", "1"), "no container 'nope'; there are: demo"),
         (("demo", "--cpu", "1gb"), "'1gb' is no amount; write it as 2 or 500m"),
         (("demo", "--memory", "500m"), "'500m' is no whole number of bytes"),
@@ -202,7 +204,7 @@ def held(name: str, cpu: str = "100m") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("words", "at", "says"),
     [
-        (("demo", "--memory", "500Mi"), "[y/N]", "container demo is started anew"),
+        (("demo", "--memory", "500Mi"), "[y/N]", "\nnothing was sent"),
         (("lost", "--cpu", "200m", "--wait"), "on no node yet\r\n", "describe pod lost"),
     ],
     ids=["the question", "the wait"],

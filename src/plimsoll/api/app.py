@@ -81,7 +81,8 @@ class App:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.meter = Meter()
-        self.pages = Pages(options.profile)
+        in_place = options.gates is None or options.gates.get("InPlacePodVerticalScaling", True)
+        self.pages = Pages(options.profile, () if in_place else ("pods/resize",))
         self.cluster: Cluster
         self._limiter = Limiter(options.limits, time.monotonic)
         self._is_open = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -29,8 +30,12 @@ class Discovery(msgspec.Struct, frozen=True):
     aggregated: dict[str, Page]
 
 
-def discovery(server_address: str) -> Discovery:
-    versions = list(group_versions())
+def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
+    """`absent`: subresources that this server does not serve, as `pods/resize`."""
+    versions = [
+        (group, version, tuple(_served(resource, absent) for resource in resources))
+        for group, version, resources in group_versions()
+    ]
     core = [_version(version, resources) for group, version, resources in versions if not group]
     aggregated = {
         "/api": _page(_group_list([{"metadata": {}, "versions": core}])),
@@ -60,6 +65,11 @@ def discovery(server_address: str) -> Discovery:
         if group:
             legacy[f"/apis/{group}"] = _page({"kind": "APIGroup", "apiVersion": "v1", **_group(group, version)})
     return Discovery(legacy, aggregated)
+
+
+def _served(resource: Resource, absent: Collection[str]) -> Resource:
+    kept = tuple(each for each in resource.subresources if f"{resource.plural}/{each.name}" not in absent)
+    return msgspec.structs.replace(resource, subresources=kept)
 
 
 def _page(document: Document) -> Page:

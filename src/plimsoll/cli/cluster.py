@@ -43,6 +43,16 @@ def cluster_options(command: Command) -> Command:
     return command
 
 
+class PodName(click.ParamType[str]):
+    name = "pod"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = str(value).removeprefix("pod/").removeprefix("pods/").removeprefix("po/")
+        if not name or "/" in name:
+            self.fail(f"{value!r} is no pod: write it as web or pod/web", param, ctx)
+        return name
+
+
 class NoCluster(PlimsollError):
     """Where a kubeconfig was looked for, and what to do."""
 

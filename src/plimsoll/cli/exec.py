@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from plimsoll.cli.cluster import answered, cluster_options
+from plimsoll.cli.cluster import PodName, answered, cluster_options
 
 
 @click.command("exec", context_settings={"allow_interspersed_args": False})
@@ -15,7 +15,7 @@ from plimsoll.cli.cluster import answered, cluster_options
 @click.option("-c", "--container", default="", help="Which one. [default: the only one]")
 @click.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input on.")
 @click.option("-t", "--tty", is_flag=True, help="The command gets a terminal. Needs one here, and -i.")
-@click.argument("pod", metavar="POD")
+@click.argument("pod", type=PodName(), metavar="POD")
 @click.argument("command", nargs=-1, required=True, metavar="[--] COMMAND...", type=click.UNPROCESSED)
 def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, tty: bool, **options: Any) -> int:
     """Run a command in a container; its exit code is ours. Options go before POD.
@@ -33,8 +33,7 @@ def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, 
     if tty and not (sys.stdin.isatty() and with_input):
         click.echo("plimsoll: -t without a terminal, or without -i: going on without", err=True)
         tty = False
-    name = pod.removeprefix("pod/").removeprefix("pods/")
     from plimsoll.cli.exec_session import Asked, executed
 
-    asked = Asked(name, container, command, with_input, tty)
+    asked = Asked(pod, container, command, with_input, tty)
     return answered(options, lambda cluster: executed(cluster, asked))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 import msgspec
 
-from plimsoll.cli.inputs import Given, on_node, read_inputs, refused
+from plimsoll.cli.inputs import Given, Inputs, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.output import Paint, colourful, inert
 from plimsoll.cli.resize_answer import ResizeAnswer, lines, resize_answer
@@ -45,26 +46,45 @@ def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, outpu
     """
     question = NodeQuestion(options)
     setting, notes = question.setting()
-    beside = [given.pod for given in on_node(read_inputs(others), question.node).pods] if others else []
-    answer = _answer(_only_pod(old, setting), _only_pod(new, setting), beside, used, setting, question.node)
+    before, after = _only_pod(old, setting), _only_pod(new, setting)
+    beside, passed = _beside(others, question.node, before.pod, setting)
+    answer = _answer(before, after, beside, used, setting, question.node)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
     else:
         paint = Paint(colourful())
         click.echo("\n".join(lines(answer, paint)), color=paint.colour)
-    for note in notes:
+    for note in (*notes, *passed):
         click.echo(f"note: {inert(note)}", err=True)
     return answer.exit_code
 
 
-def _only_pod(file: str, setting: Setting) -> Given:
-    inputs = read_inputs([file])
+def _sound(inputs: Inputs, setting: Setting) -> Inputs:
     problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
     if problems:
         raise click.ClickException("\n".join(map(str, problems)))
+    return inputs
+
+
+def _only_pod(file: str, setting: Setting) -> Given:
+    inputs = _sound(read_inputs([file]), setting)
     if len(inputs.pods) != 1:
         raise click.ClickException(f"{file}: holds {len(inputs.pods)} pods, wants one")
     return inputs.pods[0]
+
+
+def _beside(files: tuple[str, ...], node: Node | None, pod: Pod, setting: Setting) -> tuple[list[Pod], Sequence[str]]:
+    """The node's other pods, and what was passed over. A dump of the node's pods has the pod itself as well."""
+    if not files:
+        return [], ()
+    inputs = on_node(_sound(read_inputs(files), setting), node)
+    return [each.pod for each in inputs.pods if not _is_same(each.pod, pod)], inputs.passed
+
+
+def _is_same(one: Pod, other: Pod) -> bool:
+    """By name: a manifest has no uid, and may leave out the namespace."""
+    named = [(each.metadata.namespace or "default", each.metadata.name) for each in (one, other)]
+    return bool(one.metadata.name) and named[0] == named[1]
 
 
 def _answer(
@@ -79,6 +99,8 @@ def _answer(
     kept = kept_for_resize(before.document, wanted, gates)
     after = _version(kept, name, setting, before.pod)
     notes = []
+    if not _is_same(old.pod, new.pod):
+        notes.append(f"NEW is another pod by its name, {new.pod.metadata.name}: only its amounts are taken")
     if spec_changed(wanted, kept):
         notes.append("NEW differs in more than resources; a resize leaves all of that as it is")
     status = NodeStatus(setting.capacity, setting.allocatable)

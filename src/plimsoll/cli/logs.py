@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 
 import click
 
-from plimsoll.cli.cluster import Cluster, answered, cluster_options
+from plimsoll.cli.cluster import Cluster, PodName, answered, cluster_options
 from plimsoll.cli.output import inert, on_terminal
 
 
 @click.command("logs")
-@click.argument("pod", metavar="POD")
+@click.argument("pod", type=PodName(), metavar="POD")
 @click.argument("named", required=False, metavar="[CONTAINER]")
 @cluster_options
 @click.option("-c", "--container", default="", help="Which one. [default: the only one]")
@@ -34,9 +34,8 @@ def logs(pod: str, named: str | None, container: str, raw: bool, **options: Any)
       plimsoll logs web -c app -f --tail 20
       plimsoll logs web --previous
     """
-    name = pod.removeprefix("pod/").removeprefix("pods/")
     harmless = on_terminal() and not raw
-    return answered(options, lambda cluster: _logs(cluster, name, container or named or "", options, harmless))
+    return answered(options, lambda cluster: _logs(cluster, pod, container or named or "", options, harmless))
 
 
 async def _logs(cluster: Cluster, pod: str, container: str, options: dict[str, Any], harmless: bool) -> int:

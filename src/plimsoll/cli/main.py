@@ -92,6 +92,7 @@ def root() -> None:
 
 def main(args: list[str] | None = None) -> int:
     """Run one command. What the user can mend is one line on stderr and exit code 2."""
+    _fill_closed_streams()
     try:
         result: Any = root.main(args=args, prog_name="plimsoll", standalone_mode=False)
         sys.stdout.flush()
@@ -115,6 +116,13 @@ def main(args: list[str] | None = None) -> int:
         _abandon_output()
         return _refused(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     return result if isinstance(result, int) else 0
+
+
+def _fill_closed_streams() -> None:
+    """A caller may have closed them (`<&-`); Python has None in their place then."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _refused(message: str) -> int:

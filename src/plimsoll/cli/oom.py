@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from plimsoll.cli.cluster import Cluster, answered, cluster_options
+from plimsoll.cli.cluster import Cluster, PodName, answered, cluster_options
 from plimsoll.cli.node_pages import node_page
 from plimsoll.cli.output import Paint, colourful, inert, table
 from plimsoll.rules.node_pages import KillShown, OomPage
@@ -20,11 +20,11 @@ STAT_SHOWN = ("anon", "file", "kernel", "kernel_stack", "slab", "shmem", "rss", 
 
 
 @click.command("oom")
-@click.argument("pod", default="", required=False, metavar="[POD]")
+@click.argument("pod", type=PodName(), required=False, metavar="[POD]")
 @cluster_options
 @click.option("--on", "node_name", default="", metavar="NODE", help="Only of this node. [default: all, or the pod's]")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-def oom(pod: str, node_name: str, output: str, **options: Any) -> int:
+def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
     """Show which processes the kernel killed for memory, the newest last; of all namespaces unless -n names one.
 
     \b
@@ -33,8 +33,7 @@ def oom(pod: str, node_name: str, output: str, **options: Any) -> int:
       plimsoll oom web
       plimsoll oom --on n1 -o json
     """
-    name = pod.removeprefix("pod/").removeprefix("pods/")
-    kills, notes = answered(options, lambda cluster: _asked(cluster, name, node_name))
+    kills, notes = answered(options, lambda cluster: _asked(cluster, pod or "", node_name))
     if options["namespace"]:
         kills = [each for each in kills if each.namespace == options["namespace"]]
     if output == "json":

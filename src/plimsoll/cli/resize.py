@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from plimsoll.cli.calculators import Amount
-from plimsoll.cli.cluster import Cluster, answered, cluster_options
+from plimsoll.cli.cluster import Cluster, PodName, answered, cluster_options
 from plimsoll.cli.documents_print import json_text
 from plimsoll.cli.output import Paint, colourful, inert
 from plimsoll.cli.resize_answer import DONE, NOT_NOW, REFUSED, ResizeAnswer, lines
@@ -63,7 +63,7 @@ class _Memory(_Cpu):
 
 
 @click.command("resize")
-@click.argument("pod", metavar="POD")
+@click.argument("pod", type=PodName(), metavar="POD")
 @cluster_options
 @click.option("-c", "--container", default="", help="Which one. [default: the only one]")
 @click.option("--cpu", type=_Cpu(), help="In CPUs: 2, 500m.")
@@ -118,8 +118,7 @@ def resize(
     kinds: tuple[ListName, ...] = ("limits",) if limits_only else ("requests",) if requests_only else ()
     if dry_run and wait:
         raise click.UsageError("--dry-run changes nothing that --wait could follow")
-    name = pod.removeprefix("pod/").removeprefix("pods/")
-    wanted = Wanted(name, container, amounts, kinds, dry_run, wait, yes, timeout_s, output)
+    wanted = Wanted(pod, container, amounts, kinds, dry_run, wait, yes, timeout_s, output)
     # A question on a terminal is asked between two runs of the client: inside one, Ctrl-C would not end it.
     prepared = answered(options, lambda cluster: _prepared(cluster, wanted))
     code = _decided(wanted, prepared.answer)
@@ -128,7 +127,7 @@ def resize(
     try:
         return answered(options, lambda cluster: _carried_out(cluster, wanted, prepared))
     except KeyboardInterrupt:
-        click.echo(f"plimsoll: not waited for; how far it is: `plimsoll describe pod {inert(name)}`", err=True)
+        click.echo(f"plimsoll: not waited for; how far it is: `plimsoll describe pod {inert(pod)}`", err=True)
         raise
 
 
@@ -192,7 +191,11 @@ def _agreed() -> bool:
     if not sys.stdin.isatty():
         click.echo("nothing was sent: give --yes to ask for it all the same", err=True)
         return False
-    agreed = click.confirm("ask for it all the same?", err=True)
+    try:
+        agreed = click.confirm("ask for it all the same?", err=True)
+    except click.Abort:
+        click.echo("\nnothing was sent", err=True)
+        raise
     if not agreed:
         click.echo("nothing was sent", err=True)
     return agreed

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from plimsoll.cli.output import CLASS_COLOURS, Paint, inert, table
-from plimsoll.rules.objects import CPU, MEMORY, Container, Pod
+from plimsoll.rules.allocation import all_containers
+from plimsoll.rules.objects import CPU, MEMORY, NO_RESOURCES, Pod, Resources
 from plimsoll.rules.qos import qos_class
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.reasons import human_bytes
@@ -16,6 +17,7 @@ from plimsoll.rules.resize_forecast import Forecast, Outcome
 from plimsoll.rules.resize_room import Leaving
 from plimsoll.rules.resize_wish import patch_between
 from plimsoll.rules.resize_writes import FileChange
+from plimsoll.rules.versions import LISTS
 
 DONE, NOT_NOW, REFUSED = 0, 1, 2
 EXIT_CODES: dict[Outcome, int] = {
@@ -51,7 +53,7 @@ _WORDS: dict[Outcome, str] = {
 
 
 class AmountChange(msgspec.Struct, frozen=True):
-    container: str
+    container: str  # "" for the pod's own block
     resource: str
     list: str  # requests, limits
     before: str | None
@@ -130,7 +132,7 @@ def resize_answer(
 def _zero_limits(changes: Sequence[AmountChange]) -> Iterator[str]:
     for each in changes:
         if each.list == "limits" and each.after is not None and not QUANTITIES[each.after]:
-            yield f"a {each.resource} limit of 0 is no limit: container {each.container} may use what there is"
+            yield f"a {each.resource} limit of 0 is no limit: {_whose(each.container)} may use what there is"
 
 
 def _room(found: Forecast) -> Room | None:
@@ -149,20 +151,18 @@ def _text(amount: Quantity | None) -> str | None:
 
 
 def _changes(old: Pod, new: Pod) -> Iterator[AmountChange]:
-    after = {each.name: each for each in (*new.spec.init_containers, *new.spec.containers)}
-    for container in (*old.spec.init_containers, *old.spec.containers):
-        if container.name not in after:
-            continue
+    after = {each.name: each.resources for each in all_containers(new.spec)}
+    pairs = [(each.name, each.resources, after[each.name]) for each in all_containers(old.spec) if each.name in after]
+    for name, had, has in (("", old.spec.resources or NO_RESOURCES, new.spec.resources or NO_RESOURCES), *pairs):
         for resource in (CPU, MEMORY):
-            for kind in ("requests", "limits"):
-                was, now = _amount(container, kind, resource), _amount(after[container.name], kind, resource)
+            for kind in LISTS:
+                was, now = _amount(had, kind, resource), _amount(has, kind, resource)
                 if was != now:
-                    yield AmountChange(container.name, resource, kind, was, now)
+                    yield AmountChange(name, resource, kind, was, now)
 
 
-def _amount(container: Container, kind: str, resource: str) -> str | None:
-    amount = ((container.resources.requests if kind == "requests" else container.resources.limits) or {}).get(resource)
-    return None if amount is None else str(amount)
+def _amount(resources: Resources, kind: str, resource: str) -> str | None:
+    return _text(((resources.requests if kind == "requests" else resources.limits) or {}).get(resource))
 
 
 def lines(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:
@@ -170,7 +170,7 @@ def lines(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:
     yield f"pod {paint(inert(answer.pod), 'bold')}  {qos}"
     rows = [
         [
-            f"  {inert(each.container)}",
+            f"  {inert(each.container) or 'the pod'}",
             each.resource,
             each.list.removesuffix("s"),
             f"{inert(each.before or 'none')} → {inert(each.after or 'none')}",
@@ -190,8 +190,8 @@ def lines(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:
         yield f"{paint('restart', 'yellow')}: container {inert(name)} is started anew, its resize policy asks for it"
     for each in answer.unsafe:
         yield (
-            f"{paint('unsafe shrink', 'red')}: container {inert(each['container'])} uses {each['used']} now, its new "
-            f"limit is {each['limit']}; the node will refuse or wait rather than kill it"
+            f"{paint('unsafe shrink', 'red')}: {_whose(each['container'])} uses {each['used']} now, its new limit is "
+            f"{each['limit']}; the node will refuse or wait rather than kill it"
         )
     yield from _written(answer, paint)
     for note in answer.notes:
@@ -223,12 +223,16 @@ def _who_must_go(room: Room) -> Iterator[str]:
 
 
 def _largest_line(largest: Largest) -> str:
-    whose = f"container {inert(largest.container)}" if largest.container else "the pod"
+    whose = _whose(largest.container)
     if largest.ever is None:
         return f"{largest.resource}: no amount for {whose} would fit beside the rest of the pod"
     now = "no larger amount fits" if largest.now is None else f"{largest.now} fits"
     same = largest.now == largest.ever
     return f"{largest.resource}: the most for {whose} here is {largest.ever}" + ("" if same else f"; {now} now")
+
+
+def _whose(container: str) -> str:
+    return f"container {inert(container)}" if container else "the pod"
 
 
 def _listed(amounts: Mapping[str, str]) -> str:

@@ -101,7 +101,7 @@ async def foreseen(
     except ApiError as error:
         if error.code not in (403, 404):
             raise
-        found = forecast_without_node(old, new, profile, api=api, bound=True)
+        found = forecast_without_node(old, new, profile, api=api, bound=True, missing=error.code == 404)
         return resize_answer(found, spec, new.pod, notes=[f"nothing is known of node {name}: {error}"])
     notes: list[str] = []
     usage = await usage_on(cluster, name)
@@ -125,6 +125,8 @@ def node_setting(seen: NodeSeen, pod: Pod, profile: Profile, notes: list[str]) -
     under = reported_conditions(seen.node)
     conditions = tuple(each for each in NODE_CONDITIONS if each in under)
     node = from_document(seen.node, Node)
+    if "Ready" not in under:
+        notes.append("the node is not ready: it judges once it is")
     if not seen.config:
         notes.append("the node does not tell how it is configured: defaults are assumed")
     try:

@@ -16,19 +16,20 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.allocation import Allocation, all_containers, allocation_of, restarts_for
+from plimsoll.rules.allocation import Allocation, all_containers, allocation_of
 from plimsoll.rules.fit import is_terminal
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.objects import CPU, MEMORY, Container, Node, Pod, ResourceList, Resources
+from plimsoll.rules.objects import CPU, MEMORY, NO_RESOURCES, Container, Node, Pod, ResourceList, Resources, is_mirror
 from plimsoll.rules.pod_update import plain_patch_errors
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.qos import BEST_EFFORT, qos_class
-from plimsoll.rules.quantity import Quantity, from_units
+from plimsoll.rules.qos import BEST_EFFORT, GUARANTEED, qos_class
+from plimsoll.rules.quantity import ZERO, Quantity, from_units
 from plimsoll.rules.resize import ResizeSetting, ResizeVerdict, resize_verdict
 from plimsoll.rules.resize_api import ALL_GATES, ResizeGates, capacity_verdict, resize_errors, spec_changed
-from plimsoll.rules.resize_nearest import nearest
+from plimsoll.rules.resize_nearest import is_change, near_wishes
 from plimsoll.rules.resize_room import Leaving, Most, leaving, most_that_fits, short_of, with_request
-from plimsoll.rules.versions import Version
+from plimsoll.rules.resize_steps import left_to_hand_out, tightened_memory
+from plimsoll.rules.versions import LISTS, Version
 
 Outcome = Literal["unchanged", "accepted", "deferred", "infeasible", "refused", "ended", "unscheduled", "unknown"]
 RESIZED = (CPU, MEMORY)
@@ -63,7 +64,7 @@ ANY_API = Api()
 
 
 class UnsafeShrink(msgspec.Struct, frozen=True):
-    container: str
+    container: str  # "" for the pod's own limit
     limit: Quantity
     used: Quantity
 
@@ -91,15 +92,14 @@ def forecast(
     api: Api = ANY_API,
 ) -> Forecast:
     """Of a pod on the node of `setting`. `working_sets`: container → bytes."""
-    refused = _refused(old, new, setting.profile, api)
+    refused = _refused(old, new, setting.profile, api, setting)
     if refused is not None:
         return refused
     held = held_pod(old.pod)  # an earlier wish may still be pending: the node compares with what it has allocated
     allocation = allocation_of(held, setting.gates)
-    refusal = _too_large(old, new, setting.profile, setting.load.node)
+    refusal = _too_large(old, new, setting)
     if refusal is not None:
-        short = tuple(name for name in RESIZED if name in short_of(new.pod, setting))
-        return Forecast("refused", refusal, most=_most(old, new, allocation, setting, api, short))
+        return Forecast("refused", refusal, most=_most_of_short(old, new, allocation, setting, api))
     if is_terminal(old.pod) or old.pod.metadata.deletion_timestamp is not None:
         return _of_ended(old, new)
     verdict = resize_verdict(new.pod, allocation, setting)
@@ -107,19 +107,33 @@ def forecast(
         if not spec_changed(old.document, new.document):
             return Forecast("unchanged")
         return Forecast("accepted", hint="the node has these amounts already: what was pending is taken back")
-    restarts = tuple(after.name for before, after in _pairs(held, new.pod) if _restarts(before, after))
-    unsafe = tuple(_unsafe(held, new.pod, working_sets or {}, restarts))
     found = _judged(old, new, allocation, verdict, setting, api)
+    if found.outcome == "infeasible":
+        return found
+    left = left_to_hand_out(new.pod, allocation, _running(old.pod), setting.gates)
+    restarts = tuple(each.name for each in left.restarts)
+    used = {name: amount for name, amount in (working_sets or {}).items() if name not in restarts}
+    unsafe = tuple(_unsafe(held, new.pod, left.in_place, used))
     return msgspec.structs.replace(found, restarts=restarts, unsafe=unsafe)
 
 
 def forecast_without_node(
-    old: Version, new: Version, profile: Profile, *, api: Api = ANY_API, bound: bool = False
+    old: Version,
+    new: Version,
+    profile: Profile,
+    *,
+    api: Api = ANY_API,
+    bound: bool = False,
+    missing: bool = False,
 ) -> Forecast:
-    """What the API server says is all that can be told: the pod is on no node yet, or (`bound`) nobody tells of it."""
+    """What the API server says is all that can be told: the pod is on no node yet, or (`bound`) nobody tells of it, or
+    (`missing`) there is no such node."""
     refused = _refused(old, new, profile, api)
     if refused is not None:
         return refused
+    refusal = _not_admitted(old, new, profile, None) if missing else None
+    if refusal is not None:
+        return Forecast("refused", refusal)
     if is_terminal(old.pod) or old.pod.metadata.deletion_timestamp is not None:
         return _of_ended(old, new)
     if not spec_changed(old.document, new.document):
@@ -130,25 +144,58 @@ def forecast_without_node(
 # --- the API server ---
 
 
-def _refused(old: Version, new: Version, profile: Profile, api: Api) -> Forecast | None:
+def _refused(
+    old: Version, new: Version, profile: Profile, api: Api, setting: ResizeSetting | None = None
+) -> Forecast | None:
+    """By validation; what is near may have to be bent once more."""
     errors = api.errors(old, new, profile)
     if not errors:
         return None
-    found = nearest(old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level)
-    hint = "" if found is not None else _why_nothing(old.pod, new.pod, profile, api)
+    near = near_wishes(
+        old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level
+    )
+    taken = (pod if setting is None else _within_node(old, Version(new.document, pod), setting, api) for pod in near)
+    found = next((pod for pod in taken if pod is not None), None)
+    hint = "" if found is not None else _why_nothing(old.pod, new.pod, profile, api, errors)
     return Forecast("refused", str(errors[0]), hint, tuple(errors), found)
 
 
-def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api) -> str:
+def _within_node(old: Version, new: Version, setting: ResizeSetting, api: Api) -> Pod | None:
+    """The wish, where it is refused for being too large no larger than the node; None where that is not enough."""
+    pod = new.pod
+    if _too_large(old, new, setting) is None:
+        return pod
+    for each in _most_of_short(old, new, allocation_of(held_pod(old.pod), setting.gates), setting, api):
+        if each.ever is None:
+            return None
+        pod = with_request(pod, each.container, each.resource, each.ever)
+    wish = Version(new.document, pod)
+    is_refused = api.errors(old, wish, setting.profile) or _too_large(old, wish, setting)
+    return pod if is_change(old.pod, pod) and not is_refused else None
+
+
+def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequence[FieldError]) -> str:
     """Why no other amounts would be taken either, where that is so."""
+    if is_mirror(old):
+        return _HINTS["static_pod"]
     if not api.in_place or not (api.subresource or profile.resize_by_plain_patch):
         return f"this API server lets no amounts of a running pod change: {_ANEW}"
     if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
         return f"nothing else would be taken: any amount changes the class of a BestEffort pod; {_ANEW}"
+    if any(each.field.startswith("spec.resources") for each in errors):
+        return "the pod's own amounts (spec.resources) leave its containers no more than they have: raise these first"
+    amounts = [each.resources for each in all_containers(new.spec)]
+    zeros = any(amount == ZERO for each in amounts for kind in LISTS for amount in _list(each, kind).values())
+    if zeros and qos_class(old, pod_level=api.gates.pod_level) == GUARANTEED:
+        return "0 counts as no amount, and in a Guaranteed pod every container has limits: ask for more than 0"
     return ""
 
 
-def _too_large(old: Version, new: Version, profile: Profile, node: Node) -> str | None:
+def _too_large(old: Version, new: Version, setting: ResizeSetting) -> str | None:
+    return _not_admitted(old, new, setting.profile, setting.load.node)
+
+
+def _not_admitted(old: Version, new: Version, profile: Profile, node: Node | None) -> str | None:
     refusal = capacity_verdict(old, new, node) if profile.too_large_refused_by_api else None
     return None if refusal is None else refusal.message
 
@@ -192,6 +239,13 @@ def _most(
     return most_that_fits(new.pod, allocation, setting, short, api_errors)
 
 
+def _most_of_short(
+    old: Version, new: Version, allocation: Allocation, setting: ResizeSetting, api: Api
+) -> tuple[Most, ...]:
+    short = short_of(new.pod, setting)
+    return _most(old, new, allocation, setting, api, tuple(name for name in RESIZED if name in short))
+
+
 def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str:
     """Where the static policy wants whole CPUs and others were asked for: the next ones up, or down if these are too
     many."""
@@ -215,30 +269,31 @@ def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str
 # --- what it means for the containers ---
 
 
-def _pairs(old: Pod, new: Pod) -> Iterable[tuple[Container, Container]]:
-    yield from zip(old.spec.init_containers, new.spec.init_containers, strict=False)
-    yield from zip(old.spec.containers, new.spec.containers, strict=False)
+def _running(pod: Pod) -> set[str]:
+    """Its containers, without those of which the status says otherwise: what does not run has nothing handed to it."""
+    status = pod.status
+    still = {
+        each.name
+        for each in (*status.init_container_statuses, *status.container_statuses)
+        if each.state is not None and each.state.running is None
+    }
+    return {each.name for each in all_containers(pod.spec)} - still
 
 
-def _restarts(before: Container, after: Container) -> bool:
-    return any(_changes(before, after, name) and restarts_for(after, name) for name in RESIZED)
+def _unsafe(held: Pod, new: Pod, in_place: Sequence[Container], used: Mapping[str, int]) -> Iterable[UnsafeShrink]:
+    """Limits that are new or lower, and not above what is in use now; what starts anew starts empty."""
+    before = {each.name: each.resources for each in all_containers(held.spec)}
+    for container in in_place:
+        limit = tightened_memory(before[container.name], container.resources)
+        if limit and used.get(container.name, 0) >= limit:
+            yield _shrink(container.name, limit, used[container.name])
+    limit = tightened_memory(held.spec.resources or NO_RESOURCES, new.spec.resources or NO_RESOURCES)
+    if limit and sum(used.values()) >= limit:
+        yield _shrink("", limit, sum(used.values()))
 
 
-def _changes(before: Container, after: Container, name: str) -> bool:
-    return any(
-        (_list(before.resources, kind).get(name)) != (_list(after.resources, kind).get(name))
-        for kind in ("requests", "limits")
-    )
-
-
-def _unsafe(old: Pod, new: Pod, working_sets: Mapping[str, int], restarts: Sequence[str]) -> Iterable[UnsafeShrink]:
-    """Limits at or below what is in use now; a container that is restarted anyway starts empty."""
-    for before, after in _pairs(old, new):
-        limit, used = _list(after.resources, "limits").get(MEMORY), working_sets.get(after.name)
-        if limit is None or used is None or after.name in restarts or not _changes(before, after, MEMORY):
-            continue
-        if used >= limit.value:
-            yield UnsafeShrink(after.name, limit, from_units(used, "BinarySI"))
+def _shrink(container: str, limit_bytes: int, used_bytes: int) -> UnsafeShrink:
+    return UnsafeShrink(container, from_units(limit_bytes, "BinarySI"), from_units(used_bytes, "BinarySI"))
 
 
 def _list(resources: Resources, kind: str) -> ResourceList:

@@ -1,7 +1,8 @@
 """The nearest request that the API server would take, for one that it refuses (03 §4.2).
 
-The wish is bent as little as may be: limits no lower than requests, the QoS class as it was, or both. What comes out is
-asked of the same rule that refused the wish, and a request that would change nothing is none.
+The wish is bent as little as may be: limits no lower than requests, the QoS class as it was, or both; no more than the
+pod's own block has; nothing taken away. What comes out is asked of the same rule that refused the wish, and a request
+that would change nothing is none.
 """
 
 from __future__ import annotations
@@ -12,27 +13,43 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.allocation import all_containers, same_pod_level, same_resources
-from plimsoll.rules.objects import CPU, MEMORY, Container, Pod, ResourceList, Resources
+from plimsoll.rules.effective import container_requests
+from plimsoll.rules.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
 from plimsoll.rules.qos import BURSTABLE, GUARANTEED, computed_qos_class, qos_class
-from plimsoll.rules.quantity import Quantity, from_milli, from_units
-from plimsoll.rules.versions import Version
+from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
+from plimsoll.rules.versions import LISTS, Version
 
 RESIZED = (CPU, MEMORY)
 MIB = 1 << 20
 Errors = Callable[[Version, Version], list[FieldError]]
 
 
-def nearest(old: Version, new: Version, errors: Errors, *, pod_level: bool = True) -> Pod | None:
-    """None where nothing near would be taken either. `errors`: the API's answer to the step from one to the other."""
-    ordered = _with_ordered(old.pod, new.pod)
-    for found in (ordered, *_same_class(old.pod, new.pod, pod_level), *_same_class(old.pod, ordered, pod_level)):
+def near_wishes(old: Version, new: Version, errors: Errors, *, pod_level: bool = True) -> Iterator[Pod]:
+    """Those that validation takes, the nearest first. `errors`: its answer to the step from one to the other."""
+    for found in (*_bent(old.pod, new.pod, pod_level), *_bent(old.pod, _each(old.pod, new.pod, _whole), pod_level)):
         # Documents are compared for what is neither cpu nor memory, so the one that was asked with will do.
-        if _changes(old.pod, found) and not errors(old, Version(new.document, found)):
-            return found
-    return None
+        if is_change(old.pod, found) and not errors(old, Version(new.document, found)):
+            yield found
 
 
-def _changes(old: Pod, new: Pod) -> bool:
+def _bent(old: Pod, new: Pod, pod_level: bool) -> Iterator[Pod]:
+    ordered = _with_ordered(old, new)
+    yield ordered
+    yield from _same_class(old, new, pod_level)
+    yield from _same_class(old, ordered, pod_level)
+    if pod_level:
+        yield _within_level(old, ordered)
+
+
+def _whole(before: Container | None, after: Container) -> Container:
+    """What was taken away is there again."""
+    if before is None:
+        return after
+    requests, limits = ({**_list(before.resources, kind), **_list(after.resources, kind)} or None for kind in LISTS)
+    return msgspec.structs.replace(after, resources=Resources(requests, limits, after.resources.claims))
+
+
+def is_change(old: Pod, new: Pod) -> bool:
     pairs = zip(all_containers(old.spec), all_containers(new.spec), strict=False)
     return not same_pod_level(old.spec.resources, new.spec.resources) or any(
         not same_resources(before.resources, after.resources) for before, after in pairs
@@ -57,6 +74,33 @@ def _ordered(before: Container | None, after: Container) -> Container:
     return msgspec.structs.replace(
         after, resources=msgspec.structs.replace(after.resources, requests=requests or None, limits=limits or None)
     )
+
+
+def _within_level(old: Pod, new: Pod) -> Pod:
+    """Containers whose wish is more than the pod's own block leaves them: as much as it does."""
+    own = new.spec.resources or NO_RESOURCES
+    bent = _each(old, new, _limited(_list(own, "limits")))
+    before = {each.name: each for each in all_containers(old.spec)}
+    for name, most in _list(own, "requests").items():
+        for container in all_containers(new.spec) if name in RESIZED else ():
+            was = before.get(container.name, Container())
+            request, had = _amounts(container, name)[0] or ZERO, _amounts(was, name)[0] or ZERO
+            excess = container_requests(bent).get(name, ZERO) - most
+            if excess > ZERO and request > had:
+                bent = _each(old, bent, _requesting(container.name, name, max(had, request - excess)))
+    return bent
+
+
+def _limited(most: ResourceList) -> Callable[[Container | None, Container], Container]:
+    def change(before: Container | None, after: Container) -> Container:
+        had = {} if before is None else _list(before.resources, "limits")
+        limits = {
+            name: min(amount, most.get(name, amount)) if name in RESIZED and amount != had.get(name) else amount
+            for name, amount in _list(after.resources, "limits").items()
+        }
+        return msgspec.structs.replace(after, resources=msgspec.structs.replace(after.resources, limits=limits or None))
+
+    return change
 
 
 def _same_class(old: Pod, new: Pod, pod_level: bool) -> Iterator[Pod]:
@@ -92,12 +136,14 @@ def _amounts(container: Container, name: str) -> tuple[Quantity | None, Quantity
 
 
 def _lowered(container: str, name: str, limit: Quantity) -> Callable[[Container | None, Container], Container]:
-    below = from_milli(limit.milli - 1) if name == CPU else _memory_below(limit.value)
+    return _requesting(container, name, from_milli(limit.milli - 1) if name == CPU else _memory_below(limit.value))
 
+
+def _requesting(container: str, name: str, amount: Quantity) -> Callable[[Container | None, Container], Container]:
     def change(_before: Container | None, after: Container) -> Container:
         if after.name != container:
             return after
-        requests = {**_list(after.resources, "requests"), name: below}
+        requests = {**_list(after.resources, "requests"), name: amount}
         return msgspec.structs.replace(after, resources=msgspec.structs.replace(after.resources, requests=requests))
 
     return change

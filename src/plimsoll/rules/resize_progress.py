@@ -31,6 +31,7 @@ PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 _STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
 _ENDED = ("Succeeded", "Failed")
 LARGEST_PAGE_BYTES = 1 << 16  # the kernel rounds limits down to whole pages
+_TOLD_BY = ("reason", "message", "lastProbeTime", "observedGeneration")
 _VERDICTS: dict[str, Stage] = {"Deferred": "deferred", "Infeasible": "infeasible"}
 
 
@@ -49,7 +50,7 @@ def verdict_said(pod: Document) -> Said:
     word = str(status.get("resize") or "")
     for each in status.get("conditions") or ():
         if isinstance(each, dict) and each.get("type") == PENDING:
-            return (word, *(str(each.get(field)) for field in ("reason", "message", "lastProbeTime")))
+            return (word, *(str(each.get(field)) for field in _TOLD_BY))
     return (word,) if word in _VERDICTS else ()
 
 
@@ -110,15 +111,22 @@ def _all_allocated(pod: Document) -> bool:
 def _all_shown(pod: Document, *, requests: bool) -> bool:
     """Does the status show the limits as the kernel would keep them, and the requests? These come back from shares or
     weights: where too much was lost on the way, they never do."""
+    whole = _limits(spec_of(pod).get("resources") or {})
     for container, shown in _running(pod):
         if "resources" not in shown:
             continue
         wanted, actual = container.get("resources") or {}, shown["resources"] or {}
-        if not _kept(wanted.get("limits") or {}, actual.get("limits") or {}):
+        # Without a limit of its own a container has the pod's, and 0 is none.
+        limits = {name: each if _amount(each) else whole.get(name, each) for name, each in _limits(wanted).items()}
+        if not _kept(limits, _limits(actual)):
             return False
         if requests and not _same(wanted.get("requests") or {}, actual.get("requests") or {}):
             return False
     return _has_statuses(pod)
+
+
+def _limits(resources: Document) -> Document:
+    return resources.get("limits") or {}
 
 
 def _has_statuses(pod: Document) -> bool:

@@ -233,13 +233,19 @@ def _memory_checks(changes: Iterable[_Change], pod: Values, wanted: Values) -> l
     if wanted.memory_bytes and _added_or_lowered(pod.memory_bytes, wanted.memory_bytes):
         checks.append(MemoryCheck(wanted.memory_bytes))
     for change in changes:
-        if change.new_limit and _added_or_lowered(change.old_limit, change.new_limit):
+        if _added_or_lowered(change.old_limit, change.new_limit):
             checks.append(MemoryCheck(change.new_limit, change.container.name))
     return checks
 
 
+def tightened_memory(before: Resources, after: Resources) -> int:
+    """The new memory limit, where it must be above what is in use; 0 where it is raised, taken away or as it was."""
+    old, new = _amount(before.limits, MEMORY), _amount(after.limits, MEMORY)
+    return new if _added_or_lowered(old, new) else 0
+
+
 def _added_or_lowered(old: int | None, new: int) -> bool:
-    return not old or old == UNLIMITED or new < old
+    return new > 0 and (not old or old == UNLIMITED or new < old)
 
 
 # --- containers ---

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from plimsoll.errors import PlimsollError
-from plimsoll.rules.objects import Container, Pod, is_sidecar
+from plimsoll.rules.objects import NO_RESOURCES, Container, Pod, Resources, is_sidecar
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.versions import CONTAINER_KINDS, LISTS, Document
 
@@ -57,7 +57,8 @@ def resize_patch(pod: Pod, container: str, change: Change) -> Document:
 
 def patch_between(old: Pod, new: Pod) -> Document:
     """The patch that makes the old pod's amounts those of the new one; an amount that goes is null."""
-    spec: Document = {}
+    level = _difference(old.spec.resources or NO_RESOURCES, new.spec.resources or NO_RESOURCES)
+    spec: Document = {"resources": level} if level else {}
     for key, before, after in (
         ("containers", old.spec.containers, new.spec.containers),
         ("initContainers", old.spec.init_containers, new.spec.init_containers),
@@ -65,7 +66,7 @@ def patch_between(old: Pod, new: Pod) -> Document:
         changed = [
             {"name": now.name, "resources": change}
             for was, now in zip(before, after, strict=False)
-            if (change := _difference(was, now))
+            if (change := _difference(was.resources, now.resources))
         ]
         if changed:
             spec[key] = changed
@@ -88,11 +89,11 @@ def _changed(container: Document, change: Change) -> Document:
     return {**container, "resources": resources}
 
 
-def _difference(before: Container, after: Container) -> Document:
+def _difference(before: Resources, after: Resources) -> Document:
     found: Document = {}
     for kind in LISTS:
-        was = (before.resources.requests if kind == "requests" else before.resources.limits) or {}
-        now = (after.resources.requests if kind == "requests" else after.resources.limits) or {}
+        was = (before.requests if kind == "requests" else before.limits) or {}
+        now = (after.requests if kind == "requests" else after.limits) or {}
         changed: Document = {name: str(amount) for name, amount in now.items() if was.get(name) != amount}
         changed |= dict.fromkeys(was.keys() - now.keys())
         if changed:

@@ -128,6 +128,8 @@ async def test_without_the_gate_resources_are_immutable(tmp_path: Path, path: st
         await start(ask)
         said = await resize(ask, path, requests={"cpu": "2"}, limits={"cpu": "2"})
         assert said.code == (422 if path == DEMO else 404)
+        listed = {each["name"] for each in (await ask.ok("GET", "/api/v1"))["resources"]}
+        assert listed & {"pods/status", "pods/resize"} == {"pods/status"}
 
 
 async def test_1_36_refuses_what_the_node_cannot_hold(tmp_path: Path) -> None:

@@ -80,6 +80,12 @@ def test_a_full_disk_is_one_sentence() -> None:
     assert "No space left on device" in done.stderr
 
 
+@pytest.mark.parametrize("words", ["- <&-", ">&-", ">&- 2>&-"])
+def test_streams_that_were_closed_before(words: str) -> None:
+    done = shell(words)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
 def test_the_tour_runs() -> None:
     ran = run("up", "--tour")
     assert (ran.code, ran.err) == (0, "")

@@ -125,6 +125,44 @@ def test_resize_under_settings(
     assert all(text in ran.out for text in texts), ran.out
 
 
+def test_resize_beside_a_dump_with_the_pod_itself(tmp_path: Path) -> None:
+    """As `kubectl get pods` gives it, with a uid and a namespace that the manifest does not have."""
+    stored = pod("web", "1Gi", cpu="5")
+    stored["metadata"] |= {"uid": "u1", "namespace": "default"}
+    manifest, larger = ({**pod("web", "1Gi", cpu=cpu), "metadata": {"name": "web"}} for cpu in ("5", "6"))
+    old, new = written(tmp_path / "old", manifest), written(tmp_path / "new", larger)
+    alone = run("explain", "resize", old, new, *ROOM)
+    beside = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", stored))
+    assert (alone.code, beside.out) == (0, alone.out)
+
+
+def test_resize_beside_what_cannot_be_read(tmp_path: Path) -> None:
+    old, new = written(tmp_path / "old", pod("web", "1Gi")), written(tmp_path / "new", pod("web", "2Gi"))
+    ran = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", pod("other", "1gb")))
+    assert (ran.code, "requests[memory]" in ran.err) == (2, True)
+    ended = {**pod("other", "15Gi"), "status": {"phase": "Failed"}}
+    ran = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", ended))
+    assert (ran.code, ran.err) == (0, "note: 1 pods have ended and hold nothing\n")
+
+
+def test_resize_to_another_pod(tmp_path: Path) -> None:
+    old, new = written(tmp_path / "old", pod("web", "1Gi")), written(tmp_path / "new", pod("db", "2Gi"))
+    ran = run("explain", "resize", old, new, *ROOM)
+    assert (ran.code, "note: NEW is another pod by its name, db: only its amounts are taken" in ran.out) == (0, True)
+
+
+def test_resize_of_the_pod_as_a_whole(tmp_path: Path) -> None:
+    def sized(memory: str) -> dict[str, Any]:
+        made = pod("web", "64Mi")
+        own = {"requests": {"memory": "100Mi"}, "limits": {"memory": memory}}
+        return {**made, "spec": {**made["spec"], "resources": own}}
+
+    old, new = written(tmp_path / "old", sized("1Gi")), written(tmp_path / "new", sized("512Mi"))
+    ran = run("explain", "resize", old, new, *ROOM, "--profile", "1.36", "--used", "600Mi")
+    assert "  the pod  memory  limit  1Gi → 512Mi\n" in ran.out
+    assert "unsafe shrink: the pod uses 600Mi now, its new limit is 512Mi" in ran.out
+
+
 def test_resize_of_what_has_ended(tmp_path: Path) -> None:
     old, new = ({**pod("web", "1Gi", cpu=cpu), "status": {"phase": "Succeeded"}} for cpu in ("1", "2"))
     ran = run("explain", "resize", written(tmp_path / "old", old), written(tmp_path / "new", new), *ROOM)

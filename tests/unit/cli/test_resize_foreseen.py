@@ -79,3 +79,10 @@ def test_what_is_not_known_is_said(config: dict[str, Any], note: str) -> None:
     assert [text.startswith(note) for text in notes] == [True], notes
     assert (found.absolute_allocatable, found.static_cpus, found.enabled) == (None, False, True)
     assert found.conditions == ("MemoryPressure",)
+
+
+def test_a_node_that_is_not_ready() -> None:
+    notes: list[str] = []
+    status = {**NODE["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
+    node_setting(NodeSeen({**NODE, "status": status}, [WEB], {"failSwapOn": False}), WEB, profile_named("1.36"), notes)
+    assert notes == ["the node is not ready: it judges once it is"]

@@ -53,6 +53,7 @@ def most(found: Forecast) -> list[tuple[str, str, str, str]]:
 
 
 SMALL = {"cpu": "1", "memory": "1Gi"}
+HALF = {"cpu": "1", "memory": "512Mi"}
 
 
 def asked(
@@ -358,3 +359,153 @@ def test_a_shrink_below_what_is_used(policy: str, restarts: tuple[str, ...], uns
     found = asked(version({"cpu": "1", "memory": "512Mi"}, resizePolicy=rules), old=old, used=600 << 20)
     assert found.outcome == "accepted"
     assert (found.restarts, len(found.unsafe)) == (restarts, unsafe)
+
+
+def test_an_amount_of_nothing_restarts_nobody() -> None:
+    """03 §10: what was given is compared by value, and none is 0."""
+    rules = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    old = version({"cpu": "1"}, resizePolicy=rules)
+    found = asked(version({"cpu": "2", "memory": "0"}, {"cpu": "2"}, resizePolicy=rules), old=old)
+    assert (found.outcome, found.restarts) == ("accepted", ())
+    assert asked(version({"cpu": "2", "memory": "1Mi"}, {"cpu": "2"}, resizePolicy=rules), old=old).restarts == ("c",)
+
+
+def test_what_does_not_run_is_not_restarted() -> None:
+    """Gotcha 16 of 03: nothing is handed to it; it has the new amounts whenever it starts."""
+    rules = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    document = version(SMALL, resizePolicy=rules).document
+    new = version({**SMALL, "cpu": "2"}, resizePolicy=rules)
+    for state, restarts in (({"waiting": {}}, ()), ({"running": {}}, ("c",))):
+        status = {"name": "c", "state": state, "resources": {}}
+        stored = {**document, "status": {"phase": "Running", "containerStatuses": [status]}}
+        assert asked(new, old=Version(stored, from_document(stored, Pod))).restarts == restarts
+
+
+@pytest.mark.parametrize(
+    ("limits", "unsafe"),
+    [("0", 0), ("1Gi", 0), ("2Gi", 0), ("900Mi", 0), ("600Mi", 1), ("599Mi", 1)],
+    ids=["none", "as it was", "raised", "above", "at", "below"],
+)
+def test_limits_that_are_no_shrink(limits: str, unsafe: int) -> None:
+    """03 §10: checked where a limit is added or lowered, and 0 is no limit."""
+    old = version({"cpu": "1", "memory": "100Mi"}, {"memory": "1Gi"})
+    found = asked(version({"cpu": "1", "memory": "0"}, {"memory": limits}), old=old, used=600 << 20)
+    assert (found.outcome, len(found.unsafe)) == ("accepted", unsafe)
+
+
+def test_a_shrink_of_the_pod_as_a_whole() -> None:
+    def level(memory: str) -> Version:
+        document = version({"cpu": "1"}, {}).document
+        own = {"requests": {"memory": "100Mi"}, "limits": {"memory": memory}}
+        document = {**document, "spec": {**document["spec"], "resources": own}}
+        return Version(document, from_document(document, Pod))
+
+    gates = NodeResizeGates(pod_level_resize=True)
+    setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.36"), gates)
+    for limit, unsafe in (("600Mi", [("", "600Mi")]), ("601Mi", []), ("2Gi", [])):
+        found = forecast(level("1Gi"), level(limit), setting, working_sets={"c": 600 << 20})
+        assert [(each.container, str(each.limit)) for each in found.unsafe] == unsafe
+
+
+def on_node(found: Version) -> Version:
+    document = {**found.document, "spec": {**found.document["spec"], "nodeName": "n1"}}
+    return Version(document, from_document(document, Pod))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "nearest"),
+    [
+        ((HALF, SMALL), ({**HALF, "cpu": "100"}, SMALL), {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}),
+        ((SMALL, SMALL), (SMALL, {**SMALL, "cpu": "100"}), {"requests": {"cpu": "4"}, "limits": {"cpu": "4"}}),
+        ((HALF, SMALL), ({"cpu": "3", "memory": "5Gi"}, SMALL), {
+            "requests": {"cpu": "3", "memory": "4Gi"}, "limits": {"cpu": "3", "memory": "5Gi"}}),
+        ((SMALL, SMALL), (SMALL, {**SMALL, "cpu": "3"}), {"requests": {"cpu": "3"}, "limits": {"cpu": "3"}}),
+    ],
+    ids=["a request", "a limit", "one of two", "small enough"],
+)  # fmt: skip
+def test_the_nearest_is_no_larger_than_the_node(
+    old: tuple[dict[str, str], ...], new: tuple[dict[str, str], ...], nearest: dict[str, dict[str, str]]
+) -> None:
+    """1.36's admission would refuse that as well (03 §4.2); in 1.27 the node has to say it."""
+    before, wish = on_node(version(*old)), on_node(version(*new))
+    found = asked(wish, other("a", "1"), old=before, profile="1.36")
+    assert (found.outcome, found.nearest is not None) == ("refused", True)
+    assert found.nearest is not None
+    assert patch_between(before.pod, found.nearest) == {"spec": {"containers": [{"name": "c", "resources": nearest}]}}
+    older = asked(wish, old=before)
+    assert older.nearest is not None
+    assert older.nearest.spec.containers[0].resources.limits == {
+        name: max(parse(each.get(name, "0")) for each in new) for name in SMALL
+    }
+
+
+@pytest.mark.parametrize(
+    ("wish", "nearest"),
+    [
+        ({"requests": {"cpu": "3"}}, {"requests": {"cpu": "1500m"}}),
+        ({"limits": {"cpu": "3"}, "requests": {"cpu": "1"}}, {"limits": {"cpu": "2"}}),
+        (
+            {"limits": {"cpu": "3"}, "requests": {"cpu": "3"}},
+            {"requests": {"cpu": "1500m"}, "limits": {"cpu": "2"}},
+        ),
+        ({"requests": {"cpu": "1", "memory": "2Gi"}}, {"requests": {"memory": "924Mi"}}),
+    ],
+    ids=["a request", "a limit", "both", "memory"],
+)
+def test_no_more_than_the_pod_as_a_whole(wish: dict[str, dict[str, str]], nearest: dict[str, dict[str, str]]) -> None:
+    """Two CPUs for the pod, half of one is another container's."""
+
+    def inside(resources: dict[str, dict[str, str]]) -> Version:
+        document = version({}).document
+        beside = {"name": "d", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "100Mi"}}}
+        containers = [{"name": "c", "image": "i", "resources": resources}, beside]
+        own = {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
+        spec = {**document["spec"], "containers": containers, "resources": own}
+        return Version({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
+
+    old = inside({"requests": {"cpu": "1"}})
+    found = asked(inside(wish), old=old, profile="1.36")
+    assert (found.outcome, found.nearest is not None) == ("refused", True)
+    assert found.nearest is not None
+    assert patch_between(old.pod, found.nearest) == {"spec": {"containers": [{"name": "c", "resources": nearest}]}}
+    found = asked(inside({"requests": {"cpu": "1501m"}}), old=inside({"requests": {"cpu": "1500m"}}), profile="1.36")
+    assert (found.nearest, "(spec.resources) leave its containers no more" in found.hint) == (None, True)
+
+
+def test_nothing_is_no_amount_for_a_guaranteed_pod() -> None:
+    found = asked(version({**SMALL, "cpu": "0"}))
+    assert (found.outcome, found.nearest, "ask for more than 0" in found.hint) == ("refused", None, True)
+
+
+def test_a_static_pod_has_a_manifest() -> None:
+    document = version(SMALL).document
+    document = {**document, "metadata": {**document["metadata"], "annotations": {"kubernetes.io/config.mirror": "h"}}}
+    found = asked(version({**SMALL, "cpu": "2"}), old=Version(document, from_document(document, Pod)))
+    assert (found.outcome, found.hint) == ("refused", "its manifest on the node is what to change")
+
+
+@pytest.mark.parametrize(("profile", "outcome"), [("1.27", "unknown"), ("1.36", "refused")])
+def test_a_node_that_is_gone(profile: str, outcome: str) -> None:
+    """1.36's admission has nothing to compare with (03 §4.2)."""
+    old, new = on_node(version(SMALL)), on_node(version({**SMALL, "cpu": "2"}))
+    found = forecast_without_node(old, new, profile_named(profile), bound=True, missing=True)
+    assert (found.outcome, found.message) == (outcome, 'node "n1" not found' if outcome == "refused" else "")
+
+
+def test_nobody_is_restarted_for_what_can_never_be() -> None:
+    rules = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    old = version(SMALL, resizePolicy=rules)
+    for memory, outcome, restarts in (("5Gi", "infeasible", ()), ("2Gi", "accepted", ("c",))):
+        found = asked(version({**SMALL, "memory": memory}, resizePolicy=rules), old=old)
+        assert (found.outcome, found.restarts) == (outcome, restarts)
+
+
+def test_what_may_not_be_taken_away_stays() -> None:
+    """03 §4.2 step 9; allowed in 1.27."""
+    old, new = version(HALF, {}), version({"cpu": "2"}, {})
+    assert asked(new, old=old).outcome == "accepted"
+    found = asked(new, old=old, profile="1.36")
+    assert (found.outcome, found.nearest is not None) == ("refused", True)
+    assert found.nearest is not None
+    assert found.nearest.spec.containers[0].resources.requests == {"cpu": parse("2"), "memory": parse("512Mi")}
+    assert asked(version({"cpu": "1"}, {}), old=old, profile="1.36").nearest is None

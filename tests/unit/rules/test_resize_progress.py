@@ -40,6 +40,10 @@ def rounded(wanted: str, shown: str, name: str = "cpu", **status: Any) -> dict[s
     }
 
 
+def within(limit: str, document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "spec": {**document["spec"], "resources": {"limits": {"cpu": limit}}}}
+
+
 def requesting(wanted: str, shown: str, **status: Any) -> dict[str, Any]:
     """A cpu request that is allocated and comes back otherwise."""
     found = {"name": "c", "allocatedResources": {"cpu": wanted}, "resources": {"requests": {"cpu": shown}}}
@@ -102,6 +106,10 @@ ROWS = [
     ("1.27 repeated as asked", rounded("3m", "3m"), "reported", ""),
     ("1.27 whole pages", rounded("100000000", "99999744", "memory"), "reported", ""),
     ("1.27 another memory limit", rounded("100000000", "99000000", "memory"), "proposed", ""),
+    ("1.27 no limit inside the pod's own", within("2", rounded("0", "2")), "reported", ""),
+    ("1.27 not yet the pod's own", within("2", rounded("0", "1")), "proposed", ""),
+    ("1.27 no limit", rounded("0", "0"), "reported", ""),
+    ("1.27 no limit, not yet", rounded("0", "1"), "proposed", ""),
     ("it has ended", pod(ONE, ONE, phase="Succeeded", resize="Proposed"), "ended", "its phase is Succeeded"),
     ("it is being deleted", deleted(pod(ONE, ONE)), "ended", "it is being deleted"),
     ("on no node", {**pod(None, None), "spec": {"containers": [{"name": "c"}]}, "status": {}}, "proposed", "it is on no node yet"),
@@ -128,3 +136,12 @@ def test_a_verdict_on_the_wish_before() -> None:
     anew = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "static")])
     assert progress(anew, verdict_said(stale)).stage == "infeasible"
     assert progress(pod(TWO, TWO), verdict_said(pod(TWO, TWO))).stage == "reported"
+
+
+def test_the_same_verdict_on_the_next_wish() -> None:
+    """Word for word and within the same second: where generations are told, they tell the two apart."""
+    first = pod(ONE, ONE, generation=2, conditions=[condition(PENDING, "Infeasible", "static", 2)])
+    asked = pod(ONE, ONE, generation=3, conditions=[condition(PENDING, "Infeasible", "static", 2)])
+    answered = pod(ONE, ONE, generation=3, conditions=[condition(PENDING, "Infeasible", "static", 3)])
+    assert progress(asked, verdict_said(first)).stage == "proposed"
+    assert progress(answered, verdict_said(first)).stage == "infeasible"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from plimsoll.codec.lean import from_document
-from plimsoll.rules.objects import Container, Pod
+from plimsoll.rules.objects import CPU, Container, Pod, Resources
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize_wish import (
     ListName,
@@ -103,3 +104,5 @@ def test_a_patch_from_the_difference() -> None:
     resources = {"requests": {"cpu": "2"}, "limits": {"cpu": None, "memory": None}}
     assert patch_between(old, new) == {"spec": {"containers": [{"name": "a", "resources": resources}]}}
     assert patch_between(old, old) == {"spec": {}}
+    whole = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, resources=Resources({CPU: parse("2")})))
+    assert patch_between(old, whole) == {"spec": {"resources": {"requests": {"cpu": "2"}}}}

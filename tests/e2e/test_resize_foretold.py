@@ -1,0 +1,174 @@
+"""What `plimsoll resize` foretells, and what then comes of it on a real node: wishes drawn from a fixed seed (03 §4, §6).
+
+Each wish is forecast first. Then it is asked for, and the server, the node and the containers must do what was said; of
+a refusal, what was named as the nearest request must be taken.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.codec.lean import lean_pod
+from plimsoll.rules.quantity import parse
+from plimsoll.rules.resize_wish import ListName, change_of, chosen_container, resize_patch
+from tests.e2e.asks import Asks
+from tests.e2e.real_node import NODE, PODS, RealNode, real_node
+from tests.e2e.waiting import until
+from tests.unit.console import Ran, run
+
+WISHES = 24
+Document = dict[str, Any]
+Wish = tuple[str, str, dict[str, str], tuple[ListName, ...]]
+
+
+def sized(cpu: str, memory: str, /, **limits: str) -> Document:
+    requests = {name: each for name, each in (("cpu", cpu), ("memory", memory)) if each}
+    return {**({"requests": requests} if requests else {}), **({"limits": limits} if limits else {})}
+
+
+def container(name: str, size: Document, *restarting: str, **more: str) -> Document:
+    policy = [{"resourceName": each, "restartPolicy": "RestartContainer"} for each in restarting]
+    command = ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.05; done"]
+    return {"name": name, "image": "i", "command": command, "resources": size, "resizePolicy": policy, **more}
+
+
+def pods() -> Iterator[Document]:
+    """One of each class and more; the node has 8 CPUs and 2Gi."""
+    sidecar = container("side", sized("100m", "32Mi"), "memory", restartPolicy="Always")
+    for name, spec in (
+        ("gold", {"containers": [container("c", sized("1", "200Mi", cpu="1", memory="200Mi"))]}),
+        ("silver", {"containers": [container("c", sized("500m", "100Mi"), "cpu"), container("d", {})]}),
+        ("capped", {"containers": [container("c", sized("1", "100Mi", cpu="2", memory="300Mi"), "memory")]}),
+        ("sided", {"containers": [container("c", sized("250m", ""))], "initContainers": [sidecar]}),
+        ("bronze", {"containers": [container("c", {})]}),
+        ("whole", {"containers": [container("c", sized("500m", "64Mi")), container("d", {})],
+                   "resources": sized("1", "256Mi", cpu="2", memory="512Mi")}),
+        ("beside", {"containers": [container("c", sized("2", "400Mi"))]}),
+    ):  # fmt: skip
+        bound = {"nodeName": NODE, "terminationGracePeriodSeconds": 1, **spec}
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": bound}
+
+
+class Foretold:
+    """One node, its pods, and wishes one after the other: what is pending stays so until a later wish."""
+
+    def __init__(self, node: RealNode) -> None:
+        self.node, self.ask, self.seen = node, Asks(node.kubeconfig), Counter[str]()
+        for each in pods():
+            self.ask("POST", PODS, each)
+        until(lambda: all(self._is_ready(each["metadata"]["name"]) for each in pods()), 30)
+
+    def pod(self, name: str) -> Document:
+        return self.ask("GET", f"{PODS}/{name}")
+
+    def forecast(self, wish: Wish) -> Document:
+        found: Document = json.loads(self._resize(wish, "--dry-run").out)
+        return found
+
+    def holds(self, wish: Wish) -> None:
+        said, name = self.forecast(wish), wish[0]
+        outcome = said["outcome"]
+        self.seen[outcome] += 1
+        before = self.pod(name)
+        if outcome == "refused":
+            self._is_refused(before, wish, said)
+            return
+        ran = self._resize(wish, "--yes", "--wait", "--timeout", "8" if outcome == "accepted" else "0.5")
+        after = self.pod(name)
+        assert ran.code == (0 if outcome in ("accepted", "unchanged") else 1), (said, ran)
+        assert _verdict(after) == (outcome if outcome in ("deferred", "infeasible") else ""), (said, after["status"])
+        restarts = said.get("restarts", ()) if outcome == "accepted" else ()
+        assert _restarted(before, after) == set(restarts), (said, ran, after["status"])
+
+    def _is_refused(self, before: Document, wish: Wish, said: Document) -> None:
+        name, chosen, amounts, kinds = wish
+        pod = lean_pod(before)
+        quantities = {each: parse(text) for each, text in amounts.items()}
+        patch = resize_patch(pod, chosen, change_of(chosen_container(pod, chosen), quantities, kinds))
+        code, found = self._tried(name, patch)
+        assert code in (403, 422), (said, found)
+        if "nearest" in said:
+            code, found = self._tried(name, said["nearest"])
+            assert code == 200, (said, found)
+        self.seen["nearest"] += "nearest" in said
+
+    def _tried(self, name: str, patch: Document) -> tuple[int, Document]:
+        return self.ask.answer("PATCH", f"{PODS}/{name}/resize?dryRun=All", patch)
+
+    def _resize(self, wish: Wish, *more: str) -> Ran:
+        name, chosen, amounts, kinds = wish
+        words = [word for each, text in amounts.items() for word in (f"--{each}", text)]
+        words += [f"--{kind}-only" for kind in kinds]
+        return run("resize", name, "-c", chosen, *words, *more, "-o", "json", "--kubeconfig", str(self.node.kubeconfig))
+
+    def _is_ready(self, name: str) -> bool:
+        statuses = self.pod(name)["status"].get("containerStatuses", ())
+        return bool(statuses) and all(each["ready"] for each in statuses)
+
+
+def _verdict(pod: Document) -> str:
+    conditions = {each["type"]: each for each in pod["status"].get("conditions", ())}
+    return str(conditions.get("PodResizePending", {}).get("reason", "")).lower()
+
+
+def _restarted(before: Document, after: Document) -> set[str]:
+    def counts(pod: Document) -> dict[str, int]:
+        status = pod["status"]
+        every = [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
+        return {each["name"]: each["restartCount"] for each in every}
+
+    return {name for name, count in counts(after).items() if count != counts(before)[name]}
+
+
+def wishes(number: int) -> Iterator[Wish]:
+    drawn = random.Random(number)
+    cpus = ["0", "50m", "500m", "1", "2", "3", "5", "8", "9"]
+    memories = ["0", "16Mi", "64Mi", "200Mi", "300Mi", "600Mi", "1Gi", "1500Mi", "3Gi"]
+    every = [(each["metadata"]["name"], each["spec"]) for each in pods()]
+    for _ in range(WISHES):
+        name, spec = drawn.choice(every)
+        chosen = drawn.choice([*spec["containers"], *spec.get("initContainers", ())])["name"]
+        amounts = {"cpu": drawn.choice(cpus), "memory": drawn.choice(memories)}
+        for left in drawn.choice([("cpu",), ("memory",), ()]):
+            del amounts[left]
+        kinds: tuple[ListName, ...] = drawn.choice([(), (), ("requests",), ("limits",)])
+        yield name, chosen, amounts, kinds
+
+
+@pytest.fixture(
+    params=[pytest.param(each, marks=pytest.mark.xdist_group(f"foretold {each}")) for each in ("1.27", "1.36")]
+)
+def foretold(
+    request: pytest.FixtureRequest, tmp_path: Path, exercised: Callable[[str, str], None]
+) -> Iterator[Foretold]:
+    with real_node(tmp_path / "world", request.param) as node:
+        exercised("what resizes come to, foretold", f"this machine, profile {request.param}")
+        made = Foretold(node)
+        yield made
+        made.ask.close()
+
+
+def test_it_comes_as_foretold(foretold: Foretold) -> None:
+    for wish in wishes(1):
+        foretold.holds(wish)
+    assert min(foretold.seen[each] for each in ("accepted", "deferred", "refused", "nearest")) > 0, foretold.seen
+
+
+def test_who_is_in_the_way(foretold: Foretold) -> None:
+    """Without all that are named it fits, with any of them left it does not."""
+    wish: Wish = ("beside", "c", {"cpu": "7"}, ())
+    named = [each.partition("/")[2] for each in foretold.forecast(wish)["room"]["pods"]]
+    assert len(named) > 1
+    foretold.holds(wish)
+    for name in named:
+        assert _verdict(foretold.pod("beside")) == "deferred"
+        foretold.ask("DELETE", f"{PODS}/{name}")
+        until(lambda gone=name: foretold.ask.answer("GET", f"{PODS}/{gone}")[0] == 404)
+    until(lambda: not _verdict(foretold.pod("beside")))
