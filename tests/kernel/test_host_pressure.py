@@ -47,6 +47,19 @@ def test_a_replacement_comes(node: PressureWorld, tmp_path: Path) -> None:
     checks.all_containers_end_and_a_replacement_comes(node, tmp_path)
 
 
+def test_kills_that_come_too_fast_for_the_kernels_log(node: PressureWorld) -> None:
+    """It describes ten in five seconds and only counts the others, whose limit is told all the same."""
+    names = [f"c{number}" for number in range(14)]
+    limit = {"resources": {"limits": {"memory": "16Mi", "cpu": "500m"}}}
+    node.create(
+        pod("swarm", *(container(each, eater(40), **limit) for each in names), checks.fellow(), restartPolicy="Never")
+    )
+    kills = node.until(lambda: found if len(found := node.kills_of("swarm")) >= len(names) else [], 40)
+    assert sorted(each["container"] for each in kills) == sorted(names)
+    assert {each["source"] for each in kills} == {"kernel log", "counters"}
+    assert {(each["level"], each["limitBytes"]) for each in kills} == {("container", 16 << 20)}
+
+
 # --- nodes that are configured otherwise ---
 
 
