@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -15,6 +16,7 @@ from plimsoll.cgroups.detect import this_host
 from tests.kernel import eviction_storm
 from tests.kernel import pressure_checks as checks
 from tests.kernel.pressure_world import PressureWorld, container, eater, memory, pod, pressure_world, stubborn
+from tests.unit.console import run
 
 if os.geteuid() != 0 or this_host().version != 1:
     pytest.skip("needs root on a cgroup v1 host", allow_module_level=True)
@@ -58,6 +60,21 @@ def test_kills_that_come_too_fast_for_the_kernels_log(node: PressureWorld) -> No
     assert sorted(each["container"] for each in kills) == sorted(names)
     assert {each["source"] for each in kills} == {"kernel log", "counters"}
     assert {(each["level"], each["limitBytes"]) for each in kills} == {("container", 16 << 20)}
+
+
+def test_who_is_foretold_is_evicted(node: PressureWorld) -> None:
+    """A pod that cannot start has no statistics, and so would be suspected first; but there is nothing to end."""
+    stuck = pod("stuck", {"name": "c", "image": "nosuch/image:1"})
+    node.create(stuck, pod("over", container("c", eater(60), **memory("10Mi"))), checks.gold())
+    node.full("over")
+    node.full("gold")
+    node.until(lambda: "waiting" in node.container("stuck").get("state", {}))
+    asked = ("explain", "eviction-order", "--on", "n1", "-o", "json", "--kubeconfig", str(node.kubeconfig))
+    found = json.loads(run(*asked).out)
+    assert [each["name"] for each in found["decision"]["order"]] == ["over", "gold"]
+    assert found["notes"] == ["default/stuck is left out: nothing of it runs, or it is being ended"]
+    node.create(pod("grows", container("c", eater(260, checks.PACE), **memory("270Mi"))))
+    node.until(lambda: node.is_evicted("over"), 40)
 
 
 # --- nodes that are configured otherwise ---

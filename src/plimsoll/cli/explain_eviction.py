@@ -152,25 +152,31 @@ def _with_uid(pod: Pod, uid: str, title: str) -> Pod:
 
 
 async def _live(cluster: Cluster, setting: Setting, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
-    from plimsoll.cli.node_reports import chosen_node, pods_on, usage_on
+    from plimsoll.cli.node_reports import chosen_node, evictable_on, pods_on, usage_on
 
     described = await chosen_node(cluster, options["node_name"])
     node = str(described["metadata"]["name"])
     pods = [held_pod(pod) for pod in await pods_on(cluster, node)]
     if not pods:
         raise click.ClickException(f"node {node} has no pods")
-    known = await usage_on(cluster, node)
-    usage = {
-        pod.metadata.uid: found
-        for pod in pods
-        if (found := known.by_pod.get((pod.metadata.namespace, pod.metadata.name))) is not None
-    }
+    known, evictable = await usage_on(cluster, node), await evictable_on(cluster, node)
     notes = [] if known.source else ["neither the node nor metrics.k8s.io tells what the pods use"]
+    if evictable is not None:
+        left_out = [_key(pod) for pod in pods if _key(pod) not in evictable]
+        pods = [pod for pod in pods if _key(pod) in evictable]
+        if not pods:
+            raise click.ClickException(f"node {node}: no pod has anything running that could be ended")
+        notes += [f"{'/'.join(key)} is left out: nothing of it runs, or it is being ended" for key in left_out]
+    usage = {pod.metadata.uid: found for pod in pods if (found := known.by_pod.get(_key(pod))) is not None}
     if asked.as_told:
         setting = await _as_told(cluster, described, setting, notes)
     elif asked.available is not None:
         notes.append("thresholds are those of the options; without them the node's own count")
     return _decided(pods, usage, setting, asked, known.source, notes)
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name
 
 
 async def _as_told(cluster: Cluster, described: dict[str, Any], setting: Setting, notes: list[str]) -> Setting:

@@ -15,6 +15,7 @@ from plimsoll.codec.lean import lean_pod
 from plimsoll.codec.usage_reports import PodKey, metrics_usage, summary_usage
 from plimsoll.errors import InvalidObject, PlimsollError
 from plimsoll.rules.config_reading import reading
+from plimsoll.rules.node_pages import PressurePage
 from plimsoll.rules.objects import Node, Pod
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.setting import Setting, machine_from_capacity, resolved
@@ -71,6 +72,20 @@ async def usage_on(cluster: Cluster, node: str) -> Usage:
     metrics = await _maybe(cluster, f"{METRICS}/pods")
     by_pod = metrics_usage(metrics) if metrics is not None else {}
     return Usage(by_pod, "metrics.k8s.io") if by_pod else Usage()
+
+
+async def evictable_on(cluster: Cluster, node: str) -> frozenset[PodKey] | None:
+    """Of which pods something runs that nobody is ending yet, by the node's own word; None where it has no such page,
+    as a kubelet."""
+    from plimsoll.cli.node_pages import NoSuchPage, node_page
+    from plimsoll.kube.request import ApiError
+
+    try:
+        orders = (await node_page(cluster, node, "pressure", PressurePage)).order
+    except (NoSuchPage, ApiError):
+        return None
+    # Every signal ranks the same pods; a node without a threshold ranks nobody.
+    return next((frozenset((each.namespace, each.name) for each in order) for order in orders.values()), None)
 
 
 async def kubelet_config(cluster: Cluster, node: str) -> Document:
