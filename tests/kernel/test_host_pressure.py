@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cgroups.detect import this_host
+from plimsoll.node.victims import DISK_AGE_S
 from tests.kernel import eviction_storm
 from tests.kernel import pressure_checks as checks
-from tests.kernel.pressure_world import PressureWorld, container, eater, memory, pod, pressure_world, stubborn
+from tests.kernel.pressure_world import Document, PressureWorld, container, eater, memory, pod, pressure_world, stubborn
 from tests.unit.console import run
 
 if os.geteuid() != 0 or this_host().version != 1:
@@ -69,12 +70,33 @@ def test_who_is_foretold_is_evicted(node: PressureWorld) -> None:
     node.full("over")
     node.full("gold")
     node.until(lambda: "waiting" in node.container("stuck").get("state", {}))
-    asked = ("explain", "eviction-order", "--on", "n1", "-o", "json", "--kubeconfig", str(node.kubeconfig))
-    found = json.loads(run(*asked).out)
+    found = _foretold(node)
     assert [each["name"] for each in found["decision"]["order"]] == ["over", "gold"]
     assert found["notes"] == ["default/stuck is left out: nothing of it runs, or it is being ended"]
     node.create(pod("grows", container("c", eater(260, checks.PACE), **memory("270Mi"))))
     node.until(lambda: node.is_evicted("over"), 40)
+    node.until(lambda: node.condition("MemoryPressure") == "True")  # told a little later
+
+
+def test_what_was_just_written_is_foretold(node: PressureWorld) -> None:
+    """The node's summary keeps what is on disk for a minute."""
+    data = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    script = "read -r _ </data/begin; dd if=/dev/zero of=/data/file bs=1M count=5 2>/dev/null; echo done; sleep 1000"
+    begin = f"mkfifo /data/begin; {script}"
+    node.create(pod("writes", container("c", ["sh", "-c", begin], **data), volumes=[{"name": "data", "emptyDir": {}}]))
+    node.running("writes")
+    node.page("stats/summary")
+    (fifo,) = node.until(lambda: list(node.state.glob("node/pods/*/volumes/*/data/begin")))
+    fifo.write_text("now\n")
+    node.until(lambda: "done" in node.log("writes"))
+    time.sleep(DISK_AGE_S)  # for so long eviction itself does not look again
+    (place,) = _foretold(node, "--signal", "nodefs.available")["decision"]["order"]
+    assert place["usage"] >= 5 << 20
+
+
+def _foretold(node: PressureWorld, *words: str) -> Document:
+    asked = ("explain", "eviction-order", "--on", "n1", "-o", "json", "--kubeconfig", str(node.kubeconfig), *words)
+    return dict(json.loads(run(*asked).out))
 
 
 # --- nodes that are configured otherwise ---

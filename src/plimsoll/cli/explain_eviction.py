@@ -159,7 +159,8 @@ async def _live(cluster: Cluster, setting: Setting, asked: _Asked, options: dict
     pods = [held_pod(pod) for pod in await pods_on(cluster, node)]
     if not pods:
         raise click.ClickException(f"node {node} has no pods")
-    known, evictable = await usage_on(cluster, node), await evictable_on(cluster, node)
+    evictable = await evictable_on(cluster, node)  # first: to answer, the node looks at its disks
+    known = await usage_on(cluster, node)
     notes = [] if known.source else ["neither the node nor metrics.k8s.io tells what the pods use"]
     if evictable is not None:
         left_out = [_key(pod) for pod in pods if _key(pod) not in evictable]
