@@ -45,8 +45,10 @@ async def chosen_node(cluster: Cluster, name: str) -> Document:
     nodes: list[Document] = (await cluster.ask(listing(NODES))).get("items") or []
     if len(nodes) == 1:
         return nodes[0]
+    if not nodes:
+        raise WhichNode("the cluster has no node; `plimsoll node --help` says how a machine becomes one")
     listed = ", ".join(str(each["metadata"]["name"]) for each in nodes[:20])
-    raise WhichNode(f"which node? there are {len(nodes)}{f': {listed}' if listed else ''}")
+    raise WhichNode(f"which node? there are {len(nodes)}: {listed}")
 
 
 async def pods_on(cluster: Cluster, node: str) -> list[Pod]:
