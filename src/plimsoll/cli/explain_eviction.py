@@ -256,8 +256,9 @@ def _lines(found: EvictionOrder, paint: Paint) -> Iterator[str]:
         yield f"{paint(made.signal, 'bold')}: {made.available} available, {grace} threshold {made.threshold}: {verdict}"
     yield from order_lines(made.order, made.resource, paint)
     if made.victim is not None:
-        name = inert(f"{made.victim.namespace or 'default'}/{made.victim.name}")
-        yield f"first: {paint(name, 'bold')}{f', grace {made.grace_s:g} s' if found.met else ''}"
+        name = paint(inert(f"{made.victim.namespace or 'default'}/{made.victim.name}"), "bold")
+        alike = ", or another that is equal to it" if made.victim.before == "equal" else ""
+        yield f"first: {name}{alike}{f', grace {made.grace_s:g} s' if found.met else ''}"
         if found.met:
             yield f"  {inert(made.message.strip())}"
     elif made.order:

@@ -180,6 +180,13 @@ def test_eviction_order(tmp_path: Path) -> None:
     assert "exempt: critical" in text
 
 
+def test_nobody_is_first_among_equals(tmp_path: Path) -> None:
+    file = written(tmp_path / "pods.json", pod("a"), pod("b"), pod("c", priority=1))
+    words = ("explain", "eviction-order", file, *ROOM)
+    assert "first: shop/a, or another that is equal to it\n" in run(*words).out
+    assert "first: shop/b\n" in run(*words, "--usage", "a=1Mi,b=2Mi,c=3Mi").out
+
+
 AVAILABLE = [
     ("met", "50Mi", ["hard threshold 100Mi: met", "first: shop/over, grace 1 s", "The node was low on resource: memory."]),
     ("not met", "1Gi", ["not met: nobody is evicted"]),
