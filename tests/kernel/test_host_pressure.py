@@ -14,6 +14,7 @@ import pytest
 
 from plimsoll.cgroups.detect import this_host
 from plimsoll.node.victims import DISK_AGE_S
+from plimsoll.rules.quantity import QUANTITIES
 from tests.kernel import eviction_storm
 from tests.kernel import pressure_checks as checks
 from tests.kernel.pressure_world import Document, PressureWorld, container, eater, memory, pod, pressure_world, stubborn
@@ -152,6 +153,22 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureW
     assert not world.is_evicted("a")
     decision = world.page("pressure")["decisions"][-1]
     assert (decision["hard"], decision["graceS"]) == (False, 2.0)  # the pod's own, below what the node allows
+
+
+def test_a_node_tells_of_itself(otherwise: Callable[..., PressureWorld]) -> None:
+    """How much there is at this moment, and what only it knows: process numbers, and a grace of ours."""
+    world = otherwise(
+        {"evictionHard": {"memory.available": "100Mi", "pid.available": "50%"}}, {"evictionHardGraceSeconds": 7}
+    )
+    world.until(lambda: world.page("pressure")["signals"])
+    world.create(pod("web", container("c", eater(60)), terminationGracePeriodSeconds=30))
+    world.full("web")
+    signals = {each["signal"]: each for each in world.page("pressure")["signals"]}
+    assert QUANTITIES[signals["memory.available"]["available"]].value < (512 - 60) << 20
+    found = _foretold(world, "--signal", "pid.available", "--available", "100")
+    assert found["met"] is True
+    assert found["decision"]["threshold"] == signals["pid.available"]["thresholds"][0]["value"]
+    assert found["decision"]["graceS"] == 7
 
 
 def test_minimum_reclaim_asks_for_more(otherwise: Callable[..., PressureWorld]) -> None:

@@ -76,18 +76,15 @@ async def usage_on(cluster: Cluster, node: str) -> Usage:
     return Usage(by_pod, "metrics.k8s.io") if by_pod else Usage()
 
 
-async def evictable_on(cluster: Cluster, node: str) -> frozenset[PodKey] | None:
-    """Of which pods something runs that nobody is ending yet, by the node's own word; None where it has no such page,
-    as a kubelet."""
+async def pressure_on(cluster: Cluster, node: str) -> PressurePage | None:
+    """How the node itself sees it; None where it has no such page, as a kubelet."""
     from plimsoll.cli.node_pages import NoSuchPage, node_page
     from plimsoll.kube.request import ApiError
 
     try:
-        orders = (await node_page(cluster, node, "pressure", PressurePage)).order
+        return await node_page(cluster, node, "pressure", PressurePage)
     except (NoSuchPage, ApiError):
         return None
-    # Every signal ranks the same pods; a node without a threshold ranks nobody.
-    return next((frozenset((each.namespace, each.name) for each in order) for order in orders.values()), None)
 
 
 async def kubelet_config(cluster: Cluster, node: str) -> Document:
