@@ -50,7 +50,7 @@ PAGES = {
         parsed_thresholds({"memory.available": "100Mi"}),
         {"memory.available": Observation(parse("1Gi"), parse("32Gi"))},
         (),
-        {"memory.available": ()},
+        {},
     ),
 }
 

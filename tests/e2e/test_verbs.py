@@ -248,6 +248,8 @@ def test_what_the_node_tells(verbs: Verbs) -> None:
     assert ran.out.count("was killed by the kernel: out of memory at the container's memory limit (256Mi)") == 1
     assert verbs("oom") == "no kill is known\n"
     assert 'nodes "n9" not found' in verbs.ran("pressure", "n9").err
+    assert 'nodes "n9" not found' in verbs.ran("oom", "--on", "n9").err
+    assert verbs.ran("oom", "--on", "node/n1").code == 0
 
 
 def test_live_eviction_order(verbs: Verbs) -> None:

@@ -299,16 +299,12 @@ def told_soon(world: PressureWorld, name: str, ended_s: float) -> Document:
 
 def found_again(world: PressureWorld, name: str) -> None:
     """By the next agent: the same record, and nothing is told twice."""
-    kills, events = (_kills_of(world, name), world.events("OOMKilling", name))
+    kills, events = (world.kills_of(name), world.events("OOMKilling", name))
     assert kills
     world.kill_node()
     world.start_again()
-    assert _kills_of(world, name) == kills
+    assert world.kills_of(name) == kills
     assert [each["message"] for each in world.events("OOMKilling", name)] == [each["message"] for each in events]
-
-
-def _kills_of(world: PressureWorld, name: str) -> list[Document]:
-    return [each for each in world.kills() if each.get("pod") == name]
 
 
 CHILD = (
@@ -331,7 +327,7 @@ def a_killed_child_is_told_and_the_container_goes_on(world: PressureWorld) -> No
     assert "out of memory at the container's memory limit (64Mi)" in event["message"]
     assert "the container goes on" in event["message"]
     assert event["involvedObject"]["fieldPath"] == "spec.containers{c}"
-    (kill,) = _kills_of(world, "parent")
+    (kill,) = world.kills_of("parent")
     assert (kill["level"], kill["container"], kill["containerLives"]) == ("container", "c", True)
     assert kill["source"] in ("kernel log", "counters")
     if kill["source"] == "kernel log":
@@ -348,7 +344,7 @@ def a_killed_first_process_is_told_with_its_container(world: PressureWorld) -> N
     event = told_soon(world, "single", first_end(world, "single"))
     assert "the container ended with it" in event["message"], event["message"]
     assert "the container's memory limit (64Mi)" in event["message"]
-    (kill,) = _kills_of(world, "single")
+    (kill,) = world.kills_of("single")
     assert (kill["level"], kill["containerLives"]) == ("container", False)
     found_again(world, "single")
 
@@ -365,7 +361,7 @@ def a_kill_at_the_pods_limit_is_told_as_such(world: PressureWorld) -> None:
     )
     event = told_soon(world, "both", first_end(world, "both"))
     assert "out of memory at the pod's memory limit (64Mi)" in event["message"]
-    assert _kills_of(world, "both")[0]["level"] == "pod"
+    assert world.kills_of("both")[0]["level"] == "pod"
     found_again(world, "both")
 
 
@@ -374,7 +370,7 @@ def a_kill_at_the_limit_of_all_pods_is_told_as_such(world: PressureWorld) -> Non
     world.create(pod("flood", container("c", eater(700, PACE), **memory("10Mi")), restartPolicy="Never"))
     event = told_soon(world, "flood", first_end(world, "flood"))
     assert "the limit of all pods together (node allocatable)" in event["message"]
-    assert _kills_of(world, "flood")[0]["level"] == "pods"
+    assert world.kills_of("flood")[0]["level"] == "pods"
     found_again(world, "flood")
 
 
@@ -390,7 +386,7 @@ def kills_are_found_again_after_a_restart_and_told_if_nobody_looked(world: Press
     assert "while no agent was running" in event["message"]
     found = world.kills()
     assert found[: len(before)] == before
-    (kill,) = _kills_of(world, "unseen")
+    (kill,) = world.kills_of("unseen")
     assert (kill["whileAway"], kill["container"], kill["level"]) == (True, "c", "container")
     untouched(world, "unseen")
     world.kill_node()

@@ -174,6 +174,9 @@ class PressureWorld(RealNode):
     def kills(self) -> list[Document]:
         return list(self.page("oom")["kills"])
 
+    def kills_of(self, name: str) -> list[Document]:
+        return [each for each in self.kills() if each.get("pod") == name]
+
     def running(self, *names: str) -> None:
         """Until all containers of these pods are ready."""
 

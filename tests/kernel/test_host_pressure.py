@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
@@ -12,9 +13,12 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cgroups.detect import this_host
+from plimsoll.node.victims import DISK_AGE_S
+from plimsoll.rules.quantity import QUANTITIES
 from tests.kernel import eviction_storm
 from tests.kernel import pressure_checks as checks
-from tests.kernel.pressure_world import PressureWorld, container, eater, memory, pod, pressure_world, stubborn
+from tests.kernel.pressure_world import Document, PressureWorld, container, eater, memory, pod, pressure_world, stubborn
+from tests.unit.console import run
 
 if os.geteuid() != 0 or this_host().version != 1:
     pytest.skip("needs root on a cgroup v1 host", allow_module_level=True)
@@ -45,6 +49,55 @@ def test_check(check: checks.Check, node: PressureWorld) -> None:
 def test_a_replacement_comes(node: PressureWorld, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     checks.all_containers_end_and_a_replacement_comes(node, tmp_path)
+
+
+def test_kills_that_come_too_fast_for_the_kernels_log(node: PressureWorld) -> None:
+    """It describes ten in five seconds and only counts the others, whose limit is told all the same."""
+    names = [f"c{number}" for number in range(14)]
+    limit = {"resources": {"limits": {"memory": "16Mi", "cpu": "500m"}}}
+    node.create(
+        pod("swarm", *(container(each, eater(40), **limit) for each in names), checks.fellow(), restartPolicy="Never")
+    )
+    kills = node.until(lambda: found if len(found := node.kills_of("swarm")) >= len(names) else [], 40)
+    assert sorted(each["container"] for each in kills) == sorted(names)
+    assert {each["source"] for each in kills} == {"kernel log", "counters"}
+    assert {(each["level"], each["limitBytes"]) for each in kills} == {("container", 16 << 20)}
+
+
+def test_who_is_foretold_is_evicted(node: PressureWorld) -> None:
+    """A pod that cannot start has no statistics, and so would be suspected first; but there is nothing to end."""
+    stuck = pod("stuck", {"name": "c", "image": "nosuch/image:1"})
+    node.create(stuck, pod("over", container("c", eater(60), **memory("10Mi"))), checks.gold())
+    node.full("over")
+    node.full("gold")
+    node.until(lambda: "waiting" in node.container("stuck").get("state", {}))
+    found = _foretold(node)
+    assert [each["name"] for each in found["decision"]["order"]] == ["over", "gold"]
+    assert found["notes"] == ["default/stuck is left out: nothing of it runs, or it is being ended"]
+    node.create(pod("grows", container("c", eater(260, checks.PACE), **memory("270Mi"))))
+    node.until(lambda: node.is_evicted("over"), 40)
+    node.until(lambda: node.condition("MemoryPressure") == "True")  # told a little later
+
+
+def test_what_was_just_written_is_foretold(node: PressureWorld) -> None:
+    """The node's summary keeps what is on disk for a minute."""
+    data = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+    script = "read -r _ </data/begin; dd if=/dev/zero of=/data/file bs=1M count=5 2>/dev/null; echo done; sleep 1000"
+    begin = f"mkfifo /data/begin; {script}"
+    node.create(pod("writes", container("c", ["sh", "-c", begin], **data), volumes=[{"name": "data", "emptyDir": {}}]))
+    node.running("writes")
+    node.page("stats/summary")
+    (fifo,) = node.until(lambda: list(node.state.glob("node/pods/*/volumes/*/data/begin")))
+    fifo.write_text("now\n")
+    node.until(lambda: "done" in node.log("writes"))
+    time.sleep(DISK_AGE_S)  # for so long eviction itself does not look again
+    (place,) = _foretold(node, "--signal", "nodefs.available")["decision"]["order"]
+    assert place["usage"] >= 5 << 20
+
+
+def _foretold(node: PressureWorld, *words: str) -> Document:
+    asked = ("explain", "eviction-order", "--on", "n1", "-o", "json", "--kubeconfig", str(node.kubeconfig), *words)
+    return dict(json.loads(run(*asked).out))
 
 
 # --- nodes that are configured otherwise ---
@@ -100,6 +153,22 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureW
     assert not world.is_evicted("a")
     decision = world.page("pressure")["decisions"][-1]
     assert (decision["hard"], decision["graceS"]) == (False, 2.0)  # the pod's own, below what the node allows
+
+
+def test_a_node_tells_of_itself(otherwise: Callable[..., PressureWorld]) -> None:
+    """How much there is at this moment, and what only it knows: process numbers, and a grace of ours."""
+    world = otherwise(
+        {"evictionHard": {"memory.available": "100Mi", "pid.available": "50%"}}, {"evictionHardGraceSeconds": 7}
+    )
+    world.until(lambda: world.page("pressure")["signals"])
+    world.create(pod("web", container("c", eater(60)), terminationGracePeriodSeconds=30))
+    world.full("web")
+    signals = {each["signal"]: each for each in world.page("pressure")["signals"]}
+    assert QUANTITIES[signals["memory.available"]["available"]].value < (512 - 60) << 20
+    found = _foretold(world, "--signal", "pid.available", "--available", "100")
+    assert found["met"] is True
+    assert found["decision"]["threshold"] == signals["pid.available"]["thresholds"][0]["value"]
+    assert found["decision"]["graceS"] == 7
 
 
 def test_minimum_reclaim_asks_for_more(otherwise: Callable[..., PressureWorld]) -> None:

@@ -22,7 +22,8 @@ from plimsoll.errors import InvalidConfigs
 from plimsoll.rules.eviction import RESOURCE_OF, Observation, met_thresholds
 from plimsoll.rules.eviction_decision import Decision, decision
 from plimsoll.rules.held import held_pod
-from plimsoll.rules.objects import EPHEMERAL_STORAGE, MEMORY, Node, Pod
+from plimsoll.rules.node_pages import PressurePage
+from plimsoll.rules.objects import MEMORY, Node, Pod
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
 from plimsoll.rules.setting import Setting
@@ -53,7 +54,7 @@ _COUNTS = (
 
 class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     decision: Decision
-    met: bool | None = None  # None: it was not said how much is available
+    met: bool | None = None  # None: it is not known how much is available, or of how much
     usage_from: str = ""
     notes: tuple[str, ...] = ()
 
@@ -61,9 +62,10 @@ class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 class _Asked(msgspec.Struct, frozen=True):
     signal: str
     available: str | None
-    layout: FsLayout
+    layout: FsLayout | None
     hard_grace_s: int | None  # of the extras in --config
     as_told: bool  # no option describes the node: a live one tells
+    capacity: Quantity | None = None  # of the signal, by the node's own word
 
 
 @click.command("eviction-order")
@@ -75,10 +77,10 @@ class _Asked(msgspec.Struct, frozen=True):
 @click.option("--available", default=None, metavar="AMOUNT", help="How much is left: who would be evicted, and how.")
 @click.option(
     "--layout",
-    default="single",
-    show_default=True,
+    default=None,
     type=click.Choice(get_args(FsLayout)),
-    help="Disk signals: all on one file system, images and writable layers on one of their own, or images only.",
+    help="Disk signals: all on one file system, images and writable layers on one of their own, or images only. "
+    "[default: as a live node tells, else single]",
 )
 @click.option("--on", "node_name", default="", metavar="NODE", help="Live: which node. [default: the only one]")
 @cluster_options
@@ -136,7 +138,7 @@ def _from_files(files: Sequence[str], setting: Setting, asked: _Asked, options: 
     usage: dict[str, PodUsage] = {}
     for pod, key in zip(pods, keys, strict=True):
         if key in said:
-            usage[pod.metadata.uid] = usage_for(asked.signal, said[key], asked.layout)
+            usage[pod.metadata.uid] = usage_for(asked.signal, said[key], asked.layout or "single")
         elif (found := reported.get((key[0] or "default", key[1])) or reported.get(key)) is not None:
             usage[pod.metadata.uid] = found
     silent = len(pods) - len(usage)
@@ -152,25 +154,53 @@ def _with_uid(pod: Pod, uid: str, title: str) -> Pod:
 
 
 async def _live(cluster: Cluster, setting: Setting, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
-    from plimsoll.cli.node_reports import chosen_node, pods_on, usage_on
+    from plimsoll.cli.node_reports import chosen_node, pods_on, pressure_on, usage_on
 
     described = await chosen_node(cluster, options["node_name"])
     node = str(described["metadata"]["name"])
     pods = [held_pod(pod) for pod in await pods_on(cluster, node)]
     if not pods:
         raise click.ClickException(f"node {node} has no pods")
+    page = await pressure_on(cluster, node)  # first: to answer, the node looks at its disks
     known = await usage_on(cluster, node)
-    usage = {
-        pod.metadata.uid: found
-        for pod in pods
-        if (found := known.by_pod.get((pod.metadata.namespace, pod.metadata.name))) is not None
-    }
     notes = [] if known.source else ["neither the node nor metrics.k8s.io tells what the pods use"]
+    if page is not None:
+        asked = _as_seen(asked, page)
+        pods = _evictable(pods, page, notes)
+    if not pods:
+        raise click.ClickException(f"node {node}: no pod has anything running that could be ended")
+    usage = {pod.metadata.uid: found for pod in pods if (found := known.by_pod.get(_key(pod))) is not None}
     if asked.as_told:
         setting = await _as_told(cluster, described, setting, notes)
     elif asked.available is not None:
         notes.append("thresholds are those of the options; without them the node's own count")
     return _decided(pods, usage, setting, asked, known.source, notes)
+
+
+def _as_seen(asked: _Asked, page: PressurePage) -> _Asked:
+    """What no kubelet tells: its file systems, every signal's capacity, and our own settings."""
+    capacities = {each.signal: QUANTITIES[each.capacity] for each in page.signals}
+    return msgspec.structs.replace(
+        asked,
+        layout=asked.layout or page.layout,
+        hard_grace_s=page.hard_grace_s if asked.as_told else asked.hard_grace_s,
+        capacity=capacities.get(asked.signal),
+    )
+
+
+def _evictable(pods: Sequence[Pod], page: PressurePage, notes: list[str]) -> list[Pod]:
+    """Of which something runs that nobody is ending yet; adds to the notes."""
+    if not page.order:  # without a threshold nobody is ranked
+        return list(pods)
+    # Every signal ranks the same pods.
+    ranked = {(each.namespace, each.name) for order in page.order.values() for each in order}
+    left_out = [_key(pod) for pod in pods if _key(pod) not in ranked]
+    notes += [f"{'/'.join(key)} is left out: nothing of it runs, or it is being ended" for key in left_out]
+    return [pod for pod in pods if _key(pod) in ranked]
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name
 
 
 async def _as_told(cluster: Cluster, described: dict[str, Any], setting: Setting, notes: list[str]) -> Setting:
@@ -197,19 +227,22 @@ def _decided(
     source: str,
     notes: Sequence[str],
 ) -> EvictionOrder:
-    signal = asked.signal
+    signal, layout = asked.signal, asked.layout or "single"
     available = None if asked.available is None else _amount(asked.available)
-    observed = Observation(available or ZERO, _capacity(signal, setting))
-    configured = [each for each in with_containerfs(setting.thresholds, asked.layout) if each.signal == signal]
-    met = met_thresholds(configured, {signal: observed}) if available is not None else ()
+    capacity = asked.capacity or _capacity(signal, setting)
+    observed = Observation(available or ZERO, capacity or ZERO)
+    configured = [each for each in with_containerfs(setting.thresholds, layout) if each.signal == signal]
+    # A share of nobody knows what can be neither met nor not met.
+    known = [each for each in configured if capacity is not None or each.value.quantity is not None]
+    met = met_thresholds(known, {signal: observed}) if available is not None else ()
     # What is met decides; without that the order is the same whatever the threshold.
-    urgent = met or tuple(configured) or (Threshold(signal, Amount(ZERO)),)
+    urgent = met or tuple(known) or (Threshold(signal, Amount(ZERO)),)
     found = decision(
         urgent,
         {signal: observed},
         pods,
         usage,
-        layout=asked.layout,
+        layout=layout,
         max_pod_grace_s=setting.config.eviction_max_pod_grace_period_s,
         hard_grace_s=asked.hard_grace_s,
         pod_level=setting.policy.pod_level,
@@ -218,7 +251,11 @@ def _decided(
     assert found is not None  # every signal that can be chosen has a resource
     if available is not None and not configured:
         notes = [*notes, f"no threshold is set for {signal}: nobody is evicted for it (--eviction-hard sets one)"]
-    return EvictionOrder(found, None if available is None else bool(met), source, tuple(notes))
+    if available is None or (len(known) < len(configured) and not met):
+        if available is not None:
+            notes = [*notes, f"a threshold is a share of all there is for {signal}, and how much that is is not known"]
+        return EvictionOrder(found, None, source, tuple(notes))
+    return EvictionOrder(found, bool(met), source, tuple(notes))
 
 
 def _amount(text: str) -> Quantity:
@@ -230,13 +267,14 @@ def _amount(text: str) -> Quantity:
         raise click.BadParameter(f"{text!r}: {error.reason}", param_hint="--available") from None
 
 
-def _capacity(signal: str, setting: Setting) -> Quantity:
+def _capacity(signal: str, setting: Setting) -> Quantity | None:
+    """As far as a node's description goes, which has no inodes; images may have a file system of their own."""
     if signal == ALLOCATABLE_MEMORY_AVAILABLE:
-        return setting.absolute.get(MEMORY, ZERO)
+        return setting.absolute.get(MEMORY)
     if signal == PID_AVAILABLE:
-        return from_units(setting.machine.pid_capacity or 0)
-    resource = RESOURCE_OF[signal]
-    return setting.capacity.get(resource if resource in (MEMORY, EPHEMERAL_STORAGE) else EPHEMERAL_STORAGE, ZERO)
+        most = setting.machine.pid_capacity
+        return None if most is None else from_units(most)
+    return setting.capacity.get(RESOURCE_OF[signal])
 
 
 def _lines(found: EvictionOrder, paint: Paint) -> Iterator[str]:
@@ -249,8 +287,9 @@ def _lines(found: EvictionOrder, paint: Paint) -> Iterator[str]:
         yield f"{paint(made.signal, 'bold')}: {made.available} available, {grace} threshold {made.threshold}: {verdict}"
     yield from order_lines(made.order, made.resource, paint)
     if made.victim is not None:
-        name = inert(f"{made.victim.namespace or 'default'}/{made.victim.name}")
-        yield f"first: {paint(name, 'bold')}{f', grace {made.grace_s:g} s' if found.met else ''}"
+        name = paint(inert(f"{made.victim.namespace or 'default'}/{made.victim.name}"), "bold")
+        alike = ", or another that is equal to it" if made.victim.before == "equal" else ""
+        yield f"first: {name}{alike}{f', grace {made.grace_s:g} s' if found.met else ''}"
         if found.met:
             yield f"  {inert(made.message.strip())}"
     elif made.order:

@@ -15,6 +15,7 @@ from plimsoll.codec.lean import lean_pod
 from plimsoll.codec.usage_reports import PodKey, metrics_usage, summary_usage
 from plimsoll.errors import InvalidObject, PlimsollError
 from plimsoll.rules.config_reading import reading
+from plimsoll.rules.node_pages import PressurePage
 from plimsoll.rules.objects import Node, Pod
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.setting import Setting, machine_from_capacity, resolved
@@ -44,8 +45,10 @@ async def chosen_node(cluster: Cluster, name: str) -> Document:
     nodes: list[Document] = (await cluster.ask(listing(NODES))).get("items") or []
     if len(nodes) == 1:
         return nodes[0]
+    if not nodes:
+        raise WhichNode("the cluster has no node; `plimsoll node --help` says how a machine becomes one")
     listed = ", ".join(str(each["metadata"]["name"]) for each in nodes[:20])
-    raise WhichNode(f"which node? there are {len(nodes)}{f': {listed}' if listed else ''}")
+    raise WhichNode(f"which node? there are {len(nodes)}: {listed}")
 
 
 async def pods_on(cluster: Cluster, node: str) -> list[Pod]:
@@ -71,6 +74,17 @@ async def usage_on(cluster: Cluster, node: str) -> Usage:
     metrics = await _maybe(cluster, f"{METRICS}/pods")
     by_pod = metrics_usage(metrics) if metrics is not None else {}
     return Usage(by_pod, "metrics.k8s.io") if by_pod else Usage()
+
+
+async def pressure_on(cluster: Cluster, node: str) -> PressurePage | None:
+    """How the node itself sees it; None where it has no such page, as a kubelet."""
+    from plimsoll.cli.node_pages import NoSuchPage, node_page
+    from plimsoll.kube.request import ApiError
+
+    try:
+        return await node_page(cluster, node, "pressure", PressurePage)
+    except (NoSuchPage, ApiError):
+        return None
 
 
 async def kubelet_config(cluster: Cluster, node: str) -> Document:

@@ -48,12 +48,15 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
 
 async def _asked(cluster: Cluster, pod: str, node_name: str) -> tuple[list[KillShown], list[str]]:
     """From every node that has the page; a node that has not, or is away, is named."""
+    from plimsoll.cli.node_reports import chosen_node
     from plimsoll.errors import PlimsollError
     from plimsoll.kube.request import NODES, listing
 
-    nodes = [node_name] if node_name else []
-    if not nodes:
-        nodes = [str(each["metadata"]["name"]) for each in (await cluster.ask(listing(NODES))).get("items") or ()]
+    if node_name:
+        described = [await chosen_node(cluster, node_name)]
+    else:
+        described = (await cluster.ask(listing(NODES))).get("items") or []
+    nodes = [str(each["metadata"]["name"]) for each in described]
     kills: list[KillShown] = []
     failures: list[PlimsollError] = []
     for node in nodes:

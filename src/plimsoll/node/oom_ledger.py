@@ -43,18 +43,24 @@ class LastSeen(msgspec.Struct, frozen=True):
 
     time_s: float
     usage_bytes: int
+
+
+class LimitHit(msgspec.Struct, frozen=True):
+    """Whose limit it was as far as counters tell, and how much that is."""
+
+    level: Level = "unknown"
+    path: str = ""
     limit_bytes: int | None = None
+
+
+UNKNOWN = LimitHit()
 
 
 class _Count(msgspec.Struct):
     counted: int = 0  # what the kernel's counter said last
     told: int = 0  # kills of this container that have a record
     due_s: float | None = None  # when what is missing is told without the log
-    level: Level = "unknown"
-
-
-def _unknown() -> Level:
-    return "unknown"
+    hit: LimitHit = UNKNOWN
 
 
 class OomLedger:
@@ -133,11 +139,11 @@ class OomLedger:
         lives = False if record.whole_container else self._lives(watched, record.pid)
         return msgspec.structs.replace(record, container_lives=lives)
 
-    def counted(self, container_id: str, kills: int, now_s: float, level: Callable[[], Level] = _unknown) -> None:
-        """What a container's counter says now; `level` is asked whose limit it seems to have been."""
+    def counted(self, container_id: str, kills: int, now_s: float, hit: Callable[[], LimitHit] = LimitHit) -> None:
+        """What a container's counter says now; `hit` is asked whose limit it seems to have been."""
         count = self._counts.setdefault(container_id, _Count())
         if kills > count.counted:
-            count.level = level()
+            count.hit = hit()
         count.counted = kills
         watched = self._watched.get(container_id)
         if kills > count.told and count.told and watched is not None and watched.group:
@@ -162,16 +168,16 @@ class OomLedger:
             record = OomKill(
                 wall_s,
                 "counters",
-                count.level,
+                count.hit.level,
                 watched.pod_uid if watched else "",
                 watched.namespace if watched else "",
                 watched.pod if watched else "",
                 watched.name if watched else "",
                 container_id,
                 killed=count.counted - count.told,
-                limit_path=watched.path if watched else "",
+                limit_path=count.hit.path,
                 usage_bytes=last.usage_bytes if last else None,
-                limit_bytes=last.limit_bytes if last else None,
+                limit_bytes=count.hit.limit_bytes,
                 sample_age_s=wall_s - last.time_s if last else None,
                 while_away=self._away is not None and container_id in self._away,
                 whole_container=watched.group if watched else False,

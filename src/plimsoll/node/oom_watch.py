@@ -21,7 +21,7 @@ from plimsoll.codec.kernel_log import OomReports, kernel_record
 from plimsoll.linux.beneath import CgroupError
 from plimsoll.linux.kernel_log import DEVICE, KernelLog
 from plimsoll.linux.state_dir import replace_private
-from plimsoll.node.oom_ledger import PATIENCE_S, LastSeen, OomLedger, Watched
+from plimsoll.node.oom_ledger import PATIENCE_S, UNKNOWN, LastSeen, LimitHit, OomLedger, Watched
 from plimsoll.rules.oom_story import Level, OomKill
 from plimsoll.rules.wanted import parent_path
 
@@ -229,10 +229,9 @@ class OomWatch:
         kills = None if seen is None else _kills(seen)
         if seen is None or kills is None:
             return
-        self._ledger.counted(container_id, kills, self._clock(), lambda: self._level(watched))
+        self._ledger.counted(container_id, kills, self._clock(), lambda: self._hit(watched))
         if seen.memory is not None:
-            last = LastSeen(self._wall(), seen.memory.usage_bytes, seen.memory.limit_bytes)
-            self._ledger.sampled(container_id, last)
+            self._ledger.sampled(container_id, LastSeen(self._wall(), seen.memory.usage_bytes))
 
     def _seen(self, path: str) -> Usage | None:
         assert self._files is not None
@@ -243,16 +242,34 @@ class OomWatch:
 
     # --- whose limit it was, where only counters tell ---
 
-    def _level(self, watched: Watched) -> Level:
+    def _hit(self, watched: Watched) -> LimitHit:
         """The lowest cgroup whose own limit was hit since the last look: v2 counts that (`oom`), v1 its failures."""
-        found: Level = "unknown"
+        found = UNKNOWN
         for level, path in self._above(watched):
             hits = self._hits(path)
             if hits is not None:
-                if hits > self._evidence.get(path, hits) and found == "unknown":
-                    found = level
+                if hits > self._evidence.get(path, hits) and found is UNKNOWN:
+                    found = self._limit(level, path)
                 self._evidence[path] = hits
-        return found
+        return self._limit("container", watched.path) if found is UNKNOWN and self._is_full(watched.path) else found
+
+    def _is_full(self, path: str) -> bool:
+        """v1 counts no failure at a limit of memory and swap together, which comes first where that of memory is the
+        same; but how much there ever was shows that it was reached."""
+        assert self._files is not None
+        most, limit = "memory.memsw.max_usage_in_bytes", "memory.memsw.limit_in_bytes"
+        if self._files.version == 2:
+            return False
+        try:
+            with self._files.directory(path, limit) as directory:
+                texts = directory.read_if_there(most), directory.read_if_there(limit)
+        except CgroupError:
+            return False
+        return texts[0] is not None and texts[1] is not None and int(texts[0]) >= int(texts[1])
+
+    def _limit(self, level: Level, path: str) -> LimitHit:
+        seen = self._seen(path)
+        return LimitHit(level, path, None if seen is None or seen.memory is None else seen.memory.limit_bytes)
 
     def _note_evidence(self, watched: Watched) -> None:
         for level, path in self._above(watched):

@@ -220,9 +220,18 @@ class UnderPressure:
             )
             for signal in dict.fromkeys(each.signal for each in self._thresholds)
         }
-        loop = self._loop
+        # As it is now: the loop may have looked ten seconds ago.
+        observations = {**self._signals.others(), **self._signals.memory()}
         return msgspec.json.encode(
-            pressure_page(loop.conditions, self._thresholds, loop.observations, loop.decisions, order)
+            pressure_page(
+                self._loop.conditions,
+                self._thresholds,
+                observations,
+                self._loop.decisions,
+                order,
+                layout=self._layout,
+                hard_grace_s=self._extras.eviction_hard_grace_s,
+            )
         )
 
 

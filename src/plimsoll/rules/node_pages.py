@@ -12,7 +12,7 @@ import msgspec
 from plimsoll.rules.eviction import NodeCondition, Observation, met_thresholds, wanted
 from plimsoll.rules.eviction_decision import Candidate, Decision, why_sentence
 from plimsoll.rules.oom_story import OomKill, oom_sentence
-from plimsoll.rules.thresholds import Threshold
+from plimsoll.rules.thresholds import FsLayout, Threshold
 
 
 class ThresholdShown(msgspec.Struct, frozen=True):
@@ -41,6 +41,8 @@ class PressurePage(msgspec.Struct, frozen=True):
     signals: tuple[SignalShown, ...] = ()
     decisions: tuple[DecisionShown, ...] = ()
     order: dict[str, tuple[Candidate, ...]] = {}  # signal → who goes first
+    layout: FsLayout | None = None
+    hard_grace_s: int | None = msgspec.field(default=None, name="hardGraceSeconds")  # None: as Kubernetes
 
 
 class OomPage(msgspec.Struct, frozen=True):
@@ -54,12 +56,17 @@ def pressure_page(
     observations: Mapping[str, Observation],
     decisions: Iterable[Decision],
     order: Mapping[str, tuple[Candidate, ...]],
+    *,
+    layout: FsLayout | None = None,
+    hard_grace_s: int | None = None,
 ) -> PressurePage:
     return PressurePage(
         tuple(conditions),
         tuple(_signals(thresholds, observations)),
         tuple(DecisionShown(**msgspec.structs.asdict(each), why=why_sentence(each)) for each in decisions),
         dict(order),
+        layout,
+        hard_grace_s,
     )
 
 

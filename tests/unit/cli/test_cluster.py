@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from plimsoll.cli.cluster import NoCluster, found_access, kubeconfig_places
+from plimsoll.cli.cluster import Cluster, NoCluster, found_access, kubeconfig_places
+from plimsoll.cli.node_reports import WhichNode, chosen_node
+from plimsoll.kube.request import Request
 from tests.unit.console import run
 
 CONFIG = """
@@ -110,3 +113,23 @@ def test_nothing_is_sent_of_what_cannot_be_read(tmp_path: Path, verb: str, text:
     assert (ran.code, ran.out) == (2, "")
     assert "nothing was sent" in ran.err
     assert problem in ran.err
+
+
+class Played:
+    """A cluster that has these nodes."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    async def ask(self, _request: Request) -> dict[str, Any]:
+        return {"items": [{"metadata": {"name": each}} for each in self._names]}
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [((), "the cluster has no node; `plimsoll node --help`"), (("a", "b"), r"which node\? there are 2: a, b$")],
+    ids=["none", "two"],
+)
+async def test_no_node_is_the_one(names: tuple[str, ...], text: str) -> None:
+    with pytest.raises(WhichNode, match=text):
+        await chosen_node(cast(Cluster, Played(*names)), "")

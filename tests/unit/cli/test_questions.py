@@ -218,6 +218,31 @@ def test_eviction_order(tmp_path: Path) -> None:
     assert "exempt: critical" in text
 
 
+UNKNOWN = [
+    ("a share of process numbers", "pid.available", "pid.available<5%", None),
+    ("a share of inodes", "nodefs.inodesFree", "nodefs.inodesFree<5%", None),
+    ("an amount", "pid.available", "pid.available<200", True),
+    ("a smaller amount", "nodefs.inodesFree", "nodefs.inodesFree<50", False),
+]
+
+
+@pytest.mark.parametrize(("signal", "hard", "met"), [row[1:] for row in UNKNOWN], ids=[row[0] for row in UNKNOWN])
+def test_a_share_of_what_is_not_known_is_not_judged(tmp_path: Path, signal: str, hard: str, met: bool | None) -> None:
+    """--capacity says nothing of process numbers and inodes."""
+    file = written(tmp_path / "pods.json", pod("a"))
+    words = ("--usage", "a=10", "--signal", signal, "--available", "100", "--eviction-hard", hard)
+    found = json.loads(run("explain", "eviction-order", file, *words, *ROOM, "-o", "json").out)
+    assert found.get("met") is met
+    assert any("is not known" in each for each in found.get("notes", ())) is (met is None)
+
+
+def test_nobody_is_first_among_equals(tmp_path: Path) -> None:
+    file = written(tmp_path / "pods.json", pod("a"), pod("b"), pod("c", priority=1))
+    words = ("explain", "eviction-order", file, *ROOM)
+    assert "first: shop/a, or another that is equal to it\n" in run(*words).out
+    assert "first: shop/b\n" in run(*words, "--usage", "a=1Mi,b=2Mi,c=3Mi").out
+
+
 AVAILABLE = [
     ("met", "50Mi", ["hard threshold 100Mi: met", "first: shop/over, grace 1 s", "The node was low on resource: memory."]),
     ("not met", "1Gi", ["not met: nobody is evicted"]),

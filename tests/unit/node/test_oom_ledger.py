@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from plimsoll.codec.kernel_log import KernelOomKill
-from plimsoll.node.oom_ledger import PATIENCE_S, LastSeen, OomLedger, Watched
+from plimsoll.node.oom_ledger import PATIENCE_S, LastSeen, LimitHit, OomLedger, Watched
 from plimsoll.rules.oom_story import oom_sentence
 
 UID, ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
@@ -44,8 +44,8 @@ def test_the_counter_comes_first() -> None:
 
 def test_the_log_is_silent() -> None:
     found = ledger()
-    found.sampled(ID, LastSeen(98.0, 60 << 20, 64 << 20))
-    found.counted(ID, 2, 0.0, lambda: "container")
+    found.sampled(ID, LastSeen(98.0, 60 << 20))
+    found.counted(ID, 2, 0.0, lambda: LimitHit("container", WATCHED.path, 64 << 20))
     (told,) = found.due(PATIENCE_S, 100.0)
     assert (told.killed, told.source, told.level, told.sample_age_s) == (2, "counters", "container", 2.0)
     assert oom_sentence(told) == (

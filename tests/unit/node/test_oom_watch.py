@@ -13,7 +13,7 @@ import pytest
 
 from plimsoll.node.oom_ledger import Watched
 from plimsoll.node.oom_watch import OomWatch, read_record
-from plimsoll.rules.oom_story import OomKill
+from plimsoll.rules.oom_story import OomKill, oom_sentence
 from tests.unit.node.played_node import MIB, PlayedCgroups
 
 UID, ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
@@ -125,6 +125,7 @@ def test_a_container_whose_end_is_known_before_its_kill_ended_with_it(log: Playe
 # --- v1 without a log ---
 
 PATHS = (PATH, f"/kubepods/burstable/pod{UID}", "/kubepods/burstable", "/kubepods")
+LIMITS_MIB = dict(zip(PATHS, (2, 3, 4, 5), strict=True))
 
 
 class Counted:
@@ -155,13 +156,15 @@ class Counted:
         self.told.append(kill)
         self.is_told.set()
 
-    def put(self, path: str, failures: int, kills: int = 0) -> None:
+    def put(self, path: str, failures: int, kills: int = 0, most: int = 0) -> None:
         self._cgroups.put(path)
         place = self._root / "cgroup" / path.lstrip("/")
         (place / "memory.failcnt").write_text(f"{failures}\n")
+        (place / "memory.memsw.max_usage_in_bytes").write_text(f"{most}\n")
+        (place / "memory.memsw.limit_in_bytes").write_text(f"{LIMITS_MIB[path] * MIB}\n")
         (place / "memory.oom_control").write_text(f"oom_kill_disable 0\nunder_oom 0\noom_kill {kills}\n")
         (place / "memory.usage_in_bytes").write_text(f"{MIB}\n")
-        (place / "memory.limit_in_bytes").write_text(f"{2 * MIB}\n")
+        (place / "memory.limit_in_bytes").write_text(f"{LIMITS_MIB[path] * MIB}\n")
 
 
 @pytest.mark.parametrize(("rests", "level"), [(True, "pod"), (False, "container")], ids=["looked at", "at once"])
@@ -178,6 +181,31 @@ def test_a_limit_that_was_hit_without_harm_before_is_not_taken_for_the_one_that_
     counted.put(PATHS[1], 3)
     counted.watch.changing(UID)
     assert [(each.level, each.source) for each in counted.told] == [(level, "counters")]
+
+
+@pytest.mark.parametrize(
+    ("most", "pods_failures", "level", "limit"),
+    [
+        (2 * MIB, 0, "container", "(2Mi)"),
+        (MIB, 3, "pod", "(3Mi)"),
+        (2 * MIB, 3, "pod", "(3Mi)"),
+        (MIB, 0, "unknown", ""),
+    ],
+    ids=["the container's", "the pod's", "both were reached, the pod's now", "nobody's"],
+)
+def test_whose_limit_it_was_where_memory_and_swap_together_have_the_same(
+    most: int, pods_failures: int, level: str, limit: str, tmp_path: Path
+) -> None:
+    """The kernel then asks for both first, and counts no failure; whose limit is told is also how large it is."""
+    counted = Counted(tmp_path)
+    counted.watch.changing(UID)
+    counted.put(PATHS[0], 0, kills=1, most=most)
+    counted.put(PATHS[1], pods_failures)
+    counted.watch.changing(UID)
+    (told,) = counted.told
+    paths = {"container": PATHS[0], "pod": PATHS[1], "unknown": ""}
+    assert (told.level, told.limit_path) == (level, paths[level])
+    assert f"{limit}; known from" in oom_sentence(told)
 
 
 async def test_a_notification_that_comes_before_the_kill_is_enough(tmp_path: Path) -> None:
