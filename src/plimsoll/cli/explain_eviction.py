@@ -54,7 +54,7 @@ _COUNTS = (
 
 class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     decision: Decision
-    met: bool | None = None  # None: it is not known how much is available, or of how much
+    met: bool | None = None  # None: no threshold, or it is not known how much is available, or of how much
     usage_from: str = ""
     notes: tuple[str, ...] = ()
 
@@ -249,12 +249,14 @@ def _decided(
         most=None,
     )
     assert found is not None  # every signal that can be chosen has a resource
-    if available is not None and not configured:
-        notes = [*notes, f"no threshold is set for {signal}: nobody is evicted for it (--eviction-hard sets one)"]
-    if available is None or (len(known) < len(configured) and not met):
-        if available is not None:
-            notes = [*notes, f"a threshold is a share of all there is for {signal}, and how much that is is not known"]
+    if available is None:
         return EvictionOrder(found, None, source, tuple(notes))
+    if not configured:
+        unset = f"no threshold is set for {signal}: nobody is evicted for it (--eviction-hard sets one)"
+        return EvictionOrder(found, None, source, (*notes, unset))
+    if len(known) < len(configured) and not met:
+        unknown = f"a threshold is a share of all there is for {signal}, and how much that is is not known"
+        return EvictionOrder(found, None, source, (*notes, unknown))
     return EvictionOrder(found, bool(met), source, tuple(notes))
 
 

@@ -329,6 +329,7 @@ def test_thresholds_of_the_file_system_that_containers_write_to(tmp_path: Path, 
     other = "single" if layout == "dedicated" else "dedicated"
     ran = run("explain", "eviction-order", file, *words, "--layout", other)
     assert "no threshold is set for containerfs.available" in ran.out
+    assert "hard threshold" not in ran.out
 
 
 OTHER_SIGNALS = [
