@@ -49,7 +49,8 @@ def untouched(world: PressureWorld, *names: str) -> None:
 
 
 def calm(world: PressureWorld) -> None:
-    """Until no condition lingers any more."""
+    """Until no condition lingers any more. The API hears of one a moment after the node acts by it."""
+    world.until(lambda: not world.page("pressure").get("conditions"), 20)
     world.until(lambda: world.condition("MemoryPressure") == "False" and MEMORY_TAINT not in world.taints(), 20)
 
 
