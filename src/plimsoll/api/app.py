@@ -81,8 +81,7 @@ class App:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.meter = Meter()
-        in_place = options.gates is None or options.gates.get("InPlacePodVerticalScaling", True)
-        self.pages = Pages(options.profile, () if in_place else ("pods/resize",))
+        self.pages = Pages(options.profile)
         self.cluster: Cluster
         self._limiter = Limiter(options.limits, time.monotonic)
         self._is_open = False
@@ -97,6 +96,8 @@ class App:
         store = await Store.open(options.state_directory / "store")
         try:
             self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
+            if not self.cluster.in_place:
+                self.pages.leave_out("pods/resize")
             await bootstrap(self.cluster)
             async with AsyncExitStack() as stack:
                 for service in options.services:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -28,21 +28,23 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Pages:
-    """`added` maps a path to what computes its page: /metrics and the like, from other parts.
+    """`added` maps a path to what computes its page: /metrics and the like, from other parts."""
 
-    `absent`: subresources that a gate has switched off.
-    """
-
-    def __init__(self, profile: Profile, absent: Collection[str] = ()) -> None:
-        self._version, self._absent = version_body(profile), absent
+    def __init__(self, profile: Profile) -> None:
+        self._version, self._absent = version_body(profile), frozenset[str]()
         self.address = "127.0.0.1:6443"
-        self._discovery = discovery(self.address, absent)
+        self._discovery = discovery(self.address)
         self.added: dict[str, Callable[[], Page]] = {}
 
     def set_address(self, address: str) -> None:
         """Known only when the socket is bound."""
         self.address = address
         self._discovery = discovery(address, self._absent)
+
+    def leave_out(self, *subresources: str) -> None:
+        """Those that a gate has switched off, as `pods/resize`."""
+        self._absent = frozenset(subresources)
+        self._discovery = discovery(self.address, self._absent)
 
     def find(
         self, method: str, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]

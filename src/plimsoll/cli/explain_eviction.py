@@ -164,7 +164,9 @@ async def _live(cluster: Cluster, setting: Setting, asked: _Asked, options: dict
     page = await pressure_on(cluster, node)  # first: to answer, the node looks at its disks
     known = await usage_on(cluster, node)
     notes = [] if known.source else ["neither the node nor metrics.k8s.io tells what the pods use"]
-    if page is not None:
+    if page is None:
+        notes.append("the node does not say which pods it could end now: all that have not ended are here")
+    else:
         asked = _as_seen(asked, page)
         pods = _evictable(pods, page, notes)
     if not pods:

@@ -70,6 +70,10 @@ class Sight(Protocol):
     def usage_marks(self, thresholds: Iterable[Threshold]) -> set[UsageMark]: ...
 
 
+def seen_now(sight: Sight) -> Observations:
+    return {**sight.others(), **sight.memory()}
+
+
 class Victims(LimitedPods, Protocol):
     """The pods that can be evicted (`active`, with their allocated resources), and how it is done."""
 
@@ -294,11 +298,9 @@ class PressureLoop:
         gained = await self._reclaimed_memory(first, observations) if resource == MEMORY else 0
         for action in node_reclaim(first.signal, self._layout):
             await self._reclaimed_node(action)
-        if gained or resource != MEMORY:
-            fresh = {**self._signals.others(), **self._signals.memory()}
-            if reclaimed(self._thresholds, fresh):
-                _LOG.info("%s: enough was reclaimed, no pod is evicted", first.signal)
-                return True
+        if (gained or resource != MEMORY) and reclaimed(self._thresholds, seen_now(self._signals)):
+            _LOG.info("%s: enough was reclaimed, no pod is evicted", first.signal)
+            return True
         usage = await self._victims.usage(disks=resource not in (MEMORY, PIDS))
         # Only now the runtime has been asked: an agent that has just started learns here who was being ended before.
         self._is_waiting = await self._is_anybody_ending(first)

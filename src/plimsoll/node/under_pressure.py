@@ -26,7 +26,7 @@ from plimsoll.node.memory_reclaim import MemoryReclaim
 from plimsoll.node.oom_ledger import Watched
 from plimsoll.node.oom_watch import OomWatch
 from plimsoll.node.pod_cgroups import lean_pod_of
-from plimsoll.node.pressure import AFTER_TROUBLE_S, PressureLoop
+from plimsoll.node.pressure import AFTER_TROUBLE_S, PressureLoop, seen_now
 from plimsoll.node.runtime_view import NOTHING
 from plimsoll.node.signals import Signals
 from plimsoll.node.stats import NodePlace, Stats
@@ -220,13 +220,11 @@ class UnderPressure:
             )
             for signal in dict.fromkeys(each.signal for each in self._thresholds)
         }
-        # As it is now: the loop may have looked ten seconds ago.
-        observations = {**self._signals.others(), **self._signals.memory()}
         return msgspec.json.encode(
             pressure_page(
                 self._loop.conditions,
                 self._thresholds,
-                observations,
+                seen_now(self._signals),  # as it is now: the loop may have looked ten seconds ago
                 self._loop.decisions,
                 order,
                 layout=self._layout,
