@@ -22,8 +22,11 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
+    MultipleResults,
     RuleBasedStateMachine,
     consumes,
+    initialize,
+    multiple,
     precondition,
     rule,
     run_state_machine_as_test,
@@ -52,6 +55,7 @@ sizes = st.tuples(cpus, memories)
 Size = tuple[str, int]
 Step = tuple[Callable[..., None], tuple[Any, ...]]
 policies = st.sampled_from(["NotRequired", "RestartContainer"])
+factors = st.sampled_from([1, 2])
 
 
 def resources(size: Size, factor: int) -> Document:
@@ -74,8 +78,16 @@ class DrawnLife(RuleBasedStateMachine):
         self.sizes: dict[str, tuple[int, int]] = {}  # pod → factor, containers
         self.hogs = 0
 
-    @rule(target=names, factor=st.sampled_from([1, 2]), wanted=st.lists(sizes, min_size=1, max_size=3), policy=policies)
+    @initialize(target=names, drawn=st.tuples(*[st.tuples(factors, sizes, policies)] * 2))
+    def begin(self, drawn: tuple[tuple[int, Size, str], ...]) -> MultipleResults[str]:
+        """A life without pods shows nothing."""
+        return multiple(*(self._created(factor, [size], policy) for factor, size, policy in drawn))
+
+    @rule(target=names, factor=factors, wanted=st.lists(sizes, min_size=1, max_size=3), policy=policies)
     def create(self, factor: int, wanted: list[Size], policy: str) -> str:
+        return self._created(factor, wanted, policy)
+
+    def _created(self, factor: int, wanted: list[Size], policy: str) -> str:
         name = self._name("p")
         self.sizes[name] = (factor, len(wanted))
         self._then(NodeLife.create, name, [resources(size, factor) for size in wanted], policy)
@@ -86,6 +98,7 @@ class DrawnLife(RuleBasedStateMachine):
         factor, count = self.sizes[name]
         self._then(NodeLife.resize, name, [resources(size, factor) for size in wanted[:count]])
 
+    @precondition(lambda self: len(self.sizes) > 1)
     @rule(name=consumes(names))
     def delete(self, name: str) -> None:
         del self.sizes[name]
