@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from plimsoll.rules import config_table
+from plimsoll.rules.config import table as config_table
 
 HERE = Path(__file__).parent
 PAGES = {"kubelet-config.md": config_table.markdown}

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from plimsoll.cgroups.driver import CgroupDriver, CgroupError
-from plimsoll.rules.hierarchy import Driver as DriverName
-from plimsoll.rules.policy import CgroupVersion
-from plimsoll.rules.steps import Make, Remove, Seen, Step, Write
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
+from plimsoll.rules.cgroups.steps import Make, Remove, Seen, Step, Write
+from plimsoll.rules.model.cgroup_names import Driver as DriverName
+from plimsoll.rules.model.kernel import CgroupVersion
 
 
 class Killed(BaseException):

@@ -12,19 +12,19 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.cgroups.driver import CgroupDriver
-from plimsoll.cgroups.executor import Holders
-from plimsoll.cgroups.node_tree import NodeTree
-from plimsoll.cgroups.node_turn import Applied
-from plimsoll.cgroups.observe import walk
-from plimsoll.codec.lean import from_document
-from plimsoll.rules.config_reading import default_config
-from plimsoll.rules.hierarchy import Driver as DriverName
-from plimsoll.rules.objects import Pod
-from plimsoll.rules.policy import CgroupVersion
+from plimsoll.cgroups.drivers.interface import CgroupDriver
+from plimsoll.cgroups.engine.executor import Holders
+from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.observe import walk
+from plimsoll.cgroups.engine.transaction import Applied
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.cgroup_names import Driver as DriverName
+from plimsoll.rules.model.kernel import CgroupVersion
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.node.node_config import Machine, Setting, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.setting import Machine, Setting, resolved
 
 GI = 1 << 30
 RESERVED = "/plimsoll-reserved"

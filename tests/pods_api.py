@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from plimsoll.codec.kube_defaults import with_kind_defaults
-from plimsoll.codec.schema import KINDS
-from plimsoll.codec.strategic import apply_strategic
+from plimsoll.codec.defaults.objects import with_kind_defaults
+from plimsoll.codec.patch.strategic import apply_strategic
+from plimsoll.codec.schema.schema import KINDS
 from plimsoll.kube.request import Answer, Request
 
 Document = dict[str, Any]

@@ -15,15 +15,21 @@ import tempfile
 import time
 from pathlib import Path
 
-from plimsoll.cgroups.detect import CgroupsUnusable, check_required, default_root, this_host, writable
-from plimsoll.cgroups.node_tree import NodeTree
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.codec.lean import from_document
+from plimsoll.cgroups.drivers.detect import (
+    CgroupsUnusable,
+    check_required,
+    default_root,
+    open_cgroupfs,
+    this_host,
+    writable,
+)
+from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.codec.lean.lean import from_document
 from plimsoll.linux.machine import this_machine
-from plimsoll.rules.config_reading import reading
-from plimsoll.rules.objects import Pod
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.node.node_config import resolved
 from plimsoll.rules.profile import PROFILE_1_36
-from plimsoll.rules.setting import resolved
 
 SIZES = (125, 250, 500)
 ROOT = Path(__file__).resolve().parents[2]

@@ -32,9 +32,9 @@ sys.path.insert(0, str(HERE.parents[1]))
 from plimsoll.kube.http import HttpTransport  # noqa: E402
 from plimsoll.kube.kubeconfig import load  # noqa: E402
 from plimsoll.kube.request import Request  # noqa: E402
-from plimsoll.runtime.cri.own_containerd import OwnContainerd  # noqa: E402
+from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd  # noqa: E402
 from plimsoll.runtime.cri.runtime import CriRuntime  # noqa: E402
-from plimsoll.runtime.runtime import ContainerSpec, Resources, SandboxSpec  # noqa: E402
+from plimsoll.runtime.interface import ContainerSpec, Resources, SandboxSpec  # noqa: E402
 from tests.bench.node import (  # noqa: E402
     ENDS_AT_TERM,
     PODS,

@@ -34,7 +34,7 @@ import msgspec
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from plimsoll.cgroups.detect import this_host  # noqa: E402
+from plimsoll.cgroups.drivers.detect import this_host  # noqa: E402
 from plimsoll.kube.http import HttpTransport  # noqa: E402
 from plimsoll.kube.kubeconfig import load  # noqa: E402
 from plimsoll.kube.request import Answer, Request  # noqa: E402

@@ -35,7 +35,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
-from plimsoll.cgroups.detect import this_host  # noqa: E402
+from plimsoll.cgroups.drivers.detect import this_host  # noqa: E402
 from tests.kernel.guest import GUEST_VARIABLE, JOB_VARIABLE, PYTHON, GuestMissing  # noqa: E402
 from tests.kernel.pressure_world import (  # noqa: E402
     MIB,

@@ -23,13 +23,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from plimsoll.cli.plan import blocks, planned_block, tuned_collector
-from plimsoll.rules.config_reading import reading
-from plimsoll.rules.plan import Placement, placement
-from plimsoll.rules.policy import NodePolicy
+from plimsoll.cli.explain.plan import blocks, planned_block, tuned_collector
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.explain.plan import Placement, placement
+from plimsoll.rules.node.node_config import machine_from_capacity, resolved
 from plimsoll.rules.profile import PROFILE_1_36
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.setting import machine_from_capacity, resolved
+from plimsoll.rules.resources.node_policy import NodePolicy
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -19,11 +19,11 @@ import msgspec
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from plimsoll.codec.lean import from_document  # noqa: E402
-from plimsoll.rules.fit import resident_load  # noqa: E402
-from plimsoll.rules.objects import Node, Pod  # noqa: E402
-from plimsoll.rules.preemption import Nominated  # noqa: E402
+from plimsoll.codec.lean.lean import from_document  # noqa: E402
+from plimsoll.rules.model.objects import Node, Pod  # noqa: E402
 from plimsoll.rules.profile import PROFILE_1_36  # noqa: E402
+from plimsoll.rules.scheduling.fit import resident_load  # noqa: E402
+from plimsoll.rules.scheduling.preemption import Nominated  # noqa: E402
 from plimsoll.scheduler.choice import Choice  # noqa: E402
 from plimsoll.scheduler.cluster import Cluster  # noqa: E402
 from tests.bench.api import machine_factor, verdict  # noqa: E402

@@ -12,8 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from plimsoll.cli import node_agent
 from plimsoll.cli.main import main
+from plimsoll.cli.node import assembly
 from plimsoll.node.agent import Agent
 
 
@@ -28,7 +28,7 @@ async def _all_woken(agent: Agent, answer: Path) -> None:
     fresh.rename(answer)
 
 
-class WokenNode(node_agent.Node):
+class WokenNode(assembly.Node):
     answer: Path
 
     async def run(self, stop: asyncio.Event, *, ends_pods: bool) -> None:
@@ -45,6 +45,6 @@ class WokenNode(node_agent.Node):
 
 if __name__ == "__main__":
     WokenNode.answer = Path(sys.argv[1])
-    setattr(node_agent, "Node", WokenNode)  # noqa: B010
+    setattr(assembly, "Node", WokenNode)  # noqa: B010
     sys.argv = sys.argv[2:]
     sys.exit(main())

@@ -6,16 +6,16 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
-from plimsoll.codec.lean import from_document
+from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import InvalidConfig
-from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.eviction import Observation, met_thresholds, node_conditions
-from plimsoll.rules.go_text import shortest_float32
-from plimsoll.rules.objects import Pod
+from plimsoll.rules.config.thresholds import Amount, Threshold, fs_layout, parsed_thresholds
+from plimsoll.rules.eviction.assessment import Observation, met_thresholds, node_conditions
+from plimsoll.rules.eviction.ranking import Ranked, ranked
+from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage
+from plimsoll.rules.gotext import shortest_float32
+from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.ranking import Ranked, ranked
-from plimsoll.rules.thresholds import Amount, Threshold, fs_layout, parsed_thresholds
-from plimsoll.rules.usage import ContainerUsage, FsUsage, PodUsage
+from plimsoll.rules.resources.defaulting import defaulted
 
 Json = dict[str, Any]
 STABLE_SORT_UP_TO = 12  # Go's sort keeps the order of equals only up to here; beyond, the groups alone are compared

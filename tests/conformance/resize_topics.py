@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.codec.defaults import with_defaults
-from plimsoll.codec.lean import from_document
+from plimsoll.codec.defaults.resources import with_defaults
+from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import FieldError, InvalidObject
-from plimsoll.rules.allocation import NodeResizeGates, all_containers, allocated_pod, allocation_of
-from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.fit import allocated_load
-from plimsoll.rules.objects import Container, Node, Pod, Resources
+from plimsoll.rules.admission.comparison import Version
+from plimsoll.rules.admission.resize import ResizeGates, capacity_verdict, kept_for_resize, resize_errors, spec_changed
+from plimsoll.rules.model.objects import Container, Node, Pod, Resources
 from plimsoll.rules.profile import PROFILE_1_36
-from plimsoll.rules.resize import ResizeSetting, resize_verdict
-from plimsoll.rules.resize_api import ResizeGates, capacity_verdict, kept_for_resize, resize_errors, spec_changed
-from plimsoll.rules.versions import Version
+from plimsoll.rules.resize.allocation import NodeResizeGates, all_containers, allocated_pod, allocation_of
+from plimsoll.rules.resize.verdict import ResizeSetting, resize_verdict
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.scheduling.fit import allocated_load
 
 Json = dict[str, Any]
 

@@ -1,7 +1,7 @@
 """Compare Plimsoll's rules with answers that real Kubernetes 1.36 gave: `./dev conformance [DIR]`.
 
 One vector file is one topic; each line is `{"input": …, "expected": …}`. This harness only translates: it turns an
-input into the rules' objects (`codec.lean.pod_from_json`, `from_document`, `codec.defaults.with_defaults`), calls public
+input into the rules' objects (`codec.lean.lean.pod_from_json`, `from_document`, `codec.defaults.resources.with_defaults`), calls public
 functions of `plimsoll.rules` and lays their answers out as the vectors do. It decides nothing. The functions:
 
     a  defaulting.defaulted, qos.computed_qos_class, qos.qos_class, validation.create_errors

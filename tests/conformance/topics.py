@@ -7,19 +7,21 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from plimsoll.codec.lean import pod_from_json
+from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.errors import InvalidConfig, InvalidName, InvalidObject, InvalidQuantity
-from plimsoll.rules import allocatable, cpu, effective, hierarchy, values
-from plimsoll.rules import oom as oom_rules
-from plimsoll.rules import qos as qos_rules
-from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.memory import page_label
-from plimsoll.rules.objects import Pod, ResourceList, Resources, is_critical, is_node_critical
-from plimsoll.rules.policy import NodePolicy
+from plimsoll.rules.admission.validation import create_errors
+from plimsoll.rules.config.thresholds import eviction_reservation, parsed_thresholds
+from plimsoll.rules.model import cgroup_names as names
+from plimsoll.rules.model.objects import Pod, ResourceList, Resources, is_critical, is_node_critical
+from plimsoll.rules.node import allocatable
 from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity, parse
-from plimsoll.rules.thresholds import eviction_reservation, parsed_thresholds
-from plimsoll.rules.validation import create_errors
-from plimsoll.rules.values import Values
+from plimsoll.rules.resources import cpu, effective, values
+from plimsoll.rules.resources import oom_score as oom_rules
+from plimsoll.rules.resources import qos as qos_rules
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.memory import page_label
+from plimsoll.rules.resources.node_policy import NodePolicy
+from plimsoll.rules.resources.values import Values
 
 Json = dict[str, Any]
 HOST_PAGE_SIZES = (2 << 20, 1 << 30)  # of the machine that made the vectors
@@ -238,23 +240,23 @@ def container(given: Json) -> Json:
 
 
 def cgroup_names(given: Json) -> Json:
-    def root() -> hierarchy.CgroupName:
-        return hierarchy.root_name(given["cgroupRoot"], cgroups_per_qos=given["cgroupsPerQOS"])
+    def root() -> names.CgroupName:
+        return names.root_name(given["cgroupRoot"], cgroups_per_qos=given["cgroupsPerQOS"])
 
-    def name() -> hierarchy.CgroupName:
-        return hierarchy.pod_name(root(), given["qosClass"], given["uid"])
+    def name() -> names.CgroupName:
+        return names.pod_name(root(), given["qosClass"], given["uid"])
 
     found = {
         "cgroupName": _or_panic(lambda: list(name())),
-        "cgroupfs": _or_panic(lambda: hierarchy.cgroupfs_path(name())),
-        "systemd": _or_panic(lambda: hierarchy.systemd_path(name())),
-        "nodeAllocatableRootCgroupfs": _or_panic(lambda: hierarchy.cgroupfs_path(root())),
-        "nodeAllocatableRootSystemd": _or_panic(lambda: hierarchy.systemd_path(root())),
+        "cgroupfs": _or_panic(lambda: names.cgroupfs_path(name())),
+        "systemd": _or_panic(lambda: names.systemd_path(name())),
+        "nodeAllocatableRootCgroupfs": _or_panic(lambda: names.cgroupfs_path(root())),
+        "nodeAllocatableRootSystemd": _or_panic(lambda: names.systemd_path(root())),
     }
     if "parse" in given:
-        found["parsedSystemd"] = list(hierarchy.parse_systemd(given["parse"]))
-        found["parsedCgroupfs"] = list(hierarchy.parse_cgroupfs(given["parse"]))
-        found["isSystemdStyle"] = hierarchy.is_systemd_style(given["parse"])
+        found["parsedSystemd"] = list(names.parse_systemd(given["parse"]))
+        found["parsedCgroupfs"] = list(names.parse_cgroupfs(given["parse"]))
+        found["isSystemdStyle"] = names.is_systemd_style(given["parse"])
     return found
 
 

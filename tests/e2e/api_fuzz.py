@@ -30,12 +30,12 @@ from typing import Any
 import msgspec
 import yaml
 
-from plimsoll.api.app import App
-from plimsoll.api.authority import Authority
-from plimsoll.api.identity import server_names
-from plimsoll.api.in_process import USER
-from plimsoll.api.users import ANONYMOUS, AUTHENTICATED, MASTERS, NODE_PREFIX, NODES, VIEWERS, User
-from plimsoll.cli.control_plane import control_plane
+from plimsoll.api.auth.authenticator import server_names
+from plimsoll.api.auth.ca import Authority
+from plimsoll.api.machinery.users import ANONYMOUS, AUTHENTICATED, MASTERS, NODE_PREFIX, NODES, VIEWERS, User
+from plimsoll.api.server.app import App
+from plimsoll.api.server.in_process import USER
+from plimsoll.cli.server.assembly import control_plane
 from plimsoll.rules.profile import profile_named
 from tests.e2e.request_grammar import AGGREGATED, Asked, Offer, asked, furniture, served, sweep
 

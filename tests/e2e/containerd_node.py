@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.cri.own_containerd import OwnContainerd, missing_packages
+from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd, missing_packages
 from tests.e2e.real_node import RealNode, real_node
 
 

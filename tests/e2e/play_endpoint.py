@@ -22,12 +22,12 @@ import msgspec
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from plimsoll.codec.node_pages import oom_page, pressure_page
 from plimsoll.kube.kubeconfig import Access
-from plimsoll.rules.eviction import Observation
-from plimsoll.rules.node_pages import oom_page, pressure_page
-from plimsoll.rules.oom_story import OomKill
+from plimsoll.rules.config.thresholds import parsed_thresholds
+from plimsoll.rules.eviction.assessment import Observation
+from plimsoll.rules.oom.report import OomKill
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.thresholds import parsed_thresholds
 from tests.e2e.played_containers import Container, PlayedPod
 from tests.e2e.played_node import CONFIG
 

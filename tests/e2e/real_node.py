@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.drivers.detect import this_host
 from tests.e2e.kubectl import Kubectl, any_binary
 from tests.e2e.waiting import until
 
@@ -105,7 +105,7 @@ class RealNode:
         (found,) = [
             pid
             for pid in _processes_of(self)
-            if b"plimsoll.runtime.host" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"plimsoll.runtime.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes()
             and Path(f"/proc/{pid}/comm").read_text().strip() == "plimsoll-host"
             and _parent(pid) == 1
         ]

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from plimsoll.codec.schema import Kind, StructType, Type, struct
-from tests.unit.codec.test_protobuf import envelope, field, varint
+from plimsoll.codec.schema.schema import Kind, StructType, Type, struct
+from tests.unit.codec.protobuf.test_kube import envelope, field, varint
 from tests.unit.mutation import NAMES as ODD_NAMES
 from tests.unit.mutation import ODD_VALUES, TOKENS
 

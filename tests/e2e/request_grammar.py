@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from plimsoll.codec.schema import Kind, schema
+from plimsoll.codec.schema.schema import Kind, schema
 from tests.e2e.request_bodies import (
     NAMES,
     NAMESPACES,

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from plimsoll.linux.members_file import MembersFile
+from plimsoll.linux.append_log import MembersFile
 from tests.e2e.asks import Asks
 from tests.e2e.real_node import PODS, RealNode
 from tests.e2e.waiting import until

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import SandboxSpec
+from plimsoll.runtime.interface import SandboxSpec
 from tests.e2e.containerd_node import Containerd, containerd_node
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, reasons, running, status_of

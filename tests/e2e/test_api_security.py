@@ -19,10 +19,10 @@ from typing import Any
 import httpx
 import pytest
 
-from plimsoll.api.authority import Authority, Issued
-from plimsoll.api.cluster import Limits
-from plimsoll.api.connection import HEAD_BYTES, SPILL_BYTES
-from plimsoll.api.users import MASTERS, NODE_PREFIX, NODES, VIEWERS, Tokens
+from plimsoll.api.auth.ca import Authority, Issued
+from plimsoll.api.machinery.cluster import Limits
+from plimsoll.api.machinery.users import MASTERS, NODE_PREFIX, NODES, VIEWERS, Tokens
+from plimsoll.api.server.connection import HEAD_BYTES, SPILL_BYTES
 from tests.e2e.api_fuzz_tls import Asker
 from tests.e2e.api_process import ApiProcess
 from tests.e2e.raw_http import Connection, admin_tls

@@ -21,8 +21,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from tests.e2e.kubectl import Kubectl, any_binary
 from tests.e2e.real_node import RealNode, running, status_of
 from tests.e2e.waiting import until

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.codec.lean import from_document
-from plimsoll.rules.config_reading import reading
-from plimsoll.rules.objects import Node
+from plimsoll.cgroups.drivers.detect import this_host
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.model.objects import Node
+from plimsoll.rules.node.node_config import machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
-from plimsoll.rules.setting import machine_from_capacity, resolved
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, RealNode, kubectl_for, real_node, running, status_of
 from tests.e2e.test_agent import pod, shell

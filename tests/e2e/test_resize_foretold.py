@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.codec.lean import lean_pod
+from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.resize_wish import ListName, change_of, chosen_container, resize_patch
+from plimsoll.rules.resize.request import ListName, change_of, chosen_container, resize_patch
 from tests.e2e.asks import Asks
 from tests.e2e.real_node import NODE, PODS, RealNode, real_node
 from tests.e2e.waiting import until

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.rules.files import cpu_weight
+from plimsoll.cgroups.drivers.detect import this_host
 from plimsoll.rules.profile import profile_named
+from plimsoll.rules.resources.files import cpu_weight
 from tests.e2e.held_api import Asked, HeldApi, held_api
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.drivers.detect import this_host
 from tests.e2e.waiting import until
 
 MANIFEST = """

@@ -16,11 +16,10 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.rules.rounding import same_value
+from plimsoll.rules.cgroups.rounding import same_value
 from tests.e2e.up_process import CAPACITY, Up, all_namespaces, namespaces, problem
 from tests.e2e.waiting import until
 

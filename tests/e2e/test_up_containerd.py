@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.cri.own_containerd import missing_packages
+from plimsoll.runtime.cri.private_containerd.daemon import missing_packages
 from tests.e2e.kubectl import Kubectl, any_binary
 from tests.e2e.up_process import Up, problem
 from tests.e2e.waiting import until

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from plimsoll.cgroups.detect import CgroupsUnusable, default_root, this_host, writable
-from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cgroups.drivers.detect import CgroupsUnusable, default_root, open_cgroupfs, this_host, writable
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
 from tests.e2e.waiting import until

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from plimsoll.runtime.cri.messages import CONTAINERD_NAMESPACE
-from plimsoll.runtime.cri.own_containerd import PROGRAMS, OwnContainerd
+from plimsoll.runtime.cri.private_containerd.daemon import PROGRAMS, OwnContainerd
 from tests.kernel.guest import BUSYBOX, required
 
 PLUGINS = Path("/usr/lib/cni")  # of Debian's containernetworking-plugins

@@ -17,7 +17,7 @@ import msgspec
 
 from plimsoll.linux.processes import cgroups_of
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import ContainerSeen, ContainerSpec, Resources, RuntimeTrouble, SandboxSpec
+from plimsoll.runtime.interface import ContainerSeen, ContainerSpec, Resources, RuntimeTrouble, SandboxSpec
 from tests.kernel.containerd import IMAGE
 
 T = TypeVar("T")
@@ -229,7 +229,7 @@ async def check_oom(bench: Bench, *, sees_reason: bool = True) -> None:
 
 async def check_process_identity(bench: Bench) -> None:
     """What the spec says of user, capabilities, mounts, environment and paths is what the process finds."""
-    from plimsoll.runtime.runtime import Mount, Security
+    from plimsoll.runtime.interface import Mount, Security
 
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.rules.files import controller_of
+from plimsoll.cgroups.drivers.detect import this_host
+from plimsoll.rules.resources.files import controller_of
 from tests.unit.console import run
 
 ROOT = Path(__file__).resolve().parents[2]

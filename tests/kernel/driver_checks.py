@@ -17,11 +17,11 @@ from functools import partial
 
 import pytest
 
-from plimsoll.cgroups.usage import UsageReader, usage
-from plimsoll.cgroups.v1 import CgroupsV1
-from plimsoll.cgroups.v2 import CgroupsV2
-from plimsoll.linux.beneath import CgroupError, CgroupGone
-from plimsoll.rules.policy import CgroupVersion
+from plimsoll.cgroups.drivers.v1 import CgroupsV1
+from plimsoll.cgroups.drivers.v2 import CgroupsV2
+from plimsoll.cgroups.stats.usage import UsageReader, usage
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGone
+from plimsoll.rules.model.kernel import CgroupVersion
 
 Cgroupfs = CgroupsV1 | CgroupsV2
 MI = 1 << 20

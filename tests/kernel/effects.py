@@ -26,25 +26,24 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.node_tree import NodeTree
-from plimsoll.cgroups.node_turn import Applied
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cgroups.usage import CpuUsage, MemoryEvents, MemoryUsage, usage
-from plimsoll.cgroups.v1 import CgroupsV1
-from plimsoll.cgroups.v2 import CgroupsV2
-from plimsoll.codec.kernel_files import flat_keyed
-from plimsoll.codec.lean import pod_from_json
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.v1 import CgroupsV1
+from plimsoll.cgroups.drivers.v2 import CgroupsV2
+from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.transaction import Applied
+from plimsoll.cgroups.stats.usage import CpuUsage, MemoryEvents, MemoryUsage, usage
+from plimsoll.codec.kernel.files import flat_keyed
+from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.linux.machine import this_machine
 from plimsoll.linux.processes import ScoreAdjustment, set_oom_score_adj
-from plimsoll.rules.config_reading import reading
-from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.desired import workload
-from plimsoll.rules.objects import HUGEPAGES_PREFIX, Pod
+from plimsoll.rules.cgroups.desired import workload
+from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.model.objects import HUGEPAGES_PREFIX, Pod
+from plimsoll.rules.node.node_config import resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.setting import resolved
-from plimsoll.rules.shrink_ladder import Ladder
+from plimsoll.rules.resources.defaulting import defaulted
 
 Resources = Mapping[str, Mapping[str, str]]
 

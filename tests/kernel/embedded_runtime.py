@@ -16,9 +16,9 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
-from plimsoll.runtime.host.images import BUNDLED
-from plimsoll.runtime.process import ProcessRuntime
-from plimsoll.runtime.runtime import ContainerSeen, ContainerSpec, Resources, SandboxSpec, Security
+from plimsoll.runtime.embedded.runtime import ProcessRuntime
+from plimsoll.runtime.interface import ContainerSeen, ContainerSpec, Resources, SandboxSpec, Security
+from plimsoll.runtime.supervisor.images import BUNDLED
 
 DEADLINE_S = 60.0
 FIRST_LINE = re.compile(rb"^(\S+) (stdout|stderr) ([FP]) ", re.MULTILINE)

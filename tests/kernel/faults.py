@@ -23,13 +23,12 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from plimsoll.cgroups import holder
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.driver import CgroupDriver, CgroupGone
-from plimsoll.cgroups.executor import StepRefused
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.rules.hierarchy import Driver as DriverName
-from plimsoll.rules.steps import Step
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupGone
+from plimsoll.cgroups.engine import scope_holder
+from plimsoll.cgroups.engine.executor import StepRefused
+from plimsoll.rules.cgroups.steps import Step
+from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from tests.faulty_driver import FaultyDriver
 from tests.node_scenarios import (
     BURSTABLE,
@@ -72,13 +71,13 @@ class Node:
         files = open_cgroupfs(self._found)
         if self.name == "cgroupfs":
             return files
-        from plimsoll.cgroups.systemd import SystemdCgroups
+        from plimsoll.cgroups.drivers.systemd import SystemdCgroups
 
         return SystemdCgroups(files)
 
     def start(self) -> None:
         self.driver = FaultyDriver(self.kernel)
-        holders = holder if self.name == "systemd" else None
+        holders = scope_holder if self.name == "systemd" else None
         self.tree = node_tree(self.driver, self.setting, self._state_dir, holders)
 
     def now(self) -> Tree:

@@ -25,22 +25,21 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.cgroups.detect import Hierarchies, this_host
-from plimsoll.cgroups.driver import CgroupDriver
-from plimsoll.cgroups.node_tree import NodeTree
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.codec.lean import pod_from_json
+from plimsoll.cgroups.drivers.detect import Hierarchies, open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.interface import CgroupDriver
+from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.linux.machine import this_machine
-from plimsoll.rules.config_reading import reading
-from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.desired import Cgroup, desired_tree, workload
-from plimsoll.rules.files import controller_of
-from plimsoll.rules.objects import Pod
+from plimsoll.rules.cgroups.desired import Cgroup, desired_tree, workload
+from plimsoll.rules.cgroups.rounding import same_value
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.node.node_config import Setting, resolved
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.qos import qos_class
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.rounding import same_value
-from plimsoll.rules.setting import Setting, resolved
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.files import controller_of
+from plimsoll.rules.resources.qos import qos_class
 
 BLOCK = 20
 LEAST_SHARE = 0.05
@@ -127,7 +126,7 @@ class Matrix:
         files = open_cgroupfs(found)
         if name == "cgroupfs":
             return files
-        from plimsoll.cgroups.systemd import SystemdCgroups
+        from plimsoll.cgroups.drivers.systemd import SystemdCgroups
 
         return SystemdCgroups(files)
 

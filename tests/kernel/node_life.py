@@ -1,5 +1,5 @@
 """Random lives of a real node on a real kernel: pods come, grow, shrink, crash and go, memory is in use or runs short, and
-the agent is killed. It is what `tests/unit/node/test_resize_model.py` does in memory, with nothing played.
+the agent is killed. It is what `tests/unit/node/resize/test_resize_model.py` does in memory, with nothing played.
 
 Two things must hold (03 §6, §10). Never is more allocated than the node has. And when all is quiet, every control file of
 the kernel is what it is on another node, made at the same time, which has only ever seen the pods as they are in the end.
@@ -32,10 +32,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.observe import every_file, walk
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.linux.members_file import MembersFile
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.cgroups.engine.observe import every_file, walk
+from plimsoll.linux.append_log import MembersFile
 from plimsoll.rules.quantity import Quantity, from_milli, parse
 from tests.kernel.pressure_world import EATER, MIB, PressureWorld, container, eater, pod, pressure_world
 

@@ -22,7 +22,7 @@ import msgspec
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
 from plimsoll.kube.request import Request, Unreachable
-from plimsoll.linux.beneath import CgroupError
+from plimsoll.linux.cgroup_files import CgroupError
 from tests.e2e.real_node import ROOT, RealNode, real_node
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.drivers.detect import this_host
 from tests.kernel.pressure_world import (
     EATER,
     MIB,

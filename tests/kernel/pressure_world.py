@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.drivers.detect import this_host
 from tests.e2e.asks import Asks
 from tests.e2e.real_node import NODE, RealNode
 from tests.e2e.waiting import SLOW

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from plimsoll.linux.capabilities import CONTAINERD_DEFAULT, NUMBERS, has_capability, mask
-from plimsoll.linux.own_turn import NICE, session_nice
-from plimsoll.runtime.host.containers import OOM_HAVE, OOM_WANTED
-from plimsoll.runtime.runtime import Mount, RuntimeTrouble, Security
+from plimsoll.linux.nice import NICE, session_nice
+from plimsoll.runtime.interface import Mount, RuntimeTrouble, Security
+from plimsoll.runtime.supervisor.containers import OOM_HAVE, OOM_WANTED
 from tests.kernel.embedded_runtime import (
     DEADLINE_S,
     PYTHON,

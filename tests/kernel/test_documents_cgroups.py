@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
+from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, this_host
 from tests.kernel.conftest import InGuest
 from tests.kernel.document_commands import ROOT
 from tests.kernel.guest import PYTHON

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.drivers.detect import this_host
 from tests.kernel.conftest import InGuest
 from tests.kernel.guest import PYTHON
 

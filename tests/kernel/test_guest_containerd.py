@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from plimsoll.runtime.cri.own_containerd import PROGRAMS
+from plimsoll.runtime.cri.private_containerd.daemon import PROGRAMS
 from tests.kernel import uml
 from tests.kernel.guest import Guest, GuestMissing, required
 from tests.kernel.kinds import inner_tests, pytest_argv

@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.detect import CgroupsUnusable, default_root, this_host, writable
-from plimsoll.cgroups.journal import Journal
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cgroups.v1 import CgroupsV1
-from plimsoll.rules.steps import Make
+from plimsoll.cgroups.drivers.detect import CgroupsUnusable, default_root, open_cgroupfs, this_host, writable
+from plimsoll.cgroups.drivers.v1 import CgroupsV1
+from plimsoll.cgroups.engine.journal import Journal
+from plimsoll.rules.cgroups.steps import Make
 
 ROOT = Path(__file__).resolve().parents[2]
 PODS = str(ROOT / "examples" / "three-classes.yaml")

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
+from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, this_host
 from plimsoll.linux.processes import oom_score_adj
-from plimsoll.node.unused_images import remove_unused_images
-from plimsoll.rules.usage import NO_FS_USAGE, FsUsage
+from plimsoll.node.pods.image_gc import remove_unused_images
+from plimsoll.rules.eviction.usage import NO_FS_USAGE, FsUsage
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import ImageTrouble, Mount, Resources, RuntimeTrouble
+from plimsoll.runtime.interface import ImageTrouble, Mount, Resources, RuntimeTrouble
 from tests.kernel import containerd_checks as checks
 from tests.kernel.containerd import IMAGE, PLUGINS, Containerd, cgroup_parent, private_containerd
 from tests.kernel.containerd_checks import MIB, WAITS_FOR_TERM, Bench, cgroup_directory, until

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
-from plimsoll.cgroups.executor import StepRefused
-from plimsoll.cgroups.shrink import ShrinkRefused
+from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, this_host
+from plimsoll.cgroups.engine.executor import StepRefused
+from plimsoll.cgroups.engine.shrink import ShrinkRefused
 from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.processes import oom_score_adj
-from plimsoll.rules.shrink_ladder import Ladder
+from plimsoll.rules.cgroups.shrink import Ladder
 from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod
 from tests.unit.console import run
 

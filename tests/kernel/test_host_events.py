@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.events import Watcher
-from plimsoll.cgroups.tasks import TaskCounter
-from plimsoll.linux.beneath import CgroupError, CgroupGone, Directory, Mount
+from plimsoll.cgroups.stats.live_tree import TaskCounter
+from plimsoll.cgroups.stats.notifications import Watcher
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, Mount
 from plimsoll.linux.psi import trigger
 from plimsoll.linux.taskstats import Taskstats
-from plimsoll.rules.task_states import TaskStates
+from plimsoll.rules.cgroups.view import TaskStates
 
 MIB = 1 << 20
 Note = Callable[[str, str], None]
@@ -298,7 +298,7 @@ def test_the_kernel_counts_sleeping_running_and_stopped_tasks(caplog: pytest.Log
         stopped.send_signal(signal.SIGSTOP)
         wanted = TaskStates(sleeping=2, running=1, stopped=1)
         assert eventually(lambda: counter.count(directory) == wanted), counter.count(directory)
-        with caplog.at_level(logging.DEBUG, "plimsoll.cgroups.tasks"):
+        with caplog.at_level(logging.DEBUG, "plimsoll.cgroups.stats.live_tree"):
             counter.count(directory)
         assert caplog.messages == [
             f'Task stats for "{path}": {{NrSleeping:2 NrRunning:1 NrStopped:1 NrUninterruptible:0 NrIoWait:0}}'

@@ -16,7 +16,7 @@ import pytest
 
 from plimsoll.runtime.cri.grpc import GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeTrouble
 from tests.kernel.containerd import Containerd, cgroup_parent
 from tests.kernel.containerd_checks import Bench
 from tests.kernel.test_host_containerd import daemon  # noqa: F401

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.linux.fork_into import fork_into, is_unified
+from plimsoll.cgroups.drivers.detect import this_host
+from plimsoll.linux.clone_into_cgroup import fork_into, is_unified
 
 
 def test_the_child_is_there_from_its_first_moment(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.drivers.detect import this_host
 from tests.kernel.node_life import run
 
 if os.geteuid() != 0 or this_host().version != 1:

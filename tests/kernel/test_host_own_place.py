@@ -9,8 +9,7 @@ import sys
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from tests.e2e.up_process import problem
 
 pytestmark = pytest.mark.skipif(bool(problem()), reason=f"host: {problem()}")
@@ -18,10 +17,10 @@ pytestmark = pytest.mark.skipif(bool(problem()), reason=f"host: {problem()}")
 AGENT = """
 import asyncio, os, sys
 import msgspec
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.node.own_place import OwnPlace
-from plimsoll.rules.config_reading import default_config
+from plimsoll.cgroups.drivers.detect import this_host
+from plimsoll.cgroups.drivers.detect import open_cgroupfs
+from plimsoll.node.resources.kubelet_cgroups import OwnPlace
+from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.profile import PROFILE_1_27
 
 config = msgspec.structs.replace(default_config(PROFILE_1_27), kubelet_oom_score_adj=500, kubelet_cgroups=sys.argv[1])

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.node.victims import DISK_AGE_S
+from plimsoll.cgroups.drivers.detect import this_host
+from plimsoll.node.pressure.evictor import DISK_AGE_S
 from plimsoll.rules.quantity import QUANTITIES
 from tests.kernel import eviction_storm
 from tests.kernel import pressure_checks as checks

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.process import ProcessRuntime
-from plimsoll.runtime.runtime import ContainerSpec, Mount, RuntimeTrouble, SandboxSpec
+from plimsoll.runtime.embedded.runtime import ProcessRuntime
+from plimsoll.runtime.interface import ContainerSpec, Mount, RuntimeTrouble, SandboxSpec
 from tests.kernel.embedded_runtime import (
     DEADLINE_S,
     PYTHON,
@@ -148,8 +148,8 @@ def _children_of(pid: int) -> set[int]:
 AGENT = """
 import asyncio, os, sys
 from pathlib import Path
-from plimsoll.runtime.process import ProcessRuntime
-from plimsoll.runtime.runtime import ContainerSpec, SandboxSpec
+from plimsoll.runtime.embedded.runtime import ProcessRuntime
+from plimsoll.runtime.interface import ContainerSpec, SandboxSpec
 
 async def main():
     runtime = ProcessRuntime(Path(sys.argv[1]), lambda path: [], {})
@@ -157,7 +157,7 @@ async def main():
     spec = SandboxSpec("uid", "pod", "default", log_directory=sys.argv[2])
     sandbox = await runtime.make_sandbox(spec)
     script = "n=0; while :; do echo $n; n=$((n+1)); sleep 0.01; [ -e /stop/it ] && exit 42; done"
-    from plimsoll.runtime.runtime import Mount
+    from plimsoll.runtime.interface import Mount
     mounts = (Mount(sys.argv[2], "/stop"),)
     command = ("/bin/sh", "-c", script)
     container = await runtime.make_container(
@@ -337,13 +337,13 @@ async def test_memory_of_fifty_containers(pod: Pod) -> None:
 WITHOUT_OVERLAY = """
 import os, socket, sys
 from plimsoll.linux import namespaces
-from plimsoll.runtime.host import root_view
-from plimsoll.runtime.host.plan import Bind
+from plimsoll.runtime.supervisor import rootfs
+from plimsoll.runtime.supervisor.plan import Bind
 
 stage, state, reachable = sys.argv[1:4]
 namespaces.unshare(namespaces.MOUNT)
 binds = (Bind("/usr", "/data/of/pod", True), Bind(state + "/../volume", "/volume"))
-root_view.enter(root_view.View(stage, secret=(state,), binds=binds, overlay=False, outside=os.getpid()))
+rootfs.enter(rootfs.View(stage, secret=(state,), binds=binds, overlay=False, outside=os.getpid()))
 for path in ("/root", "/home", "/run", "/tmp", "/var/lib"):
     assert not os.path.isdir(path) or os.listdir(path) == [], path
 assert not os.path.exists(state) and open("/etc/passwd").read()
@@ -385,8 +385,8 @@ PLAIN = """
 import asyncio, os, sys
 from pathlib import Path
 from plimsoll.linux import capabilities
-from plimsoll.runtime.process import ProcessRuntime
-from plimsoll.runtime.runtime import ContainerSpec, SandboxSpec
+from plimsoll.runtime.embedded.runtime import ProcessRuntime
+from plimsoll.runtime.interface import ContainerSpec, SandboxSpec
 
 async def main():
     runtime = ProcessRuntime(Path(sys.argv[1]), lambda path: [], {})

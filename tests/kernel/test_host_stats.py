@@ -14,11 +14,10 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.node.measurements import cadvisor_page, resource_page
-from plimsoll.node.stats import ContainerPlace, NodePlace, PodPlace, Stats
-from plimsoll.node.summary import summary_json
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
+from plimsoll.node.stats.stats import ContainerPlace, NodePlace, PodPlace, Stats
+from plimsoll.node.stats.summary import summary_json
 from tests.kernel.test_host_tree import make, own_root, put, removed
 
 MIB = 1 << 20

@@ -20,10 +20,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.live_tree import live_tree
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cgroups.v1 import CgroupsV1
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.v1 import CgroupsV1
+from plimsoll.cgroups.stats.live_tree import live_tree
 from tests.unit.console import run
 
 MIB = 1 << 20

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.executor import Executor
-from plimsoll.cgroups.journal import Journal
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.rules.steps import Make
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.cgroups.engine.executor import Executor
+from plimsoll.cgroups.engine.journal import Journal
+from plimsoll.rules.cgroups.steps import Make
 
 
 @pytest.mark.parametrize(

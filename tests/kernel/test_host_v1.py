@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cgroups.usage import host_pressure, usage
-from plimsoll.cgroups.v1 import UNIFIED, CgroupsV1
-from plimsoll.linux.beneath import CgroupGone, Mount
+from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.v1 import UNIFIED, CgroupsV1
+from plimsoll.cgroups.stats.usage import host_pressure, usage
+from plimsoll.linux.cgroup_files import CgroupGone, Mount
 from plimsoll.linux.processes import cgroups_of
 from tests.kernel.driver_checks import (
     CHECKS,

@@ -15,19 +15,18 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import CgroupsUnusable, check_required, this_host
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cgroups.usage import usage
-from plimsoll.codec.run_pod import run_pod
+from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, open_cgroupfs, this_host
+from plimsoll.cgroups.stats.usage import usage
+from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError
 from plimsoll.linux.mounts import BIND, detach, mount
-from plimsoll.linux.trees import remove_tree as remove_files
-from plimsoll.node.pod_files import mounts_below, pod_directory, remove_pod_files
-from plimsoll.node.volumes import Volumes
-from plimsoll.rules.environment import Surroundings
+from plimsoll.linux.safe_tree import remove_tree as remove_files
+from plimsoll.node.volumes.pod_dirs import mounts_below, pod_directory, remove_pod_files
+from plimsoll.node.volumes.volumes import Volumes
+from plimsoll.rules.lifecycle.environment import Surroundings
+from plimsoll.rules.model.runnable import ConfigMap, RunPod
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.run_objects import ConfigMap, RunPod
-from plimsoll.runtime.runtime import Mount
+from plimsoll.runtime.interface import Mount
 from tests.kernel.driver_checks import MI, Cgroupfs, eventually, remove_tree, run_make, run_remove, started
 
 UID = "0c0ffee0-1111-2222-3333-444455556666"
@@ -232,7 +231,7 @@ def test_a_killed_removal_is_finished_by_the_next(volumes: Volumes) -> None:
     """Killed at any moment, in another process: the next call ends with nothing left."""
     it = pod({"emptyDir": {}}, {"name": "v", "mountPath": "/s", "subPath": "s"})
     code = (
-        "import sys; from pathlib import Path; from plimsoll.node.pod_files import remove_pod_files;"
+        "import sys; from pathlib import Path; from plimsoll.node.volumes.pod_dirs import remove_pod_files;"
         f"print(flush=True); remove_pod_files(Path(sys.argv[1]), '{UID}')"
     )
     for delay_s in (0.0, 0.001, 0.004, 0.01):

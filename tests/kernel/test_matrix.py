@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.drivers.detect import this_host
 from tests.kernel.conftest import InGuest
 from tests.kernel.guest import PYTHON
 from tests.kernel.matrix import write_pods

@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from plimsoll.cgroups.detect import this_host
+from plimsoll.cgroups.drivers.detect import this_host
 from tests.kernel.guest import PYTHON, GuestMissing
 from tests.kernel.kinds import run_in
 from tests.kernel.node_life import run

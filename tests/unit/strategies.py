@@ -17,16 +17,16 @@ import msgspec
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from plimsoll.codec.lean import from_document
-from plimsoll.rules.config import config_errors
-from plimsoll.rules.config_reading import default_config
-from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.effective import container_limits, container_requests
-from plimsoll.rules.objects import Pod
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.admission.validation import create_errors
+from plimsoll.rules.config.kubelet import config_errors
+from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.node.node_config import Machine, Setting, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.setting import Machine, Setting, resolved
-from plimsoll.rules.validation import create_errors
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.effective import container_limits, container_requests
 
 Json = dict[str, Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.rules.config_reading import reading
+from plimsoll.rules.config.parse import reading
 from plimsoll.rules.profile import PROFILES
 from tests.unit.documents import rows_000, rows_001, rows_002, rows_003, rows_004
 from tests.unit.documents.cases import case_checks

@@ -8,19 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from plimsoll.cgroups.node_tree import NodeTree
-from plimsoll.cgroups.simulated import SimulatedKernel
-from plimsoll.codec.cpu_state import CpuState, cpu_state_json
-from plimsoll.codec.run_pod import run_pod_from_json
+from plimsoll.cgroups.drivers.simulated import SimulatedKernel
+from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.codec.kernel.cpu_state import CpuState, cpu_state_json
+from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
 from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.node.cpu_manager import STATE, CpuManager, CpuStateRefused
-from plimsoll.node.one_pod import OnePodApi
-from plimsoll.rules.allocation import allocation_of
-from plimsoll.rules.cpu_list import cpu_numbers
-from plimsoll.rules.cpu_topology import flat
-from plimsoll.runtime.process import ProcessRuntime
+from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuStateRefused
+from plimsoll.node.standalone import OnePodApi
+from plimsoll.rules.cpumanager.topology import flat
+from plimsoll.rules.cpuset import cpu_numbers
+from plimsoll.rules.resize.allocation import allocation_of
+from plimsoll.runtime.embedded.runtime import ProcessRuntime
 from tests.unit.documents.examples import container, lean, manifest, node
 
 # --- 001-07, 001-18, 003-54, 003-76: exclusive CPUs ---

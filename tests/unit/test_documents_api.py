@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.app import App, Options
-from plimsoll.api.authority import Authority
-from plimsoll.api.node_calls import NodeCalls
-from plimsoll.api.node_metrics import NodeMetrics
-from plimsoll.api.services import loops
-from plimsoll.codec.yaml import Document, read
+from plimsoll.api.auth.ca import Authority
+from plimsoll.api.nodeproxy.client import NodeCalls
+from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
+from plimsoll.api.server.app import App, Options
+from plimsoll.api.server.services import loops
+from plimsoll.codec.yaml.reader import Document, read
 from plimsoll.linux.state_dir import private_directory
-from plimsoll.rules.config_reading import reading
+from plimsoll.rules.config.parse import reading
 from plimsoll.rules.profile import PROFILE_1_27, PROFILES, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from tests.unit.api.asking import ADMIN, MERGE, PODS, START_S, STRATEGIC, Asker, Said, api, pod

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.app import App
-from plimsoll.api.services import client_of, running
-from plimsoll.codec.lean import from_document
-from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.fit import NodeLoad, node_load
-from plimsoll.rules.objects import Node
+from plimsoll.api.server.app import App
+from plimsoll.api.server.services import client_of, running
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.model.objects import Node
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.qos import qos_class
-from plimsoll.rules.scheduling import decide
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.qos import qos_class
+from plimsoll.rules.scheduling.cycle import decide
+from plimsoll.rules.scheduling.fit import NodeLoad, node_load
 from plimsoll.scheduler.loop import Scheduler
 from tests.unit.api.asking import PODS, Asker, api
 from tests.unit.documents.examples import lean, manifest

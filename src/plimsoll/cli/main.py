@@ -21,30 +21,54 @@ from plimsoll.errors import PlimsollError
 
 # verb → (module, its click command, the line in --help)
 VERBS = {
-    "explain": ("plimsoll.cli.explain", "explain", "What a node will do with a manifest, each value with its formula."),
-    "plan": ("plimsoll.cli.plan", "plan", "The same for fleets: pods as JSON lines in, one result per line out."),
-    "tree": ("plimsoll.cli.tree", "tree", "Live cgroups of this machine: used, protected, limited, throttled."),
-    "whose": ("plimsoll.cli.whose", "whose", "Which pod and container a process belongs to."),
-    "get": ("plimsoll.cli.get", "get", "Objects of a cluster as tables, JSON, YAML or names; -w follows them."),
-    "describe": ("plimsoll.cli.describe", "describe", "Everything about an object in words, with its events."),
-    "apply": ("plimsoll.cli.apply", "apply", "Make objects as the files say (server-side apply)."),
-    "delete": ("plimsoll.cli.delete", "delete", "Delete objects, and wait until they are gone."),
-    "logs": ("plimsoll.cli.logs", "logs", "What a container has written."),
-    "exec": ("plimsoll.cli.exec", "exec_", "Run a command in a container, with a terminal if wanted."),
-    "events": ("plimsoll.cli.events", "events", "What has happened, the newest last."),
-    "resize": ("plimsoll.cli.resize", "resize", "Change a running pod's CPU or memory, after saying what comes of it."),
-    "pressure": ("plimsoll.cli.pressure", "pressure", "A node's signals, how far they are from evicting, who is next."),
-    "oom": ("plimsoll.cli.oom", "oom", "Which processes the kernel killed for memory, and at which limit."),
+    "explain": (
+        "plimsoll.cli.explain.command",
+        "explain",
+        "What a node will do with a manifest, each value with its formula.",
+    ),
+    "plan": (
+        "plimsoll.cli.explain.plan",
+        "plan",
+        "The same for fleets: pods as JSON lines in, one result per line out.",
+    ),
+    "tree": ("plimsoll.cli.node.tree", "tree", "Live cgroups of this machine: used, protected, limited, throttled."),
+    "whose": ("plimsoll.cli.node.owner", "whose", "Which pod and container a process belongs to."),
+    "get": ("plimsoll.cli.objects.get", "get", "Objects of a cluster as tables, JSON, YAML or names; -w follows them."),
+    "describe": ("plimsoll.cli.objects.describe", "describe", "Everything about an object in words, with its events."),
+    "apply": ("plimsoll.cli.objects.apply", "apply", "Make objects as the files say (server-side apply)."),
+    "delete": ("plimsoll.cli.objects.delete", "delete", "Delete objects, and wait until they are gone."),
+    "logs": ("plimsoll.cli.objects.logs", "logs", "What a container has written."),
+    "exec": ("plimsoll.cli.objects.exec", "exec_", "Run a command in a container, with a terminal if wanted."),
+    "events": ("plimsoll.cli.objects.events", "events", "What has happened, the newest last."),
+    "resize": (
+        "plimsoll.cli.resize.command",
+        "resize",
+        "Change a running pod's CPU or memory, after saying what comes of it.",
+    ),
+    "pressure": (
+        "plimsoll.cli.node.pressure",
+        "pressure",
+        "A node's signals, how far they are from evicting, who is next.",
+    ),
+    "oom": ("plimsoll.cli.node.oom", "oom", "Which processes the kernel killed for memory, and at which limit."),
     "node": (
-        "plimsoll.cli.node",
+        "plimsoll.cli.node.command",
         "node",
         "This machine as a node: runs pods; its cgroups alone: setup, status, teardown.",
     ),
-    "cgroup": ("plimsoll.cli.cgroup", "cgroup", "Pods' cgroups on this machine, without Kubernetes: apply, run, rm."),
-    "api": ("plimsoll.cli.api", "api", "The control plane: a Kubernetes API that kubectl works with."),
-    "scheduler": ("plimsoll.cli.scheduler", "scheduler", "The scheduler by itself, beside any control plane."),
-    "run": ("plimsoll.cli.run", "run", "One pod in the foreground, without an API server, and how it ended."),
-    "up": ("plimsoll.cli.up", "up", "A whole cluster on this machine, until Ctrl-C: API, scheduler, node, three pods."),
+    "cgroup": (
+        "plimsoll.cli.node.cgroup",
+        "cgroup",
+        "Pods' cgroups on this machine, without Kubernetes: apply, run, rm.",
+    ),
+    "api": ("plimsoll.cli.server.api", "api", "The control plane: a Kubernetes API that kubectl works with."),
+    "scheduler": ("plimsoll.cli.server.scheduler", "scheduler", "The scheduler by itself, beside any control plane."),
+    "run": ("plimsoll.cli.node.run", "run", "One pod in the foreground, without an API server, and how it ended."),
+    "up": (
+        "plimsoll.cli.server.up",
+        "up",
+        "A whole cluster on this machine, until Ctrl-C: API, scheduler, node, three pods.",
+    ),
 }
 
 
@@ -126,7 +150,7 @@ def _fill_closed_streams() -> None:
 
 
 def _refused(message: str) -> int:
-    from plimsoll.cli.output import inert
+    from plimsoll.cli.terminal import inert
 
     click.echo("plimsoll: " + "\n".join(map(inert, message.splitlines())), err=True)
     return 2

@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 import click
 
-from plimsoll.codec.lean import from_document, quantity_text
-from plimsoll.codec.yaml import Document, YamlError, read
+from plimsoll.codec.lean.lean import from_document, quantity_text
+from plimsoll.codec.yaml.reader import Document, YamlError, read
 from plimsoll.errors import InvalidConfig, InvalidConfigs, InvalidObject, InvalidQuantity
-from plimsoll.rules.config_reading import Reading, reading
-from plimsoll.rules.config_table import KIND, ROWS
-from plimsoll.rules.node_extras import KIND as EXTRAS_KIND
-from plimsoll.rules.node_extras import NodeExtras, extras_reading, is_extras
-from plimsoll.rules.objects import Node, ResourceList
+from plimsoll.rules.config.extras import KIND as EXTRAS_KIND
+from plimsoll.rules.config.extras import NodeExtras, extras_reading, is_extras
+from plimsoll.rules.config.parse import Reading, reading
+from plimsoll.rules.config.table import KIND, ROWS
+from plimsoll.rules.model.objects import Node, ResourceList
+from plimsoll.rules.node.node_config import Machine, Setting, machine_from_capacity, resolved
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.setting import Machine, Setting, machine_from_capacity, resolved
 
 FIRST_MODERN_MINOR = 32  # /resize, sidecar and pod-level rules: from here on a node is nearer to 1.36 than to 1.27
 _VERSION = re.compile(r"v1\.(\d+)")
@@ -177,7 +177,7 @@ class NodeQuestion:
 
 
 def _at_line(file: str, document: Document, error: InvalidConfig) -> str:
-    from plimsoll.codec.manifests import path_steps
+    from plimsoll.codec.manifests.manifests import path_steps
 
     return f"{file}:{document.line_of(path_steps(error.path))}: {error}"
 

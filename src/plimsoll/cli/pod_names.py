@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.cgroups.marks import state_in
-from plimsoll.cli.inputs import Problem, read_inputs
+from plimsoll.cgroups.engine.ownership import state_in
+from plimsoll.cli.manifests import Problem, read_inputs
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.members_file import MembersFile
+from plimsoll.linux.append_log import MembersFile
 from plimsoll.linux.state_dir import UnsafeState, state_home
 
 CONFIG_HASH = "kubernetes.io/config.hash"

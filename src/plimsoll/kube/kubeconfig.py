@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec import yaml
+from plimsoll.codec.yaml import reader
 from plimsoll.errors import PlimsollError
 
 IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -102,9 +102,9 @@ def in_cluster(environment: Mapping[str, str], directory: Path = IN_CLUSTER) -> 
 
 
 def _document(data: bytes, where: str) -> dict[str, Any]:
-    found = list(yaml.read(data))
+    found = list(reader.read(data))
     for each in found:
-        if isinstance(each, yaml.YamlError):
+        if isinstance(each, reader.YamlError):
             raise InvalidKubeconfig(f"{where}: {each}")
         if len(found) == 1 and isinstance(each.value, dict):
             return each.value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plimsoll.rules.cpu_list import cpu_numbers
-from plimsoll.rules.cpu_topology import CpuTexts, CpuTopology, details, flat
+from plimsoll.rules.cpumanager.topology import CpuTexts, CpuTopology, details, flat
+from plimsoll.rules.cpuset import cpu_numbers
 
 SYSTEM = Path("/sys/devices/system")
 

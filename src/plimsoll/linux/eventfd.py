@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from plimsoll.linux.beneath import CgroupError, Directory
+from plimsoll.linux.cgroup_files import CgroupError, Directory
 
 
 def usage_threshold(directory: Directory, usage_bytes: int) -> int:

@@ -7,7 +7,7 @@ import shlex
 import socket
 from collections.abc import Sequence
 
-from plimsoll.rules.node_document import MachineIdentity
+from plimsoll.rules.node.node_object import MachineIdentity
 
 MACHINE_ID = ("/etc/machine-id", "/var/lib/dbus/machine-id")
 # As cAdvisor looks for it: a PC's firmware, a hypervisor's device tree, and where there is neither, the machine's id.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from plimsoll.rules.objects import EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, ResourceList
-from plimsoll.rules.policy import CgroupVersion
+from plimsoll.rules.model.kernel import CgroupVersion
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, ResourceList
+from plimsoll.rules.node.node_config import Machine
 from plimsoll.rules.quantity import from_units
-from plimsoll.rules.setting import Machine
 
 HUGEPAGES = "/sys/kernel/mm/hugepages"
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from plimsoll.codec.kernel_files import OwnCgroup, ProcessStat, own_cgroups, process_stat
+from plimsoll.codec.kernel.files import OwnCgroup, ProcessStat, own_cgroups, process_stat
 
 
 def signal_members(members: Callable[[], Iterable[int]], number: signal.Signals) -> int:

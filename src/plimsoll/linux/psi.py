@@ -15,7 +15,7 @@ import os
 import select
 from typing import Literal
 
-from plimsoll.linux.beneath import CgroupError, CgroupGone, Directory, write_once
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, write_once
 
 Resource = Literal["cpu", "memory", "io"]
 Scope = Literal["some", "full"]

@@ -29,6 +29,11 @@ def state_home(environment: dict[str, str], uid: int) -> Path:
     return Path(home, USER_HOME)
 
 
+def default_state(given: Path | None) -> Path:
+    """The directory that the user named, else the default one, made where it is missing."""
+    return private_directory(given or state_home(dict(os.environ), os.geteuid()))
+
+
 def private_directory(path: Path) -> Path:
     """The directory, made where it is missing. One that others may enter, or that is not ours, is refused."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)

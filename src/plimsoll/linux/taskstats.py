@@ -14,7 +14,7 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from plimsoll.rules.task_states import TaskStates
+from plimsoll.rules.cgroups.view import TaskStates
 
 _GENERIC = 16  # NETLINK_GENERIC; also the number of the family that knows the others
 _FAMILY = "TASKSTATS"

@@ -23,32 +23,32 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.driver import CgroupDriver
-from plimsoll.cgroups.node_tree import NodeTree
+from plimsoll.cgroups.drivers.interface import CgroupDriver
+from plimsoll.cgroups.engine.manager import NodeTree
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.node.cleanup import Cleanup
-from plimsoll.node.cpu_manager import CpuManager
-from plimsoll.node.event_correlation import About
-from plimsoll.node.log_rotation import LogRotation
-from plimsoll.node.meters import NodeMeters
-from plimsoll.node.mirror_pods import Mirror, MirrorPods
-from plimsoll.node.pod_cgroups import PodCgroups
-from plimsoll.node.pods import Pods
-from plimsoll.node.recorder import Recorder
-from plimsoll.node.reporter import Reporter
-from plimsoll.node.runtime_cgroups import RuntimeCgroups
-from plimsoll.node.runtime_view import RuntimeView
-from plimsoll.node.static_pods import StaticPods
-from plimsoll.node.tools import Tools
-from plimsoll.rules.cpu_topology import CpuTopology, flat
-from plimsoll.rules.eviction import NodeCondition
-from plimsoll.rules.objects import Metadata, Node, NodeStatus
-from plimsoll.rules.setting import Setting
-from plimsoll.runtime.runtime import Runtime
+from plimsoll.node.dependencies import Tools
+from plimsoll.node.metrics import NodeMeters
+from plimsoll.node.pods.container_gc import Cleanup
+from plimsoll.node.pods.manager import Pods
+from plimsoll.node.reporting.event_correlator import About
+from plimsoll.node.reporting.event_recorder import Recorder
+from plimsoll.node.reporting.status_manager import Reporter
+from plimsoll.node.resources.cpu_manager import CpuManager
+from plimsoll.node.resources.cri_cgroups import RuntimeCgroups
+from plimsoll.node.resources.pleg import RuntimeView
+from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.server.log_rotation import LogRotation
+from plimsoll.node.sources.mirror_pods import Mirror, MirrorPods
+from plimsoll.node.sources.static_pods import StaticPods
+from plimsoll.rules.cpumanager.topology import CpuTopology, flat
+from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
+from plimsoll.rules.node.node_config import Setting
+from plimsoll.runtime.interface import Runtime
 
 log = logging.getLogger(__name__)
 

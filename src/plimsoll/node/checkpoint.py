@@ -19,13 +19,13 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.lean import quantity_hook
+from plimsoll.codec.lean.lean import quantity_hook
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.members_file import MembersFile
-from plimsoll.rules.allocation import Allocation
-from plimsoll.rules.objects import Resources
-from plimsoll.rules.pod_seen import Backoff
-from plimsoll.rules.termination import Verdict
+from plimsoll.linux.append_log import MembersFile
+from plimsoll.rules.lifecycle.termination import Verdict
+from plimsoll.rules.model.objects import Resources
+from plimsoll.rules.model.observed import Backoff
+from plimsoll.rules.resize.allocation import Allocation
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Container runtimes: the interface, the embedded runtime with its supervisor, and CRI."""

@@ -7,15 +7,15 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from plimsoll.rules.objects import Pod
-from plimsoll.rules.policies import PodDisruptionBudget
-from plimsoll.rules.preemption import Nominated
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.scheduling import Decision, decide
+from plimsoll.rules.scheduling.cycle import Decision, decide
+from plimsoll.rules.scheduling.preemption import Nominated
 from plimsoll.scheduler.cluster import Cluster
 
 if TYPE_CHECKING:
-    from plimsoll.rules.fleet import Fleet
+    from plimsoll.rules.scheduling.vectorized import Fleet
 
 LARGE = 256  # nodes from which on the arrays pay; below, numpy is never loaded
 
@@ -55,7 +55,7 @@ class Choice:
     def _mirrored(self) -> Fleet:
         cluster = self._cluster
         if self._fleet is None or self._fleet_version != cluster.nodes_version:
-            from plimsoll.rules.fleet import Fleet
+            from plimsoll.rules.scheduling.vectorized import Fleet
 
             self._fleet, self._fleet_version = Fleet(cluster.loads(), self._profile), cluster.nodes_version
             self._start %= max(len(cluster), 1)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import bisect
 
-from plimsoll.rules.fit import NodeLoad, PodLoad, is_terminal, node_load, resident_load
-from plimsoll.rules.objects import Node, Pod
+from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.profile import Profile
+from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, is_terminal, node_load, resident_load
 
 
 class Cluster:

@@ -17,19 +17,19 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.lean import from_document, pod_from_json
+from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.errors import InvalidObject
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.kube.request import ApiError, Resource, Unreachable
-from plimsoll.rules.fit import is_terminal, resident_load, waiting_load
-from plimsoll.rules.objects import Node, Pod
-from plimsoll.rules.policies import PodDisruptionBudget
-from plimsoll.rules.preemption import Preemption
+from plimsoll.rules.model.objects import Node, Pod
+from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.scheduling import WAIT_CHECK_S, Decision, by_node, preempted_message, scheduled_message
-from plimsoll.scheduler import words
+from plimsoll.rules.scheduling.cycle import WAIT_CHECK_S, Decision, by_node, preempted_message, scheduled_message
+from plimsoll.rules.scheduling.fit import is_terminal, resident_load, waiting_load
+from plimsoll.rules.scheduling.preemption import Preemption
+from plimsoll.scheduler import messages
 from plimsoll.scheduler.choice import Choice
 from plimsoll.scheduler.cluster import Cluster
 from plimsoll.scheduler.queue import Queue, Waiting
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    scheduler_name: str = words.SCHEDULER
+    scheduler_name: str = messages.SCHEDULER
     scheduling_gates: list[Any] | None = None
 
 
@@ -134,7 +134,7 @@ class Scheduler:
                 self.queue.wake()
             return
         extra = msgspec.json.decode(change.body, type=_Extra)
-        ours = extra.spec.scheduler_name == words.SCHEDULER and not extra.spec.scheduling_gates
+        ours = extra.spec.scheduler_name == messages.SCHEDULER and not extra.spec.scheduling_gates
         if not ours or is_terminal(pod) or pod.metadata.deletion_timestamp is not None:
             self._done(uid)
         elif not self.cluster.is_placed(uid):
@@ -216,7 +216,7 @@ class Scheduler:
     async def _bind(self, pod: Pod, node: str) -> None:
         name, namespace = pod.metadata.name, pod.metadata.namespace
         version = self._versions.get(pod.metadata.uid, "")
-        await self._client.ask(request.create(request.PODS, words.binding(pod, node), namespace, name, "binding"))
+        await self._client.ask(request.create(request.PODS, messages.binding(pod, node), namespace, name, "binding"))
         self.queue.drop(pod.metadata.uid)
         await self._tell(pod, "Normal", "Scheduled", "Binding", scheduled_message(pod, node), version)
 
@@ -235,13 +235,13 @@ class Scheduler:
         said, event_name, count = self._said.get(uid, ("", "", 0))
         if said == message and nominated is None:
             self._said[uid] = (said, event_name, count + 1)
-            change = words.repeated(count + 1, _micro_time())
+            change = messages.repeated(count + 1, _micro_time())
             await self._client.ask(
                 request.patch(request.NEW_EVENTS, event_name, change, namespace, content_type=request.MERGE)
             )
             return
         generation = pod.metadata.generation if self._profile.scheduler_observed_generation else None
-        change = words.unschedulable(pod, message, _time(), generation=generation, nominated=nominated)
+        change = messages.unschedulable(pod, message, _time(), generation=generation, nominated=nominated)
         answered = await self._client.ask(request.patch(request.PODS, name, change, namespace, "status"))
         version = answered["metadata"].get("resourceVersion", "")
         event_name = await self._tell(pod, "Warning", "FailedScheduling", "Scheduling", message, version)
@@ -252,7 +252,7 @@ class Scheduler:
         for victim in outcome.candidate.victims:
             name, namespace = victim.metadata.name, victim.metadata.namespace
             generation = victim.metadata.generation if self._profile.scheduler_observed_generation else None
-            change = words.disruption(victim, _time(), generation=generation)
+            change = messages.disruption(victim, _time(), generation=generation)
             try:
                 await self._client.ask(request.patch(request.PODS, name, change, namespace, "status"))
                 await self._client.ask(request.delete(request.PODS, name, namespace, uid=victim.metadata.uid))
@@ -265,14 +265,14 @@ class Scheduler:
         for other in outcome.cleared:
             self._promised.pop(other.metadata.uid, None)
             self._nominees.pop(other.metadata.uid, None)
-            change = words.no_nomination(other)
+            change = messages.no_nomination(other)
             await self._client.ask(
                 request.patch(request.PODS, other.metadata.name, change, other.metadata.namespace, "status")
             )
 
     async def _tell(self, pod: Pod, kind: str, reason: str, action: str, note: str, version: str) -> str:
         """An event that cannot be written is no reason to stop; its name."""
-        document = words.event(
+        document = messages.event(
             pod, secrets.token_hex(8), kind, reason, action, note, _micro_time(), self._host, version
         )
         name: str = document["metadata"]["name"]

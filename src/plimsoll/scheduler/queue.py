@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from plimsoll.rules.objects import Pod
-from plimsoll.rules.scheduling import LONGEST_WAIT_S, backoff_s, queue_key
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.scheduling.cycle import LONGEST_WAIT_S, backoff_s, queue_key
 
 
 class Waiting(msgspec.Struct):

@@ -13,10 +13,10 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(PROJECT / "src")]
 
-from plimsoll.cgroups.events import Watcher  # noqa: E402
-from plimsoll.cgroups.live_tree import live_tree  # noqa: E402
-from plimsoll.cgroups.v2 import CgroupsV2  # noqa: E402
-from plimsoll.linux.beneath import CgroupError  # noqa: E402
+from plimsoll.cgroups.drivers.v2 import CgroupsV2  # noqa: E402
+from plimsoll.cgroups.stats.live_tree import live_tree  # noqa: E402
+from plimsoll.cgroups.stats.notifications import Watcher  # noqa: E402
+from plimsoll.linux.cgroup_files import CgroupError  # noqa: E402
 
 MIB = 1 << 20
 # Anonymous memory above memory.high is reclaimed in vain: the task is slowed down, which is a memory stall.

@@ -11,13 +11,12 @@ import os
 import subprocess
 from pathlib import Path
 
-from plimsoll.cgroups import holder
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.driver import CgroupGone
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cgroups.systemd import SystemdCgroups
-from plimsoll.cgroups.v1 import CgroupsV1
-from plimsoll.cgroups.v2 import CgroupsV2
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.interface import CgroupGone
+from plimsoll.cgroups.drivers.systemd import SystemdCgroups
+from plimsoll.cgroups.drivers.v1 import CgroupsV1
+from plimsoll.cgroups.drivers.v2 import CgroupsV2
+from plimsoll.cgroups.engine import scope_holder
 
 Cgroupfs = CgroupsV1 | CgroupsV2
 SLICE = "/plimsoll_test_smp.slice"
@@ -28,7 +27,7 @@ async def main() -> None:
     cgroupfs = open_cgroupfs(this_host())
     systemd = SystemdCgroups(cgroupfs)
     await systemd.make(SLICE)
-    await systemd.make(SCOPE, pid=holder.start(SCOPE))
+    await systemd.make(SCOPE, pid=scope_holder.start(SCOPE))
     (pid,) = systemd.members(SCOPE)
     assert os.cpu_count() == 2, os.cpu_count()
     assert os.sched_getaffinity(pid) == {0, 1}

@@ -20,11 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.entering import entry_directories
-from plimsoll.cgroups.node_tree import NodeTree
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cgroups.systemd import SystemdCgroups
+from plimsoll.cgroups.drivers.detect import entry_directories, open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.systemd import SystemdCgroups
+from plimsoll.cgroups.engine.manager import NodeTree
 from plimsoll.kube import kubeconfig, request
 from plimsoll.kube.client import Client
 from plimsoll.kube.http import HttpTransport
@@ -32,13 +30,13 @@ from plimsoll.kube.request import ApiError
 from plimsoll.linux.cpu_topology import this_topology
 from plimsoll.linux.machine import this_machine
 from plimsoll.node.agent import Agent
-from plimsoll.rules.config_reading import reading
-from plimsoll.rules.cpu_list import cpu_numbers
-from plimsoll.rules.hierarchy import Driver as DriverName
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.cpuset import cpu_numbers
+from plimsoll.rules.model.cgroup_names import Driver as DriverName
+from plimsoll.rules.node.node_config import resolved
 from plimsoll.rules.profile import profile_named
-from plimsoll.rules.setting import resolved
-from plimsoll.runtime.process import ProcessRuntime
-from plimsoll.runtime.runtime import RuntimeTrouble
+from plimsoll.runtime.embedded.runtime import ProcessRuntime
+from plimsoll.runtime.interface import RuntimeTrouble
 from tests.e2e.real_node import CONFIG, RealNode
 from tests.pods_api import PodsApi
 

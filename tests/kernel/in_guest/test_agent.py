@@ -14,19 +14,17 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.driver import CgroupDriver
-from plimsoll.cgroups.entering import entry_directories
-from plimsoll.cgroups.node_tree import NodeTree
-from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cgroups.drivers.detect import entry_directories, open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.interface import CgroupDriver
+from plimsoll.cgroups.engine.manager import NodeTree
 from plimsoll.kube.client import Client
 from plimsoll.linux.machine import this_machine
 from plimsoll.node.agent import Agent
-from plimsoll.rules.config_reading import reading
-from plimsoll.rules.hierarchy import Driver
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.model.cgroup_names import Driver
+from plimsoll.rules.node.node_config import resolved
 from plimsoll.rules.profile import DEFAULT_PROFILE
-from plimsoll.rules.setting import resolved
-from plimsoll.runtime.process import ProcessRuntime
+from plimsoll.runtime.embedded.runtime import ProcessRuntime
 from tests.unit.node.test_agent import NODE, Document, World, container, eventually, phase, pod, shell
 
 IS_SYSTEMD = Path("/proc/1/comm").read_text() == "systemd\n"
@@ -50,7 +48,7 @@ class RealWorld(World):
     def agent(self, clock: Callable[[], float] = time.time) -> Agent:
         driver: CgroupDriver = self.files
         if IS_SYSTEMD:
-            from plimsoll.cgroups.systemd import SystemdCgroups
+            from plimsoll.cgroups.drivers.systemd import SystemdCgroups
 
             driver = SystemdCgroups(self.files)
         runtime = ProcessRuntime(self.directory / "runtime", partial(entry_directories, self.files))

@@ -17,24 +17,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.driver import CgroupDriver
-from plimsoll.cgroups.node_tree import NodeTree
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cli.tree import look
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.interface import CgroupDriver
+from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cli.node.tree import look
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import Request
 from plimsoll.linux.machine import this_machine
-from plimsoll.node import runtime_lift
 from plimsoll.node.agent import Agent
-from plimsoll.node.pod_cgroups import lean_pod_of
-from plimsoll.rules.config_reading import reading
-from plimsoll.rules.hierarchy import Driver
+from plimsoll.node.resize import cri as cri_resize
+from plimsoll.node.resources.pod_cgroups import lean_pod_of
+from plimsoll.rules.cgroups.view import Names
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.model.cgroup_names import Driver
+from plimsoll.rules.node.node_config import resolved
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.setting import resolved
-from plimsoll.rules.tree_view import Names
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import Resources, SandboxSpec
+from plimsoll.runtime.interface import Resources, SandboxSpec
 from tests.kernel.containerd import Containerd, private_containerd
 from tests.kernel.guest import GUEST_VARIABLE
 from tests.unit.node.test_agent import NODE, WAIT_S, Document, World, container, eventually, phase, pod, shell
@@ -99,7 +98,7 @@ class CriWorld(World):
     def agent(self, clock: Callable[[], float] = time.time) -> Agent:
         driver: CgroupDriver = self.files
         if self.setting.driver == "systemd":
-            from plimsoll.cgroups.systemd import SystemdCgroups
+            from plimsoll.cgroups.drivers.systemd import SystemdCgroups
 
             driver = SystemdCgroups(self.files)
         runtime = (Deaf if self._deaf else CriRuntime)(self._daemon.socket, handler=HANDLER)
@@ -174,7 +173,7 @@ async def test_a_mark_is_lifted_through_the_runtime_and_the_next_agent_does_not_
         await world.until(phase("Running"))
         path, (seen,) = agent.cgroups.paths("u-1")["c"], (await agent.view.pod("u-1")).containers
         lean = lean_pod_of(agent.pods.workers["u-1"].pod)
-        await runtime_lift.lift(agent.tools, lean, "c", seen.id, "max")
+        await cri_resize.lift(agent.tools, lean, "c", seen.id, "max")
         assert world.files_of(path, "memory.min", "memory.high", "memory.max", "cpu.max") == [
             str(32 * MIB), "max", str(64 * MIB), "50000 100000",
         ]  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import Resources
+from plimsoll.runtime.interface import Resources
 from tests.kernel import containerd_checks as checks
 from tests.kernel.containerd import Containerd, private_containerd
 from tests.kernel.containerd_checks import MIB, Bench, cgroup_directory

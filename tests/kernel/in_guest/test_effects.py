@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.executor import StepRefused
-from plimsoll.cgroups.shrink import ShrinkRefused
+from plimsoll.cgroups.engine.executor import StepRefused
+from plimsoll.cgroups.engine.shrink import ShrinkRefused
 from plimsoll.linux.processes import oom_score_adj
-from plimsoll.rules.shrink_ladder import Ladder
+from plimsoll.rules.cgroups.shrink import Ladder
 from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod, silence
 
 SCRATCH = Path("/scratch")  # a disk: only its page cache can be reclaimed, the root's is all memory

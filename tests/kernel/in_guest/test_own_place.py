@@ -10,11 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.errors import PlimsollError
-from plimsoll.node.own_place import OwnPlace
-from plimsoll.rules.config_reading import default_config
+from plimsoll.node.resources.kubelet_cgroups import OwnPlace
+from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.profile import PROFILE_1_27
 
 PATH = "/plimsoll-system"

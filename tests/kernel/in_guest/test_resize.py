@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from plimsoll.kube.request import Request
+from plimsoll.rules.node.node_config import machine_from_capacity, resolved
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.setting import machine_from_capacity, resolved
 from tests.kernel.in_guest.test_agent import RealWorld
 from tests.unit.node.test_agent import Document, container, eventually, pod, shell
 

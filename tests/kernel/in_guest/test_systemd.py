@@ -14,13 +14,12 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups import holder
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.driver import CgroupError, CgroupGone
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cgroups.systemd import SystemdCgroups
-from plimsoll.cgroups.systemd_bus import BusLost, SystemdBus
-from plimsoll.rules.rounding import same_value
+from plimsoll.cgroups.drivers.dbus import BusLost, SystemdBus
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.interface import CgroupError, CgroupGone
+from plimsoll.cgroups.drivers.systemd import SystemdCgroups
+from plimsoll.cgroups.engine import scope_holder
+from plimsoll.rules.cgroups.rounding import same_value
 
 MIB = 1 << 20
 SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket"
@@ -58,7 +57,7 @@ def slice_path(driver: SystemdCgroups, run: Run) -> Iterator[str]:
 def scope(driver: SystemdCgroups, run: Run, slice_path: str) -> str:
     """A scope in it, kept by a holder."""
     path = f"{slice_path}/{stem(slice_path)}-one.scope"
-    run(driver.make(path, pid=holder.start(path)))
+    run(driver.make(path, pid=scope_holder.start(path)))
     return path
 
 
@@ -138,7 +137,7 @@ def test_slices_are_nested_units_with_their_controllers(driver: SystemdCgroups, 
 
 def test_a_scope_is_made_around_a_process_and_delegated(driver: SystemdCgroups, run: Run, scope: str) -> None:
     (pid,) = driver.members(scope)
-    assert holder.held_by(pid) == scope
+    assert scope_holder.held_by(pid) == scope
     assert show(scope, "Delegate") == "yes"
     assert show(scope, "Slice") == unit(scope.rpartition("/")[0])
     lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
@@ -152,7 +151,7 @@ def driver_hierarchies(lines: list[str]) -> list[str]:
 
 def test_a_scope_ends_with_its_last_process(driver: SystemdCgroups, run: Run, scope: str) -> None:
     (pid,) = driver.members(scope)
-    assert holder.end(pid, scope)
+    assert scope_holder.end(pid, scope)
     run(remove_all(driver, scope))
     assert eventually(lambda: show(scope, "LoadState") == "not-found")
     assert directories(scope) == []
@@ -203,7 +202,7 @@ def test_removing_leaves_nothing(driver: SystemdCgroups, run: Run) -> None:
     for path in (top, pod):
         run(driver.make(path))
         run(driver.write(path, "pids.max", "100"))
-    run(driver.make(scope, pid=holder.start(scope)))
+    run(driver.make(scope, pid=scope_holder.start(scope)))
     run(driver.write(scope, "pids.max", "10"))
     with pytest.raises(CgroupError) as busy:
         run(driver.remove(pod))

@@ -13,19 +13,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from plimsoll.cgroups.detect import (
+from plimsoll.cgroups.drivers.detect import (
     CgroupsUnusable,
     check_required,
     default_root,
     missing_controllers,
+    open_cgroupfs,
     this_host,
     writable,
 )
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.cgroups.usage import usage
-from plimsoll.cgroups.v2 import CgroupsV2
-from plimsoll.linux.beneath import CgroupError, CgroupGone, Directory, KeptFile
+from plimsoll.cgroups.drivers.v2 import CgroupsV2
+from plimsoll.cgroups.stats.usage import usage
 from plimsoll.linux.capabilities import has_capability
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, KeptFile
 from plimsoll.linux.processes import ScoreAdjustment, set_oom_score_adj
 from tests.kernel.driver_checks import (
     CHECKS,
@@ -202,7 +202,7 @@ def test_scores_below_zero_with_the_capability() -> None:
 
 PARTLY = """
 import asyncio, concurrent.futures.thread, os
-from plimsoll.cgroups.v2 import CgroupsV2
+from plimsoll.cgroups.drivers.v2 import CgroupsV2
 os.setgid({nobody}); os.setuid({nobody})
 driver = CgroupsV2()
 asyncio.run(driver.make("{path}"))
@@ -214,8 +214,8 @@ except Exception as error:
 """
 DELEGATED = """
 import asyncio, concurrent.futures.thread, os
-from plimsoll.cgroups.detect import default_root, this_host, writable
-from plimsoll.cgroups.opening import open_cgroupfs
+from plimsoll.cgroups.drivers.detect import default_root, this_host, writable
+from plimsoll.cgroups.drivers.detect import open_cgroupfs
 os.setgid({nobody}); os.setuid({nobody})
 found = this_host()
 root = default_root(found, writable(found))

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.events import Watcher
-from plimsoll.cgroups.tasks import TaskCounter
-from plimsoll.codec.kernel_files import flat_keyed
-from plimsoll.linux.beneath import CgroupGone, Directory, Mount
-from plimsoll.rules.task_states import TaskStates
+from plimsoll.cgroups.stats.live_tree import TaskCounter
+from plimsoll.cgroups.stats.notifications import Watcher
+from plimsoll.codec.kernel.files import flat_keyed
+from plimsoll.linux.cgroup_files import CgroupGone, Directory, Mount
+from plimsoll.rules.cgroups.view import TaskStates
 
 MIB = 1 << 20
 ROOT = Path("/sys/fs/cgroup")
@@ -136,7 +136,7 @@ def test_task_states_from_proc(group: Directory, caplog: pytest.LogCaptureFixtur
         stopped.send_signal(signal.SIGSTOP)
         wanted = TaskStates(sleeping=4, running=1, stopped=1)
         assert eventually(lambda: counter.count(group) == wanted), counter.count(group)
-        with caplog.at_level(logging.DEBUG, "plimsoll.cgroups.tasks"):
+        with caplog.at_level(logging.DEBUG, "plimsoll.cgroups.stats.live_tree"):
             counter.count(group)
         assert caplog.messages == [
             f'Task stats for "{group.path}": {{NrSleeping:4 NrRunning:1 NrStopped:1 NrUninterruptible:0 NrIoWait:0}}'

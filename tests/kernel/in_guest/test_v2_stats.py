@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.detect import this_host
-from plimsoll.cgroups.opening import open_cgroupfs
-from plimsoll.node.measurements import cadvisor_page
-from plimsoll.node.stats import ContainerPlace, NodePlace, PodPlace, Stats
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.node.stats.prometheus import cadvisor_page
+from plimsoll.node.stats.stats import ContainerPlace, NodePlace, PodPlace, Stats
 from tests.kernel.in_guest.test_v2_tree import BUSY, HOG, MIB, ROOT, put, started
 
 PODS = "/plimsoll-stats"

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.app import App, Options
-from plimsoll.api.cluster import Limits
-from plimsoll.api.reviews import REVIEWS
-from plimsoll.api.users import AUTHENTICATED, MASTERS, User
+from plimsoll.api.handlers.reviews import REVIEWS
+from plimsoll.api.machinery.cluster import Limits
+from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, User
+from plimsoll.api.server.app import App, Options
 from plimsoll.rules.profile import profile_named
 
 ADMIN = User("admin", frozenset({MASTERS, AUTHENTICATED}))

@@ -120,7 +120,7 @@ async def test_before_it_has_a_node_a_new_size_is_just_the_size(tmp_path: Path, 
 
 @pytest.mark.parametrize("path", [DEMO, f"{DEMO}/resize"])
 async def test_without_the_gate_resources_are_immutable(tmp_path: Path, path: str) -> None:
-    from plimsoll.rules.config_reading import reading
+    from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import PROFILE_1_27
 
     gates = reading(None, PROFILE_1_27, {"featureGates": "InPlacePodVerticalScaling=false"}).config.feature_gates

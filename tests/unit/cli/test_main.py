@@ -10,7 +10,7 @@ import pytest
 
 import plimsoll
 from plimsoll.cli.main import VERBS
-from plimsoll.cli.output import Paint, colourful, display_width, inert, table
+from plimsoll.cli.terminal import Paint, colourful, display_width, inert, table
 from tests.unit.console import run
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
@@ -56,7 +56,7 @@ def test_wrong_use_is_exit_2_with_a_sentence(words: list[str], text: str) -> Non
 
 def test_verbs_are_imported_when_used() -> None:
     """`--help` must not pay for the rules."""
-    code = "import sys; from plimsoll.cli.main import main; main(['--help']); print('plimsoll.rules.desired' in sys.modules)"
+    code = "import sys; from plimsoll.cli.main import main; main(['--help']); print('plimsoll.rules.cgroups.desired' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from plimsoll.cli import oom, pressure
-from plimsoll.cli.output import Paint
-from plimsoll.rules.eviction import Observation
-from plimsoll.rules.eviction_decision import Candidate, Decision
-from plimsoll.rules.node_pages import OomPage, PressurePage, oom_page, pressure_page
-from plimsoll.rules.oom_story import OomKill, Victim
+from plimsoll.cli.node import oom, pressure
+from plimsoll.cli.terminal import Paint
+from plimsoll.codec.node_pages import OomPage, PressurePage, oom_page, pressure_page
+from plimsoll.rules.config.thresholds import parsed_thresholds
+from plimsoll.rules.eviction.assessment import Observation
+from plimsoll.rules.eviction.decision import Candidate, Decision
+from plimsoll.rules.oom.report import OomKill, Victim
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.thresholds import parsed_thresholds
 
 PLAIN = Paint(False)
 HOG = Candidate("u1", "shop", "hog", 0, 2 << 30, "0", True, before="larger excess")

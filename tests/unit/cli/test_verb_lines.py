@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cli.describe_lines import described
-from plimsoll.cli.event_lines import last_seen, row
-from plimsoll.cli.exec_session import exit_code
-from plimsoll.cli.server_tables import Columns, as_table, header, rows
+from plimsoll.cli.objects.describe import described
+from plimsoll.cli.objects.exec import exit_code
+from plimsoll.cli.printers import Columns, as_table, header, last_seen, row, rows
 
 NOW_S = 1_000_000.0
 STAMPS = {"firstTimestamp": "1970-01-12T13:44:40Z", "lastTimestamp": "1970-01-12T13:46:30Z"}  # 120 s and 10 s before

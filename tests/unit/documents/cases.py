@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from plimsoll.rules.desired import Cgroup, Workload
-from plimsoll.rules.fit import amounts, resident_load
-from plimsoll.rules.objects import ResourceList
-from plimsoll.rules.policy import CgroupVersion
-from plimsoll.rules.setting import Setting
+from plimsoll.rules.cgroups.desired import Cgroup, Workload
+from plimsoll.rules.model.kernel import CgroupVersion
+from plimsoll.rules.model.objects import ResourceList
+from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.scheduling.fit import amounts, resident_load
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
     DRIVERS,

@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 
 from plimsoll.cli.main import main
-from plimsoll.codec.lean import from_document
-from plimsoll.codec.yaml import Document, read
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.codec.yaml.reader import Document, read
 from plimsoll.errors import FieldError, InvalidConfigs
-from plimsoll.rules.config_reading import Reading, reading
-from plimsoll.rules.defaulting import defaulted
-from plimsoll.rules.desired import Cgroup, Workload, desired_tree, workload
-from plimsoll.rules.objects import Node, Pod, ResourceList
-from plimsoll.rules.policy import CgroupVersion
+from plimsoll.rules.admission.validation import create_errors
+from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree, workload
+from plimsoll.rules.config.parse import Reading, reading
+from plimsoll.rules.model.kernel import CgroupVersion
+from plimsoll.rules.model.objects import Node, Pod, ResourceList
+from plimsoll.rules.node.node_config import Setting, machine_from_capacity, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import QUANTITIES, Quantity
-from plimsoll.rules.setting import Setting, machine_from_capacity, resolved
-from plimsoll.rules.validation import create_errors
+from plimsoll.rules.resources.defaulting import defaulted
 
 Json = dict[str, Any]
 

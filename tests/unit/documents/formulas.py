@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from plimsoll.rules import cpu as cpu_rules
-from plimsoll.rules.allocatable import ClassSums, qos_reserved_limits
-from plimsoll.rules.config_reading import default_config
-from plimsoll.rules.fit import resident_load
-from plimsoll.rules.oom import BEST_EFFORT_SCORE, GUARANTEED_SCORE, KUBELET_SCORE, clamped, oom_scores
-from plimsoll.rules.policy import NodePolicy
+from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.node.allocatable import ClassSums, qos_reserved_limits
 from plimsoll.rules.profile import PROFILE_1_27, PROFILES
+from plimsoll.rules.resources import cpu as cpu_rules
+from plimsoll.rules.resources.node_policy import NodePolicy
+from plimsoll.rules.resources.oom_score import BEST_EFFORT_SCORE, GUARANTEED_SCORE, KUBELET_SCORE, clamped, oom_scores
+from plimsoll.rules.scheduling.fit import resident_load
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
     EXPECTED,

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.rules.advice import pod_warnings, setting_warnings
-from plimsoll.rules.config_reading import default_config
-from plimsoll.rules.cri_resources import Resources, cri_resources
-from plimsoll.rules.fit import node_load, verdict, waiting_load
-from plimsoll.rules.objects import Node
+from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.explain.advice import pod_warnings, setting_warnings
+from plimsoll.rules.model.objects import Node
 from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.resources.cri import Resources, cri_resources
+from plimsoll.rules.scheduling.fit import node_load, verdict, waiting_load
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
     DOCUMENTS,

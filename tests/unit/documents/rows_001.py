@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
-from plimsoll.rules.eviction import Observation
-from plimsoll.rules.eviction_decision import decision
-from plimsoll.rules.explanation import explanation
-from plimsoll.rules.objects import QoSClass
+from plimsoll.rules.config.thresholds import MEMORY_AVAILABLE, parsed_thresholds
+from plimsoll.rules.eviction.assessment import Observation
+from plimsoll.rules.eviction.decision import decision
+from plimsoll.rules.eviction.ranking import ranked
+from plimsoll.rules.eviction.usage import PodUsage
+from plimsoll.rules.explain.explanation import explanation
+from plimsoll.rules.model.objects import QoSClass
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.ranking import ranked
-from plimsoll.rules.thresholds import MEMORY_AVAILABLE, parsed_thresholds
-from plimsoll.rules.usage import PodUsage
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
     Json,

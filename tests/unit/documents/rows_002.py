@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from plimsoll.codec.yaml import YamlError, read
-from plimsoll.rules.config_reading import default_config
-from plimsoll.rules.hierarchy import container_component, misplaced_container_path, pod_name
-from plimsoll.rules.oom import SANDBOX_SCORE, oom_scores
-from plimsoll.rules.oom_order import OomCandidate, oom_order
+from plimsoll.codec.yaml.reader import YamlError, read
+from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.cgroup_names import container_component, misplaced_container_path, pod_name
+from plimsoll.rules.oom.order import OomCandidate, oom_order
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.qos import computed_qos_class
+from plimsoll.rules.resources.oom_score import SANDBOX_SCORE, oom_scores
+from plimsoll.rules.resources.qos import computed_qos_class
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
     UID,

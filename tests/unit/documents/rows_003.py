@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.rules import cpu as cpu_rules
-from plimsoll.rules.config_reading import default_config
-from plimsoll.rules.fit import resident_load
-from plimsoll.rules.objects import Node
+from plimsoll.rules.admission.comparison import Version
+from plimsoll.rules.admission.resize import capacity_verdict, class_errors
+from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.objects import Node
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, PROFILES
-from plimsoll.rules.resize_api import capacity_verdict, class_errors
-from plimsoll.rules.versions import Version
+from plimsoll.rules.resources import cpu as cpu_rules
+from plimsoll.rules.scheduling.fit import resident_load
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import amount, at, container, lean, manifest, node, read_config, refusal, tree, work
 

@@ -7,10 +7,10 @@ from typing import get_args
 import pytest
 
 from plimsoll.errors import InvalidConfig, InvalidQuantity
-from plimsoll.rules.config_reading import default_config, reading
-from plimsoll.rules.hierarchy import cgroup_path, pod_name
-from plimsoll.rules.names import is_extended, is_hugepages, is_native, page_size
-from plimsoll.rules.objects import QoSClass
+from plimsoll.rules.config.parse import default_config, reading
+from plimsoll.rules.model.cgroup_names import cgroup_path, pod_name
+from plimsoll.rules.model.names import is_extended, is_hugepages, is_native, page_size
+from plimsoll.rules.model.objects import QoSClass
 from plimsoll.rules.profile import PROFILE_1_27, PROFILES
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (

@@ -10,7 +10,7 @@ import pytest
 from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, RejectConnection, RejectData, Request
 
-from plimsoll.api.authority import Authority
+from plimsoll.api.auth.ca import Authority
 from plimsoll.kube.request import ApiError
 from plimsoll.kube.websocket import WebSocket
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from plimsoll.linux.beneath import CgroupError
+from plimsoll.linux.cgroup_files import CgroupError
 from plimsoll.linux.inotify import IN_DELETE, IN_MODIFY, Noticed, noticed
 from plimsoll.linux.psi import trigger, unprivileged_window_us
 from plimsoll.linux.taskstats import attributes, request

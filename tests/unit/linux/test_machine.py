@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from plimsoll.linux.machine import meminfo_bytes, this_machine
-from plimsoll.rules.config_reading import default_config
+from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.node.node_config import resolved
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.setting import resolved
 
 MEMINFO = """\
 MemTotal:       263192560 kB

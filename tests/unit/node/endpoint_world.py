@@ -9,15 +9,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from plimsoll.api.authority import Authority, Issued
+from plimsoll.api.auth.ca import Authority, Issued
 from plimsoll.kube import request
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.linux.state_dir import private_directory
-from plimsoll.node.endpoint import Endpoint, Pages, server_tls
-from plimsoll.node.endpoint_access import EndpointAccess
-from plimsoll.node.log_request import Document
-from plimsoll.runtime.runtime import ContainerSeen, ExecSession, RuntimeTrouble
+from plimsoll.node.server.auth import EndpointAccess
+from plimsoll.node.server.logs import Document
+from plimsoll.node.server.server import Endpoint, Pages, server_tls
+from plimsoll.runtime.interface import ContainerSeen, ExecSession, RuntimeTrouble
 from tests.unit.node.played_session import PlayedSession
 
 NODE = "n1"

@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from plimsoll.api.in_process import InProcess
-from plimsoll.api.users import AUTHENTICATED, NODES, User
-from plimsoll.cgroups.node_tree import NodeTree
+from plimsoll.api.machinery.users import AUTHENTICATED, NODES, User
+from plimsoll.api.server.in_process import InProcess
+from plimsoll.cgroups.engine.manager import NodeTree
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
-from plimsoll.rules.config_reading import reading
-from plimsoll.rules.eviction import NodeCondition
+from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.node.node_config import Setting, machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.setting import Setting, machine_from_capacity, resolved
-from plimsoll.rules.shrink_ladder import Ladder
 from tests.unit.api.asking import STRATEGIC, Asker, Said, api
 from tests.unit.node.played_runtime import PlayedKernel, RuntimeOnKernel
 

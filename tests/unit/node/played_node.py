@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from plimsoll.linux.beneath import CgroupGone, Directory
-from plimsoll.node.stats import ContainerPlace, NodePlace, PodPlace, Stats, VolumePlace
-from plimsoll.rules.policy import CgroupVersion
+from plimsoll.linux.cgroup_files import CgroupGone, Directory
+from plimsoll.node.stats.stats import ContainerPlace, NodePlace, PodPlace, Stats, VolumePlace
+from plimsoll.rules.model.kernel import CgroupVersion
 
 PODS, POD = "/kubepods", "/kubepods/burstable/podu1"
 MIB = 1 << 20

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.observe import walk
-from plimsoll.cgroups.simulated import SimulatedKernel
-from plimsoll.runtime.runtime import (
+from plimsoll.cgroups.drivers.simulated import SimulatedKernel
+from plimsoll.cgroups.engine.observe import walk
+from plimsoll.runtime.interface import (
     ContainerSeen,
     ContainerSpec,
     ExecResult,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from plimsoll.runtime.runtime import ExecSession, RuntimeTrouble
+from plimsoll.runtime.interface import ExecSession, RuntimeTrouble
 
 
 class PlayedSession:

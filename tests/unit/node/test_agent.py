@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.node_tree import NodeTree
-from plimsoll.cgroups.simulated import SimulatedKernel
-from plimsoll.codec.kube_defaults import with_kind_defaults
-from plimsoll.codec.schema import KINDS
+from plimsoll.cgroups.drivers.simulated import SimulatedKernel
+from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.codec.defaults.objects import with_kind_defaults
+from plimsoll.codec.schema.schema import KINDS
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
-from plimsoll.node.one_pod import OnePodApi
-from plimsoll.runtime.process import ProcessRuntime
-from tests.unit.node.test_pod_cgroups import SETTING
+from plimsoll.node.standalone import OnePodApi
+from plimsoll.runtime.embedded.runtime import ProcessRuntime
+from tests.unit.node.resources.test_pod_cgroups import SETTING
 
 Document = dict[str, Any]
 POD = next(kind for kind in KINDS if kind.name == "Pod")

@@ -8,11 +8,11 @@ from zlib import crc32
 import pytest
 
 from plimsoll.node.checkpoint import Checkpoint, CheckpointUnwritable
-from plimsoll.rules.allocation import Allocation
-from plimsoll.rules.objects import Resources
-from plimsoll.rules.pod_seen import Backoff
+from plimsoll.rules.lifecycle.termination import Verdict
+from plimsoll.rules.model.objects import Resources
+from plimsoll.rules.model.observed import Backoff
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.termination import Verdict
+from plimsoll.rules.resize.allocation import Allocation
 
 RESOURCES = Resources(requests={"cpu": parse("250m")}, limits={"memory": parse("64Mi")})
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.run_pod import run_pod
-from plimsoll.rules.objects import is_sidecar
-from plimsoll.rules.pod_memory import remember, started
-from plimsoll.rules.pod_seen import (
+from plimsoll.codec.lean.runnable import run_pod
+from plimsoll.rules.lifecycle.pod_actions import pod_work, remember, started
+from plimsoll.rules.model.objects import is_sidecar
+from plimsoll.rules.model.observed import (
     NO_MEMORY,
     ContainerPhase,
     PodMemory,
@@ -19,8 +19,7 @@ from plimsoll.rules.pod_seen import (
     SeenContainer,
     SeenSandbox,
 )
-from plimsoll.rules.pod_work import pod_work
-from plimsoll.rules.run_objects import RunPod, container_named
+from plimsoll.rules.model.runnable import RunPod, container_named
 
 Json = dict[str, Any]
 UID = "7e5a"

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.codec.lean import from_document
-from plimsoll.rules.fit import node_load, resident_load
-from plimsoll.rules.objects import Node, Pod
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_36
+from plimsoll.rules.scheduling.fit import node_load, resident_load
 from plimsoll.scheduler.cluster import Cluster
 
 

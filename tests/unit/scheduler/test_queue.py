@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plimsoll.codec.lean import from_document
-from plimsoll.rules.objects import Pod
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.model.objects import Pod
 from plimsoll.scheduler.queue import Queue
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.kinds import Resource
+from plimsoll.api.machinery.kinds import Resource
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.resize_api import ResizeGates
 
 Document = dict[str, Any]
 

@@ -19,15 +19,15 @@ from plimsoll.api.strategies.base import (
     invalid,
     with_old,
 )
-from plimsoll.codec.lean import from_document, quantity_hook
+from plimsoll.codec.lean.lean import from_document, quantity_hook
 from plimsoll.errors import FieldError, InvalidQuantity
-from plimsoll.rules.objects import Pod
-from plimsoll.rules.pod_update import plain_patch_errors, proposed
-from plimsoll.rules.qos import computed_qos_class
+from plimsoll.rules.admission.comparison import Version
+from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
+from plimsoll.rules.admission.update import plain_patch_errors, proposed
+from plimsoll.rules.admission.validation import create_errors
+from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.resize_api import kept_for_resize, resize_errors, spec_changed
-from plimsoll.rules.validation import create_errors
-from plimsoll.rules.versions import Version
+from plimsoll.rules.resources.qos import computed_qos_class
 
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 

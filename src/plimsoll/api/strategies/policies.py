@@ -16,10 +16,10 @@ from plimsoll.api.strategies.base import (
     unsupported,
 )
 from plimsoll.errors import FieldError, InvalidQuantity
-from plimsoll.rules.names import qualified_name_problems
-from plimsoll.rules.priority import BUILT_IN
+from plimsoll.rules.admission.quota import bounds_pods, scope_may_bound
+from plimsoll.rules.model.names import qualified_name_problems
 from plimsoll.rules.quantity import QUANTITIES, Quantity
-from plimsoll.rules.quota import bounds_pods, scope_may_bound
+from plimsoll.rules.resources.defaulting import BUILT_IN
 
 MAX_USER_PRIORITY = 1_000_000_000
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from plimsoll.api.kinds import Resource
+from plimsoll.api.machinery.kinds import Resource
 from plimsoll.api.strategies.base import Strategy
-from plimsoll.api.strategies.cluster_kinds import (
+from plimsoll.api.strategies.cluster import (
     ConfigMapStrategy,
     EventStrategy,
     LeaseStrategy,

@@ -19,9 +19,9 @@ from plimsoll.api.strategies.base import (
 )
 from plimsoll.api.strategies.pods import lean_pod
 from plimsoll.errors import FieldError
-from plimsoll.rules.objects import SelectorTerm
-from plimsoll.rules.selectors import matches_label
-from plimsoll.rules.validation import pod_errors
+from plimsoll.rules.admission.validation import pod_errors
+from plimsoll.rules.model.objects import SelectorTerm
+from plimsoll.rules.scheduling.selectors import matches_label
 
 _LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
 

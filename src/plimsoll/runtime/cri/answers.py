@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.rules.hierarchy import Driver
-from plimsoll.rules.usage import FsUsage
+from plimsoll.rules.eviction.usage import FsUsage
+from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.requests import POD_UID
-from plimsoll.runtime.runtime import ContainerPhase, ContainerSeen, Image, Resources, SandboxSeen
+from plimsoll.runtime.interface import ContainerPhase, ContainerSeen, Image, Resources, SandboxSeen
 
 PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
 _SECOND = 1e9

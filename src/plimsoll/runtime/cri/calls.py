@@ -13,12 +13,12 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from plimsoll.codec.protobuf_structs import decode, encode
-from plimsoll.codec.protobuf_wire import ProtobufError
+from plimsoll.codec.protobuf.structs import decode, encode
+from plimsoll.codec.protobuf.wire import ProtobufError
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.grpc import INTERNAL, UNAVAILABLE, GrpcClient, GrpcError, Headers, Unreachable
-from plimsoll.runtime.runtime import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeTrouble
 
 A = TypeVar("A", bound=msgspec.Struct)
 

@@ -30,7 +30,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from plimsoll.errors import PlimsollError
-from plimsoll.runtime.cri.lifeline import Lifeline
+from plimsoll.runtime.cri.grpc_keepalive import Lifeline
 
 OK, CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 0, 1, 2, 4, 5, 6
 FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 9, 12, 13, 14
@@ -68,7 +68,7 @@ class Unreachable(GrpcError):
 
 class GrpcClient:
     def __init__(self, socket_path: str, *, outlives_us: bool = False) -> None:
-        """`outlives_us`: what was asked for is done, also when we are killed (`lifeline`)."""
+        """`outlives_us`: what was asked for is done, also when we are killed (`grpc_keepalive`)."""
         self.socket_path = socket_path
         self._outlives_us = outlives_us
         self.connections = 0  # made so far

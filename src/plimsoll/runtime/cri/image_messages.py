@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from plimsoll.codec.protobuf_structs import Unsigned
+from plimsoll.codec.protobuf.structs import Unsigned
 from plimsoll.runtime.cri.messages import ImageSpec, Int64Value, Message, UInt64Value
 
 

@@ -1,7 +1,7 @@
 """The messages of CRI (package `runtime.v1`) that we send and read, field numbers as in spec 03 §12.
 
 Only fields that somebody uses are named; the codec skips the others. Enumerations are plain numbers, named below.
-Times are nanoseconds since the epoch. See `codec.protobuf_structs` for the notation.
+Times are nanoseconds since the epoch. See `codec.protobuf.structs` for the notation.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from plimsoll.codec.protobuf_structs import Unsigned
+from plimsoll.codec.protobuf.structs import Unsigned
 
 POD, CONTAINER, NODE = 0, 1, 2  # NamespaceMode
 SANDBOX_READY = 0  # PodSandboxState

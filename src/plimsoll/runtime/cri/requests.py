@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from plimsoll.codec.protobuf_structs import Unsigned
+from plimsoll.codec.protobuf.structs import Unsigned
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.runtime import ContainerSpec, Resources, SandboxSpec, Security
+from plimsoll.runtime.interface import ContainerSpec, Resources, SandboxSpec, Security
 
 POD_NAME, POD_NAMESPACE, POD_UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"

@@ -3,7 +3,7 @@
 Making is asked first and looked up only where it was refused: a runtime that has the pod's sandbox, or the container of
 that attempt, refuses its name, and then the one that is there is the answer. Changes come from the runtime's events
 where it has them; else from a look every second while something happens and every ten while nothing does, and at once
-when a process ends (`exits`).
+when a process ends (`events`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from plimsoll.codec.protobuf_structs import decode
+from plimsoll.codec.protobuf.structs import decode
 from plimsoll.linux.namespaces import NET, open_namespace, setns
-from plimsoll.rules.hierarchy import Driver
-from plimsoll.rules.usage import FsUsage
-from plimsoll.runtime.cri import calls, requests, stray_task
+from plimsoll.rules.eviction.usage import FsUsage
+from plimsoll.rules.model.cgroup_names import Driver
+from plimsoll.runtime.cri import calls, containerd_task, requests
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import (
@@ -40,10 +40,10 @@ from plimsoll.runtime.cri.answers import (
     sandbox_image_configured,
 )
 from plimsoll.runtime.cri.calls import CallRefused, CriClient
-from plimsoll.runtime.cri.changes import Changes
+from plimsoll.runtime.cri.events import Changes
 from plimsoll.runtime.cri.grpc import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED
-from plimsoll.runtime.cri.look import Look
-from plimsoll.runtime.runtime import (
+from plimsoll.runtime.cri.snapshot import Look
+from plimsoll.runtime.interface import (
     ContainerSeen,
     ContainerSpec,
     ExecResult,
@@ -267,9 +267,9 @@ class CriRuntime:
             try:
                 await self._client.ask(calls.REMOVE_CONTAINER, request)
             except CallRefused as refused:
-                if stray_task.REFUSAL not in refused.description:
+                if containerd_task.REFUSAL not in refused.description:
                     raise
-                await stray_task.end(self._client, container_id)
+                await containerd_task.end(self._client, container_id)
                 await self._client.ask(calls.REMOVE_CONTAINER, request)
 
     async def update_container(self, container_id: str, resources: Resources) -> None:
@@ -302,7 +302,7 @@ class CriRuntime:
         return ExecResult(done.exit_code, (done.stdout + done.stderr)[:max_output_bytes])
 
     async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
-        from plimsoll.runtime.cri.exec_stream import ExecStream
+        from plimsoll.runtime.cri.exec import ExecStream
 
         request = m.ExecRequest(
             container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=True, stderr=not tty

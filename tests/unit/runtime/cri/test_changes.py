@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.codec.protobuf_structs import decode, encode
-from plimsoll.runtime.cri import changes as changes_module
+from plimsoll.codec.protobuf.structs import decode, encode
+from plimsoll.runtime.cri import events as changes_module
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.grpc import GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeTrouble
 from tests.unit.runtime.cri.grpc_server import Server
 
 SOON_S = 20.0

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from plimsoll.codec.protobuf_structs import Unsigned
+from plimsoll.codec.protobuf.structs import Unsigned
 from plimsoll.runtime.cri import image_messages
 from plimsoll.runtime.cri import messages as m
 from tests.unit.runtime.cri.spec_messages import FIELDS

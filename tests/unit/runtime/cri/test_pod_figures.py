@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.codec.protobuf_structs import Unsigned, decode, encode
-from plimsoll.rules.usage import FsUsage
+from plimsoll.codec.protobuf.structs import Unsigned, decode, encode
+from plimsoll.rules.eviction.usage import FsUsage
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.calls import CallRefused
 from plimsoll.runtime.cri.grpc import UNIMPLEMENTED, GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.runtime import Resources
+from plimsoll.runtime.interface import Resources
 from tests.unit.runtime.cri.grpc_server import Server
 
 SIZE = Resources(cpu_shares=512, cpu_quota_us=50_000, cpu_period_us=100_000, memory_limit_bytes=64 << 20)

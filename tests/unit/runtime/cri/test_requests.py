@@ -10,7 +10,7 @@ import pytest
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import driver_configured, driver_told, image_found, inside, resources_told
-from plimsoll.runtime.cri.exec_stream import exit_code
+from plimsoll.runtime.cri.exec import exit_code
 from plimsoll.runtime.cri.requests import (
     container_config,
     linux_resources,
@@ -18,7 +18,7 @@ from plimsoll.runtime.cri.requests import (
     sandbox_config,
     security_context,
 )
-from plimsoll.runtime.runtime import ContainerSpec, Resources, RuntimeTrouble, SandboxSpec, Security
+from plimsoll.runtime.interface import ContainerSpec, Resources, RuntimeTrouble, SandboxSpec, Security
 
 POD = SandboxSpec(
     pod_uid="u", name="web", namespace="n", hostname="web", cgroup_parent="/kubepods/podu", labels={"a": "b"}

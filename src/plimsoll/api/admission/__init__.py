@@ -1,0 +1,1 @@
+"""Admission: namespace lifecycle, defaults, LimitRange, ResourceQuota and node capacity, checked before a write."""

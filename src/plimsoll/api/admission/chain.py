@@ -1,0 +1,189 @@
+"""The admission chain: what a cluster adds to an object, and what it refuses, in Kubernetes' order (05 B6, 01 §8).
+
+    NamespaceLifecycle → LimitRanger → ServiceAccount → Priority → DefaultTolerationSeconds → (validation) → LimitRanger
+    → resize capacity → ResourceQuota (`quota`, inside the write)
+
+Each link looks up the policies it needs, asks a rule and writes the result into a copy of the document.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.machinery.cluster import Cluster, decoded
+from plimsoll.api.machinery.kinds import Resource, stored_resource
+from plimsoll.api.machinery.status import ApiError, forbidden, not_found
+from plimsoll.api.strategies.pods import lean_pod, version_of
+from plimsoll.codec.defaults.resources import written
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.admission.limit_range import is_limited, limit_range_refusal, limit_ranged
+from plimsoll.rules.admission.resize import capacity_verdict
+from plimsoll.rules.model.objects import Node
+from plimsoll.rules.model.policies import LimitRange
+from plimsoll.rules.resources.defaulting import BUILT_IN
+from plimsoll.store.records import Record
+
+Document = dict[str, Any]
+
+_PODS = stored_resource("pods")
+_NAMESPACES = stored_resource("namespaces")
+_DEFAULT_TOLERATION_S = 300
+_DEFAULT_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_PREEMPT = "PreemptLowerPriority"
+PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
+
+
+# --- NamespaceLifecycle ---
+
+
+def check_namespace(record: Record | None, resource: Resource, namespace: str, name: str) -> None:
+    """New objects need a namespace that is there to stay."""
+    if record is None:
+        raise not_found(_NAMESPACES, namespace)
+    if b'"deletionTimestamp":' in record.body and decoded(record)["metadata"].get("deletionTimestamp"):
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        raise forbidden(resource, name, why, [cause])
+
+
+# --- pods ---
+
+
+def admitted_pod(cluster: Cluster, document: Document) -> Document:
+    """A new pod with what the cluster adds to it; raises 403."""
+    document = _limit_ranged(cluster, document)
+    spec = dict(document.get("spec") or {})
+    _set_service_account(spec)
+    _set_priority(cluster, spec, document["metadata"]["name"])
+    _set_tolerations(spec)
+    return {**document, "spec": spec}
+
+
+def admitted_pod_update(old: Document, new: Document) -> Document:
+    """A PUT need not repeat what admission added when the pod was made."""
+    spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
+    for field in ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "priorityClassName"):
+        if spec.get(field) is None and before.get(field) is not None:
+            spec[field] = before[field]
+    _set_tolerations(spec)
+    return {**new, "spec": spec}
+
+
+def limit_ranged_resize(cluster: Cluster, old: Document, new: Document) -> Document:
+    """Profile 1.36: a resize gets the namespace's defaults too (L-3)."""
+    deleted = bool(old["metadata"].get("deletionTimestamp"))
+    if is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted):
+        return _limit_ranged(cluster, new)
+    return new
+
+
+def check_limit_ranges(cluster: Cluster, document: Document) -> None:
+    ranges = _limit_ranges(cluster, document)
+    if not ranges:
+        return
+    refusal = limit_range_refusal(lean_pod(document), ranges)
+    if refusal:
+        raise forbidden(_PODS, document["metadata"]["name"], refusal)
+
+
+def check_limit_ranges_on_resize(cluster: Cluster, old: Document, new: Document) -> None:
+    deleted = bool(old["metadata"].get("deletionTimestamp"))
+    if is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted):
+        check_limit_ranges(cluster, new)
+
+
+def check_capacity(cluster: Cluster, old: Document, new: Document) -> None:
+    """PodResizeValidator: profile 1.36 refuses what the node can never hold."""
+    if not cluster.profile.too_large_refused_by_api:
+        return
+    node_name = (new.get("spec") or {}).get("nodeName") or ""
+    found = cluster.document("nodes", "", node_name) if node_name else None
+    node = None if found is None else from_document(found, Node)
+    refusal = capacity_verdict(version_of(old), version_of(new), node)
+    if refusal is not None:
+        causes = [{"reason": refusal.reason}] if refusal.reason else []
+        raise forbidden(_PODS, new["metadata"]["name"], refusal.message, causes)
+
+
+def _limit_ranges(cluster: Cluster, document: Document) -> list[LimitRange]:
+    found = cluster.policies("limitranges", document["metadata"]["namespace"])
+    return [from_document(each, LimitRange) for each in found]
+
+
+def _limit_ranged(cluster: Cluster, document: Document) -> Document:
+    ranges = _limit_ranges(cluster, document)
+    if not ranges:
+        return document
+    before = lean_pod(document)
+    after = limit_ranged(before, ranges)
+    if after is before:
+        return document
+    filled = written(document, after, before)
+    metadata = {**document["metadata"], "annotations": after.metadata.annotations}
+    return {**filled, "metadata": metadata}
+
+
+def _set_service_account(spec: Document) -> None:
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
+
+
+def _set_priority(cluster: Cluster, spec: Document, pod_name: str) -> None:
+    name = spec.get("priorityClassName") or ""
+    found = _default_class(cluster) if not name else cluster.document("priorityclasses", "", name)
+    if found is not None:
+        spec["priorityClassName"] = found["metadata"]["name"]
+        priority, policy = found.get("value") or 0, found.get("preemptionPolicy") or _PREEMPT
+    elif name in BUILT_IN:
+        priority, policy = BUILT_IN[name], _PREEMPT
+    elif name:
+        raise forbidden(_PODS, pod_name, f"no PriorityClass with name {name} was found")
+    else:
+        priority, policy = 0, _PREEMPT
+    for field, words, value in (
+        ("priority", "integer value of priority", priority),
+        ("preemptionPolicy", "string value of PreemptionPolicy", policy),
+    ):
+        sent = spec.get(field)
+        if sent is not None and sent != value:
+            raise _priority_refusal(pod_name, words, sent, value)
+        spec[field] = value
+
+
+def _priority_refusal(pod_name: str, words: str, sent: object, value: object) -> ApiError:
+    why = (
+        f"the {words} ({sent}) must not be provided in pod spec; priority admission controller computed {value} "
+        "from the given PriorityClass name"
+    )
+    return forbidden(_PODS, pod_name, why)
+
+
+def _default_class(cluster: Cluster) -> Document | None:
+    """The class with globalDefault; of several, the lowest (as Kubernetes chooses)."""
+    found = [each for each in cluster.policies("priorityclasses") if each.get("globalDefault")]
+    return min(found, key=lambda each: each.get("value") or 0, default=None)
+
+
+def _set_tolerations(spec: Document) -> None:
+    """Pods stay 5 minutes on a node that fails, unless they say otherwise."""
+    tolerations = list(spec.get("tolerations") or [])
+    for taint in _DEFAULT_TAINTS:
+        if any(
+            each.get("key") in (taint, "", None) and each.get("effect") in ("NoExecute", "", None)
+            for each in spec.get("tolerations") or []
+        ):
+            continue
+        tolerations.append(
+            {
+                "key": taint,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": _DEFAULT_TOLERATION_S,
+            }
+        )
+    if tolerations:
+        spec["tolerations"] = tolerations

@@ -1,0 +1,111 @@
+"""ResourceQuota: an object is charged in the transaction that stores it, so that no two share the last room (01 §9).
+
+Pods are charged for what they ask for and as objects; everything else only as objects (`count/…`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from plimsoll.api.machinery.cluster import Cluster, decoded, key
+from plimsoll.api.machinery.kinds import Resource, stored_resource
+from plimsoll.api.machinery.metadata import body_of
+from plimsoll.api.machinery.status import forbidden
+from plimsoll.api.strategies.pods import lean_pod
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.admission.quota import Charge, charged, charged_object, is_charged, object_names
+from plimsoll.rules.model.policies import ResourceQuota
+from plimsoll.store.records import Decision, Record
+
+Document = dict[str, Any]
+
+_PODS = stored_resource("pods")
+_QUOTAS = stored_resource("resourcequotas")
+_NOT_COUNTED = frozenset({"events", "leases"})  # they come by the second, and nobody bounds them
+
+
+def quota_keys(
+    cluster: Cluster, operation: str, subresource: str, namespace: str, new: Document | None, old: Document | None
+) -> list[str]:
+    """The quotas that a write of this pod must be measured by; mostly none."""
+    found = cluster.policies("resourcequotas", namespace)
+    if not found:
+        return []
+    if new is not None:
+        before = None if old is None else lean_pod(old)
+        if not is_charged(operation, subresource, lean_pod(new), before, cluster.profile):
+            return []
+    return [key(_QUOTAS, namespace, each["metadata"]["name"]) for each in found]
+
+
+def charge(
+    cluster: Cluster,
+    records: Sequence[Record | None],
+    versions: Sequence[int],
+    new: Document,
+    old: Document | None,
+    *,
+    dry_run: bool = False,
+) -> list[Decision]:
+    """The quotas' new bodies, None for those that stay as they are; raises 403."""
+    documents, quotas = _read(records)
+    before = None if old is None else lean_pod(old)
+    result = charged(quotas, lean_pod(new), cluster.profile, before)
+    if result.refusal:
+        raise forbidden(_PODS, new["metadata"]["name"], result.refusal)
+    return _decisions(documents, versions, result, dry_run=dry_run)
+
+
+def counting_keys(cluster: Cluster, resource: Resource, namespace: str) -> list[str]:
+    """The quotas that bound how many objects of a kind, that is not pods, there are; mostly none."""
+    names = counted_names(resource)
+    found = cluster.policies("resourcequotas", namespace) if names else []
+    return [
+        key(_QUOTAS, namespace, each["metadata"]["name"])
+        for each in found
+        if not names.isdisjoint((each.get("spec") or {}).get("hard") or ())
+    ]
+
+
+def charge_object(
+    resource: Resource, name: str, records: Sequence[Record | None], versions: Sequence[int], *, dry_run: bool = False
+) -> list[Decision]:
+    """As `charge`, for one more object that is no pod."""
+    documents, quotas = _read(records)
+    result = charged_object(quotas, counted_names(resource))
+    if result.refusal:
+        raise forbidden(resource, name, result.refusal)
+    return _decisions(documents, versions, result, dry_run=dry_run)
+
+
+@cache
+def counted_names(resource: Resource) -> frozenset[str]:
+    """What quotas call the number of these; nothing for what is not counted."""
+    is_counted = resource.namespaced and resource.storage == resource.plural and resource.plural not in _NOT_COUNTED
+    return frozenset(object_names(resource.group, resource.plural)) if is_counted else frozenset()
+
+
+def _read(records: Sequence[Record | None]) -> tuple[list[Document | None], list[ResourceQuota]]:
+    documents = [decoded(record) if record is not None else None for record in records]
+    return documents, [from_document(each, ResourceQuota) for each in documents if each is not None]
+
+
+def _decisions(
+    documents: Sequence[Document | None], versions: Sequence[int], result: Charge, *, dry_run: bool
+) -> list[Decision]:
+    changed = {each.metadata.name: each for each in result.quotas}
+    decisions: list[Decision] = []
+    for document, version in zip(documents, versions, strict=True):
+        if document is None or dry_run:
+            decisions.append(None)
+            continue
+        used = changed[document["metadata"]["name"]].status.used or {}
+        shown = {name: str(amount) for name, amount in used.items()}
+        status = document.get("status") or {}
+        if shown == status.get("used", {}):
+            decisions.append(None)
+        else:
+            decisions.append(body_of({**document, "status": {**status, "used": shown}}, version))
+    return decisions

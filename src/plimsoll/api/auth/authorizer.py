@@ -1,0 +1,62 @@
+"""Authorization as the app asks for it: a request in RBAC's words, the role's verdict, a refusal or a guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.auth.roles import Attributes, denial, own_name_refusal, own_pod_refusal, verdict
+from plimsoll.api.machinery.call import Guard
+from plimsoll.api.machinery.kinds import stored_resource
+from plimsoll.api.machinery.request_info import RequestInfo
+from plimsoll.api.machinery.selectors import field_terms
+from plimsoll.api.machinery.status import forbidden
+from plimsoll.api.machinery.users import User
+from plimsoll.rules.model.objects import MIRROR_ANNOTATION
+
+Document = dict[str, Any]
+
+_PODS = stored_resource("pods")
+
+
+def attributes(info: RequestInfo, user: User) -> Attributes:
+    selector = info.option("fieldSelector") if user.node else ""
+    terms = tuple(
+        (term.field, term.value) for term in (field_terms(info.resource, selector) if selector else ()) if term.is_equal
+    )
+    return Attributes(
+        info.verb, info.resource.plural, info.resource.group, info.subresource, info.namespace, info.name, terms
+    )
+
+
+def authorize(user: User, info: RequestInfo) -> Guard | None:
+    """Raises 403. A guard has the last word where the object itself decides; None: the user may."""
+    asked = attributes(info, user)
+    found = verdict(user, asked)
+    if found == "deny":
+        raise forbidden(info.resource, info.name, denial(user, asked))
+    if found == "own-pod":
+        return _own_pod(user, asked)
+    if user.node and info.verb == "create" and info.resource.storage in ("nodes", "leases"):
+        return _own_name(user, info)
+    return None
+
+
+def _own_pod(user: User, asked: Attributes) -> Guard:
+    def guard(pod: Document) -> None:
+        mirror = MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
+        node_name = (pod.get("spec") or {}).get("nodeName") or ""
+        refusal = own_pod_refusal(user.node, asked, node_name, is_mirror=mirror)
+        if refusal:
+            raise forbidden(_PODS, pod["metadata"].get("name") or "", refusal)
+
+    return guard
+
+
+def _own_name(user: User, info: RequestInfo) -> Guard:
+    def guard(document: Document) -> None:
+        name = document["metadata"].get("name") or ""
+        refusal = own_name_refusal(user.node, info.resource.plural, name)
+        if refusal:
+            raise forbidden(info.resource, name, refusal)
+
+    return guard

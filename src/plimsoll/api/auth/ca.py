@@ -1,0 +1,316 @@
+"""The certificate authority of one cluster: made at first start, then only read.
+
+Files in `pki/` of the state directory, all 0600: `ca.crt`, `ca.key`, `server.crt`, `server.key` (renewed with the
+names it must answer to, and before it ends), `client.crt`, `client.key` (with which the server calls nodes). Keys are
+EC P-256. `cryptography` is imported only here and only while something is made: it costs 130 ms and 14 MB.
+"""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import ssl
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from plimsoll.api.machinery.users import NODE_PREFIX, NODES
+from plimsoll.errors import PlimsollError
+from plimsoll.linux.state_dir import private_directory, write_private
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+
+CA_YEARS, LEAF_DAYS = 10, 365
+RENEW_AT = 0.8  # of a certificate's life
+CLOCK_SKEW = timedelta(minutes=5)
+
+
+class Issued(msgspec.Struct, frozen=True):
+    """A certificate with its key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class NotSigned(PlimsollError):
+    """A request for a certificate that is not granted, and why."""
+
+
+class Authority:
+    def __init__(self, state: Path) -> None:
+        self.directory = private_directory(state / "pki")
+        self.ca_file = self.directory / "ca.crt"
+        self._key_file = self.directory / "ca.key"
+
+    def prepare(self, names: Sequence[str], now: datetime | None = None) -> None:
+        """Make what is missing, ended or answers to other names; idempotent."""
+        now = now or datetime.now(UTC)
+        if not self.ca_file.exists() or not self._key_file.exists():
+            made = _self_signed(now)
+            write_private(self._key_file, made.key)
+            write_private(self.ca_file, made.certificate)
+        self._renew("server", now, common_name="plimsoll-api", organizations=(), names=names)
+        self._renew("client", now, common_name="plimsoll-api", organizations=("plimsoll:api",), names=())
+
+    def issue(
+        self,
+        common_name: str,
+        organizations: Sequence[str] = (),
+        names: Sequence[str] = (),
+        *,
+        now: datetime | None = None,
+        days: int = LEAF_DAYS,
+        calls_too: bool = False,
+    ) -> Issued:
+        """With `names` a server's certificate, without a client's (user = CN, groups = O, as Kubernetes reads it).
+
+        `calls_too`: both in one, for a node, which calls the API and answers at its own endpoint.
+        """
+        from cryptography import x509
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        now = now or datetime.now(UTC)
+        key = load_pem_private_key(self._key_file.read_bytes(), None)
+        ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
+        return _signed(
+            ca.subject, _elliptic(key), common_name, organizations, names, now, timedelta(days=days), calls_too
+        )
+
+    def issue_node(self, name: str) -> Issued:
+        """A node's identity: user system:node:NAME, and the name it answers to at its endpoint."""
+        return self.issue(f"{NODE_PREFIX}{name}", [NODES], [name], calls_too=True)
+
+    def sign_node(self, request: bytes, name: str, life: timedelta, now: datetime | None = None) -> bytes:
+        """The certificate, PEM, for a node's own request (PKCS#10, PEM), whose key stays with the node.
+
+        Raises NotSigned unless the request is made out to that very node and signed with the key it is for.
+        """
+        from cryptography import x509
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        try:
+            asked = x509.load_pem_x509_csr(request)
+            public_key = asked.public_key()
+            is_proved = asked.is_signature_valid
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise NotSigned(f"no request for a certificate: {error}") from None
+        if not is_proved:
+            raise NotSigned("it is not signed with the key that it is for")
+        if asked.subject != _name(f"{NODE_PREFIX}{name}", [NODES]):
+            raise NotSigned(
+                f"subject {asked.subject.rfc4514_string()} is not this node: O={NODES},CN={NODE_PREFIX}{name}"
+            )
+        if not isinstance(public_key, _elliptic_public()):
+            raise NotSigned(f"a {type(public_key).__name__} cannot be signed here: use an EC key")
+        key = _elliptic(load_pem_private_key(self._key_file.read_bytes(), None))
+        ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
+        now = now or datetime.now(UTC)
+        return _pem_certificate(_leaf(ca.subject, key, asked.subject, public_key, [name], now, life, calls_too=True))
+
+    def server_context(self) -> ssl.SSLContext:
+        """A client may show a certificate of ours; one of anybody else's, or an ended one, ends the handshake."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.directory / "server.crt", self.directory / "server.key")
+        context.load_verify_locations(self.ca_file)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+    def client_context(self) -> ssl.SSLContext:
+        """With which the API server calls a node's endpoint."""
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        context.load_cert_chain(self.directory / "client.crt", self.directory / "client.key")
+        return context
+
+    def _renew(
+        self, stem: str, now: datetime, common_name: str, organizations: Sequence[str], names: Sequence[str]
+    ) -> None:
+        certificate, key = self.directory / f"{stem}.crt", self.directory / f"{stem}.key"
+        if certificate.exists() and key.exists() and _still_good(certificate.read_bytes(), names, now):
+            return
+        made = self.issue(common_name, organizations, names, now=now)
+        write_private(key, made.key)
+        write_private(certificate, made.certificate)
+
+
+def kubeconfig(server: str, ca_certificate: bytes, user: str, credential: Issued | str) -> bytes:
+    """A kubeconfig with everything inside: the CA, and a client certificate or a bearer token."""
+    if isinstance(credential, str):
+        secret = {"token": credential}
+    else:
+        secret = {
+            "client-certificate-data": _base64(credential.certificate),
+            "client-key-data": _base64(credential.key),
+        }
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "plimsoll", "cluster": {"server": server, "certificate-authority-data": _base64(ca_certificate)}}
+        ],
+        "users": [{"name": user, "user": secret}],
+        "contexts": [{"name": "plimsoll", "context": {"cluster": "plimsoll", "user": user}}],
+        "current-context": "plimsoll",
+    }
+    return msgspec.yaml.encode(document)
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _self_signed(now: datetime) -> Issued:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name("plimsoll-ca", ())
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    certificate = (
+        _builder(name, name, key.public_key(), now, timedelta(days=365 * CA_YEARS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return _pem(certificate, key)
+
+
+def _signed(
+    issuer: x509.Name,
+    issuer_key: EllipticCurvePrivateKey,
+    common_name: str,
+    organizations: Sequence[str],
+    names: Sequence[str],
+    now: datetime,
+    life: timedelta,
+    calls_too: bool,
+) -> Issued:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _name(common_name, organizations)
+    return _pem(_leaf(issuer, issuer_key, subject, key.public_key(), names, now, life, calls_too=calls_too), key)
+
+
+def _leaf(
+    issuer: x509.Name,
+    issuer_key: EllipticCurvePrivateKey,
+    subject: x509.Name,
+    public_key: EllipticCurvePublicKey,
+    names: Sequence[str],
+    now: datetime,
+    life: timedelta,
+    *,
+    calls_too: bool,
+) -> x509.Certificate:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if names else []
+    if calls_too or not names:
+        purposes.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+    builder = (
+        _builder(subject, issuer, public_key, now, life)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(each) for each in names]), False)
+    return builder.sign(issuer_key, hashes.SHA256())
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: EllipticCurvePublicKey, now: datetime, life: timedelta
+) -> x509.CertificateBuilder:
+    from cryptography import x509
+
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - CLOCK_SKEW)
+        .not_valid_after(now + life)
+    )
+
+
+def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _elliptic(key: object) -> EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise TypeError(f"ca.key holds a {type(key).__name__}, not an EC key")
+    return key
+
+
+def _elliptic_public() -> type[EllipticCurvePublicKey]:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+    return EllipticCurvePublicKey
+
+
+def _pem_certificate(certificate: x509.Certificate) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def _pem(certificate: x509.Certificate, key: EllipticCurvePrivateKey) -> Issued:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return Issued(
+        _pem_certificate(certificate),
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()),
+    )
+
+
+def _still_good(pem: bytes, names: Sequence[str], now: datetime) -> bool:
+    """Under 80 % of its life, and it answers to every name that is asked for."""
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate(pem)
+    begin = certificate.not_valid_before_utc
+    if now > begin + (certificate.not_valid_after_utc - begin) * RENEW_AT:
+        return False
+    if not names:
+        return True
+    extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    held = {str(each.value) for each in extension}
+    return held.issuperset(names)

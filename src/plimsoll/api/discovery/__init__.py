@@ -1,0 +1,1 @@
+"""Discovery (/api, /apis), /version, the health endpoints and the OpenAPI pages."""

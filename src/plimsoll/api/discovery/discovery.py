@@ -1,0 +1,151 @@
+"""What the server offers, in the two forms clients ask for (05 B3, 06 E1): aggregated (two documents) and legacy.
+
+Both are made from the table of resources once, at start, and are served as ready bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.machinery.encoding import line
+from plimsoll.api.machinery.kinds import Resource, Subresource, group_versions
+
+Document = dict[str, Any]
+
+
+class Page(msgspec.Struct, frozen=True):
+    body: bytes
+    etag: str
+
+
+class Discovery(msgspec.Struct, frozen=True):
+    """path → page. Legacy pages are complete; `aggregated` has only `/api` and `/apis`."""
+
+    legacy: dict[str, Page]
+    aggregated: dict[str, Page]
+
+
+def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
+    """`absent`: subresources that this server does not serve, as `pods/resize`."""
+    versions = [
+        (group, version, tuple(_served(resource, absent) for resource in resources))
+        for group, version, resources in group_versions()
+    ]
+    core = [_version(version, resources) for group, version, resources in versions if not group]
+    aggregated = {
+        "/api": _page(_group_list([{"metadata": {}, "versions": core}])),
+        "/apis": _page(
+            _group_list(
+                [
+                    {"metadata": {"name": group}, "versions": [_version(version, resources)]}
+                    for group, version, resources in versions
+                    if group
+                ]
+            )
+        ),
+    }
+    addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}]
+    groups = [_group(group, version) for group, version, _ in versions if group]
+    legacy = {
+        "/api": _page({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}),
+        "/apis": _page({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
+    }
+    for group, version, resources in versions:
+        listed: Document = {"kind": "APIResourceList"}
+        if group:
+            listed["apiVersion"] = "v1"
+        listed["groupVersion"] = f"{group}/{version}" if group else version
+        listed["resources"] = [entry for resource in resources for entry in _legacy_entries(resource)]
+        legacy[f"/apis/{group}/{version}" if group else f"/api/{version}"] = _page(listed)
+        if group:
+            legacy[f"/apis/{group}"] = _page({"kind": "APIGroup", "apiVersion": "v1", **_group(group, version)})
+    return Discovery(legacy, aggregated)
+
+
+def _served(resource: Resource, absent: Collection[str]) -> Resource:
+    kept = tuple(each for each in resource.subresources if f"{resource.plural}/{each.name}" not in absent)
+    return msgspec.structs.replace(resource, subresources=kept)
+
+
+def _page(document: Document) -> Page:
+    body = line(document)
+    return Page(body, hashlib.sha256(body).hexdigest().upper())
+
+
+# --- aggregated ---
+
+
+def _group_list(items: list[Document]) -> Document:
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _version(version: str, resources: tuple[Resource, ...]) -> Document:
+    return {"version": version, "resources": list(map(_entry, resources)), "freshness": "Current"}
+
+
+def _entry(resource: Resource) -> Document:
+    entry: Document = {
+        "resource": resource.plural,
+        "responseKind": {"group": "", "version": "", "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    if resource.subresources:
+        entry["subresources"] = [_subentry(each) for each in resource.subresources]
+    return entry
+
+
+def _subentry(subresource: Subresource) -> Document:
+    kind = {"group": subresource.group, "version": subresource.version, "kind": subresource.kind}
+    return {"subresource": subresource.name, "responseKind": kind, "verbs": list(subresource.verbs)}
+
+
+# --- legacy ---
+
+
+def _group(group: str, version: str) -> Document:
+    entry = {"groupVersion": f"{group}/{version}", "version": version}
+    return {"name": group, "versions": [entry], "preferredVersion": entry}
+
+
+def _legacy_entries(resource: Resource) -> list[Document]:
+    main: Document = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        main["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        main["categories"] = list(resource.categories)
+    if resource.storage:
+        main["storageVersionHash"] = _storage_hash(resource)
+    return [main, *(_legacy_subentry(resource, each) for each in resource.subresources)]
+
+
+def _legacy_subentry(resource: Resource, subresource: Subresource) -> Document:
+    entry: Document = {
+        "name": f"{resource.plural}/{subresource.name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+    }
+    if subresource.group:
+        entry |= {"group": subresource.group, "version": subresource.version}
+    return entry | {"kind": subresource.kind, "verbs": list(subresource.verbs)}
+
+
+def _storage_hash(resource: Resource) -> str:
+    digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()

@@ -1,0 +1,148 @@
+"""Pages that are no resources: discovery, OpenAPI, version, health (05 B1, B3, B4). Made once, served as they are.
+
+What the server says about itself: /version, and the health endpoints that anybody may ask (05 B1, B3).
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+import plimsoll
+from plimsoll.api.discovery.discovery import discovery
+from plimsoll.api.machinery.encoding import line
+from plimsoll.api.machinery.negotiate import DISCOVERY, JSON, wants_discovery
+from plimsoll.api.machinery.request_info import Query
+from plimsoll.api.machinery.status import method_not_allowed, not_acceptable
+from plimsoll.codec.openapi import v2 as openapi_v2
+from plimsoll.codec.openapi.v3 import openapi_document, openapi_hash, openapi_index
+from plimsoll.rules.profile import Profile
+
+HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
+
+
+def git_version(profile: Profile) -> str:
+    """`v1.27.0+plimsoll.X`, as kubelets report it too."""
+    return f"v{profile.name}.0+plimsoll.{plimsoll.__version__}"
+
+
+def version_body(profile: Profile) -> bytes:
+    major, minor = profile.name.split(".")
+    document = {
+        "major": major,
+        "minor": minor,
+        "gitVersion": git_version(profile),
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": f"python{platform.python_version()}",
+        "compiler": platform.python_implementation(),
+        "platform": f"linux/{_ARCHITECTURES.get(platform.machine(), platform.machine())}",
+    }
+    return line(document)
+
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def health(path: str, faults: Mapping[str, str], *, verbose: bool) -> tuple[int, bytes]:
+    """`faults` has every check by name, empty where it passed."""
+    failed = [name for name, fault in faults.items() if fault]
+    if not failed and not verbose:
+        return 200, b"ok"
+    lines = [f"[-]{name} failed: {fault}" if fault else f"[+]{name} ok" for name, fault in faults.items()]
+    end = path.lstrip("/")
+    lines.append(f"{end} check failed" if failed else f"{end} check passed")
+    return (500 if failed else 200), ("\n".join(lines) + "\n").encode()
+
+
+TEXT = "text/plain; charset=utf-8"
+OPENAPI, OPENAPI_V2 = "/openapi/v3", "/openapi/v2"
+
+
+class Page(msgspec.Struct, frozen=True):
+    code: int
+    body: bytes
+    content_type: str = JSON
+    etag: str = ""
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class Pages:
+    """`added` maps a path to what computes its page: /metrics and the like, from other parts."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._version, self._absent = version_body(profile), frozenset[str]()
+        self.address = "127.0.0.1:6443"
+        self._discovery = discovery(self.address)
+        self.added: dict[str, Callable[[], Page]] = {}
+
+    def set_address(self, address: str) -> None:
+        """Known only when the socket is bound."""
+        self.address = address
+        self._discovery = discovery(address, self._absent)
+
+    def leave_out(self, *subresources: str) -> None:
+        """Those that a gate has switched off, as `pods/resize`."""
+        self._absent = frozenset(subresources)
+        self._discovery = discovery(self.address, self._absent)
+
+    def find(
+        self, method: str, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]
+    ) -> Page | None:
+        """None: the path is for somebody else. Raises 405, 406."""
+        plain = path.removesuffix("/") if path != "/" else path
+        page = self._found(plain, query, accept, faults)
+        if page is not None and method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        return page
+
+    def _found(self, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]) -> Page | None:
+        if path in self._discovery.legacy:
+            return self._discovered(path, accept)
+        if path == "/version":
+            return Page(200, self._version)
+        if path in HEALTH_PATHS:
+            code, body = health(path, faults(), verbose="verbose" in query)
+            return Page(code, body, TEXT)
+        if path.startswith(HEALTH_PATHS):
+            return self._single_check(path, faults())
+        if path == OPENAPI_V2:
+            return _older_openapi(accept)
+        if path == OPENAPI:
+            return Page(200, openapi_index(), etag=openapi_hash(""), headers=((b"vary", b"Accept"),))
+        if path.startswith(f"{OPENAPI}/"):
+            return _openapi(path.removeprefix(f"{OPENAPI}/"))
+        if path in self.added:
+            return self.added[path]()
+        return None
+
+    def _discovered(self, path: str, accept: str) -> Page:
+        aggregated = wants_discovery(accept) and path in self._discovery.aggregated
+        found = (self._discovery.aggregated if aggregated else self._discovery.legacy)[path]
+        headers = ((b"vary", b"Accept"), (b"cache-control", b"public"))
+        return Page(200, found.body, DISCOVERY if aggregated else JSON, found.etag, headers)
+
+    def _single_check(self, path: str, faults: Mapping[str, str]) -> Page | None:
+        name = path.rsplit("/", 1)[1]
+        if name not in faults or path.count("/") != 2:
+            return None
+        fault = faults[name]
+        return Page(500 if fault else 200, f"internal server error: {fault}".encode() if fault else b"ok", TEXT)
+
+
+def _openapi(path: str) -> Page | None:
+    body = openapi_document(path)
+    if body is None:
+        return None
+    return Page(200, body, etag=openapi_hash(path), headers=((b"vary", b"Accept"), (b"cache-control", b"public")))
+
+
+def _older_openapi(accept: str) -> Page:
+    """Only as protobuf, which is what kubectl asks for."""
+    kinds = [each.partition(";")[0].strip() for each in accept.split(",")]
+    if openapi_v2.MEDIA_TYPE not in kinds and "*/*" not in kinds:
+        raise not_acceptable(f"only the following media types are accepted: {openapi_v2.MEDIA_TYPE}")
+    return Page(200, openapi_v2.openapi_v2(), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))

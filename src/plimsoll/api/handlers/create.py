@@ -1,0 +1,155 @@
+"""POST: from a body to a stored object.
+
+decode → metadata → defaults → owners of fields → admission → prepare → validate → write
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from plimsoll.api.admission.chain import admitted_pod, check_limit_ranges, check_namespace
+from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
+from plimsoll.api.machinery.bodies import read_object
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
+from plimsoll.api.machinery.event_versions import as_core
+from plimsoll.api.machinery.kinds import Resource, stored_resource
+from plimsoll.api.machinery.metadata import (
+    body_of,
+    check_place,
+    created_metadata,
+    object_errors,
+    unstamped_body,
+)
+from plimsoll.api.machinery.request_info import WriteOptions, write_options
+from plimsoll.api.machinery.status import ApiError, already_exists, invalid_object, too_many_requests
+from plimsoll.api.strategies.base import Setting
+from plimsoll.api.strategies.table import strategy
+from plimsoll.codec.defaults.objects import with_kind_defaults
+from plimsoll.codec.patch.managed_fields import track_update
+from plimsoll.errors import FieldError, InvalidObject
+from plimsoll.store.records import Decision, Record
+
+Document = dict[str, Any]
+
+_NAMESPACES = stored_resource("namespaces")
+_NAME_TRIES = 8  # a generated name may be taken
+
+
+async def create(cluster: Cluster, call: Call) -> Answer:
+    options = write_options(call.info, call.user_agent)
+    document = read_object(call, kind_of(call.info.resource), options)
+    return await create_object(cluster, call, options, document)
+
+
+async def create_object(
+    cluster: Cluster, call: Call, options: WriteOptions, document: Document, *, tracked: bool = False
+) -> Answer:
+    """`tracked`: managedFields are written already (server-side apply)."""
+    info, resource = call.info, call.info.resource
+    sent = dict(document.get("metadata") or {})
+    check_place(sent, info.namespace, info.name, namespaced=resource.namespaced)
+    if not sent.get("name") and not sent.get("generateName"):
+        reason = FieldError("FieldValueRequired", "metadata.name", "name or generateName is required")
+        raise invalid_object(resource, "", [reason])
+    for left in range(_NAME_TRIES, 0, -1):
+        name = sent.get("name") or cluster.generated_name(sent["generateName"])
+        if resource.namespaced:
+            check_namespace(cluster.store.get(key(_NAMESPACES, "", info.namespace)), resource, info.namespace, name)
+        new = prepared(cluster, call, options, document, sent, name, tracked=tracked)
+        try:
+            return Answer(201, await _stored(cluster, call, options, new))
+        except ApiError as error:
+            if error.reason != "AlreadyExists" or sent.get("name") or left == 1:
+                raise
+    raise AssertionError("the last try raised")
+
+
+def setting_of(cluster: Cluster) -> Setting:
+    return Setting(cluster.profile, cluster.resize_gates, cluster.in_place, cluster.now())
+
+
+def defaulted(
+    cluster: Cluster, resource: Resource, document: Document, name: str, stored: Document | None = None
+) -> Document:
+    try:
+        return with_kind_defaults(
+            kind_of(resource),
+            document,
+            pod_level=cluster.pod_level,
+            resize_policy=cluster.profile.resize_policy_defaulted and cluster.in_place,
+            stored=stored,
+        )
+    except InvalidObject as error:
+        raise invalid_object(resource, name, error.errors) from None
+
+
+def prepared(
+    cluster: Cluster, call: Call, options: WriteOptions, document: Document, sent: Document, name: str, *, tracked: bool
+) -> Document:
+    """The object as it would be stored; raises 403, 422."""
+    info, resource = call.info, call.info.resource
+    setting = setting_of(cluster)
+    metadata = created_metadata(sent, info.namespace, name, cluster.new_uid(), setting.now)
+    if resource.has_generation:
+        metadata["generation"] = 1
+    new = defaulted(cluster, resource, {**document, "metadata": metadata}, name)
+    if not tracked:
+        new = track_update(kind_of(resource), None, new, options.field_manager, "", setting.now)
+    if resource.group == "events.k8s.io":
+        new = as_core(new)
+    call.guard(new)
+    if resource.storage == "pods":
+        new = admitted_pod(cluster, new)
+    rules = strategy(resource)
+    new = rules.prepared_for_create(new, setting)
+    errors = rules.create_errors(new, setting)
+    if resource.storage != "pods":  # whose rules look at metadata too
+        errors = object_errors(resource, new["metadata"]) + errors
+    if errors:
+        raise invalid_object(resource, name, errors)
+    if resource.storage == "pods":
+        check_limit_ranges(cluster, new)
+    if options.field_validation != "Ignore":
+        call.warnings += rules.warnings(new)
+    return new
+
+
+async def _stored(cluster: Cluster, call: Call, options: WriteOptions, new: Document) -> bytes:
+    info, resource = call.info, call.info.resource
+    name = new["metadata"]["name"]
+    keys = [key(resource, info.namespace, name)]
+    if resource.namespaced:
+        keys.append(key(_NAMESPACES, "", info.namespace))
+    others = len(keys)
+    if resource.storage == "pods":
+        keys += quota_keys(cluster, "CREATE", "", info.namespace, None, None)
+    elif resource.namespaced:
+        keys += counting_keys(cluster, resource, info.namespace)
+    if cluster.store.count() >= cluster.limits.objects:
+        reason = f"the store holds {cluster.limits.objects} objects, which is its limit: delete some first"
+        raise too_many_requests(reason)
+
+    def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:
+        if records[0] is not None:
+            deleting = bool(decoded(records[0])["metadata"].get("deletionTimestamp"))
+            raise already_exists(resource, name, is_deleting=deleting)
+        if resource.namespaced:
+            check_namespace(records[1], resource, info.namespace, name)
+        charges: list[Decision] = []
+        if keys[others:]:
+            quotas, theirs = records[others:], versions[others:]
+            if resource.storage == "pods":
+                charges = charge(cluster, quotas, theirs, new, None, dry_run=options.dry_run)
+            else:
+                charges = charge_object(resource, name, quotas, theirs, dry_run=options.dry_run)
+        if options.dry_run:
+            return [None] * len(keys)
+        return [body_of(new, versions[0]), *[None] * (others - 1), *charges]
+
+    written = await cluster.store.change_many(keys, decide)
+    if options.dry_run:
+        return unstamped_body(new)
+    assert written[0] is not None
+    return written[0].body

@@ -1,0 +1,69 @@
+"""certificatesigningrequests: a node asks for its next certificate, and has it in the answer.
+
+A kubelet posts its request and waits until somebody has approved and somebody has signed it. Both are us: a node that
+is known by its certificate gets the same identity for a new key (spec 05 B9, design: renewed at 80 % of its life), at
+once, so nothing is stored. Anybody else, any other subject and any other signer is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import timedelta
+from typing import Any
+
+from plimsoll.api.auth.ca import LEAF_DAYS, Authority, NotSigned
+from plimsoll.api.handlers.dispatch import Handler, Route
+from plimsoll.api.machinery.bodies import read_object
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster, kind_of
+from plimsoll.api.machinery.encoding import line
+from plimsoll.api.machinery.request_info import write_options
+from plimsoll.api.machinery.status import invalid_object
+from plimsoll.errors import FieldError
+
+SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving")
+LEAST_S, MOST_S = 600, LEAF_DAYS * 86400
+Document = dict[str, Any]
+
+
+def certificate_requests(authority: Authority) -> dict[Route, Handler]:
+    async def create(cluster: Cluster, call: Call) -> Answer:
+        resource = call.info.resource
+        asked = read_object(call, kind_of(resource), write_options(call.info, call.user_agent))
+        spec, name = asked.get("spec") or {}, (asked.get("metadata") or {}).get("name") or ""
+        life_s = spec.get("expirationSeconds") or MOST_S
+
+        def refused(field: str, reason: str) -> Exception:
+            return invalid_object(resource, name, [FieldError("FieldValueInvalid", f"spec.{field}", reason)])
+
+        if spec.get("signerName") not in SIGNERS:
+            raise refused("signerName", f"only {' and '.join(SIGNERS)} sign here")
+        if not call.user.node:
+            raise refused("username", f"{call.user.name} is no node, and only nodes get certificates this way")
+        if life_s < LEAST_S:
+            raise refused("expirationSeconds", f"may not be less than {LEAST_S}")
+        try:
+            request = base64.b64decode(spec.get("request") or "", validate=True)
+            certificate = authority.sign_node(request, call.user.node, timedelta(seconds=min(life_s, MOST_S)))
+        except (binascii.Error, NotSigned) as error:
+            raise refused("request", str(error)) from None
+        now = cluster.now()
+        metadata = {**(asked.get("metadata") or {}), "uid": cluster.new_uid(), "creationTimestamp": now}
+        approved = {
+            "type": "Approved",
+            "status": "True",
+            "reason": "AutoApproved",
+            "message": "Auto approving kubelet certificate for a node that asks for itself.",
+            "lastUpdateTime": now,
+            "lastTransitionTime": now,
+        }
+        answer = {
+            **asked,
+            "metadata": metadata,
+            "spec": {**spec, "username": call.user.name, "groups": sorted(call.user.groups)},
+            "status": {"conditions": [approved], "certificate": base64.b64encode(certificate).decode()},
+        }
+        return Answer(201, line(answer), is_ready=True)
+
+    return {("certificates.k8s.io", "certificatesigningrequests", "", "create"): create}

@@ -1,0 +1,221 @@
+"""DELETE, in one step or in two (05 B6 Deletion).
+
+A pod that runs somewhere is first marked (deletionTimestamp, grace period), and its node removes it with grace 0 when
+it has stopped. A grace of 0 writes the mark too, so that watchers see MODIFIED before DELETED. Finalizers keep any
+object until somebody takes the last one away; a namespace is kept by `spec.finalizers` as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal
+
+import msgspec
+
+from plimsoll.api.admission.chain import PROTECTED_NAMESPACES
+from plimsoll.api.handlers.list import selected_records
+from plimsoll.api.machinery.bodies import read_delete_options
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster, decoded, key
+from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.metadata import body_of, check_preconditions, unstamped_body
+from plimsoll.api.machinery.request_info import DeleteOptions, delete_options
+from plimsoll.api.machinery.status import ApiError, forbidden, not_found, success
+from plimsoll.api.machinery.timestamps import epoch_seconds, rfc3339
+from plimsoll.api.tables.views import item_list
+from plimsoll.rules.resources.defaulting import BUILT_IN
+from plimsoll.store.records import Decision, Delete, Record
+
+Document = dict[str, Any]
+
+_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+
+
+class Deletion(msgspec.Struct, frozen=True):
+    """What a delete does to an object: leave it, write `document`, or write it and then remove it."""
+
+    act: Literal["leave", "mark", "mark-and-remove", "remove"]
+    document: Document
+
+
+async def delete(cluster: Cluster, call: Call) -> Answer:
+    info, resource = call.info, call.info.resource
+    options = delete_options(read_delete_options(call), info)
+    _check_protected(resource, info.name)
+    return await delete_object(cluster, call, info.name, options)
+
+
+def _check_protected(resource: Resource, name: str) -> None:
+    if resource.storage == "namespaces" and name in PROTECTED_NAMESPACES:
+        raise forbidden(resource, name, "this namespace may not be deleted")
+    if resource.storage == "priorityclasses" and name in BUILT_IN:
+        raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
+
+
+async def delete_object(cluster: Cluster, call: Call, name: str, options: DeleteOptions) -> Answer:
+    resource, namespace = call.info.resource, call.info.namespace
+    where = key(resource, namespace, name)
+    seen: list[Deletion] = []
+
+    def mark(record: Record | None, version: int) -> Decision:
+        if record is None:
+            raise not_found(resource, name)
+        old = decoded(record)
+        call.guard(old)
+        check_preconditions(resource, name, old["metadata"], options.uid, options.resource_version)
+        deletion = decided(resource, old, options, cluster.clock())
+        seen.append(deletion)
+        if options.dry_run or deletion.act == "leave":
+            return None
+        body = body_of(deletion.document, version)
+        return Delete(body) if deletion.act == "remove" else body
+
+    def remove(record: Record | None, version: int) -> Decision:
+        """The second stage of a grace-0 delete, if nobody came between."""
+        if record is None or not seen or seen[0].act != "mark-and-remove" or options.dry_run:
+            return None
+        old = decoded(record)
+        if old["metadata"].get("finalizers") or not old["metadata"].get("deletionTimestamp"):
+            return None
+        return Delete(body_of(old, version))
+
+    if resource.graceful:
+        # Both in one batch: the second decides on what the first is about to write.
+        marked, removed = await asyncio.gather(
+            cluster.store.change(where, mark), cluster.store.change(where, remove), return_exceptions=True
+        )
+        for outcome in (marked, removed):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        final = removed if seen[0].act == "mark-and-remove" else marked
+        assert not isinstance(final, BaseException)
+    else:
+        final = await cluster.store.change(where, mark)
+    deletion = seen[0]
+    if options.dry_run:
+        return _answer(resource, deletion, unstamped_body(deletion.document))
+    body = final.body if final is not None else unstamped_body(deletion.document)
+    return _answer(resource, deletion, body)
+
+
+def _answer(resource: Resource, deletion: Deletion, body: bytes) -> Answer:
+    if deletion.act != "remove" or resource.graceful:
+        return Answer(200, body)
+    metadata = deletion.document["metadata"]
+    details: Document = {"name": metadata["name"]}
+    if resource.group:
+        details["group"] = resource.group
+    details |= {"kind": resource.plural, "uid": metadata["uid"]}
+    return Answer(200, success(details=details), is_ready=True)
+
+
+# --- what becomes of the object ---
+
+
+def decided(resource: Resource, old: Document, options: DeleteOptions, now_s: float) -> Deletion:
+    """The table of 05 B6, row by row."""
+    document = {**old, "metadata": _with_propagation(dict(old["metadata"]), options.propagation)}
+    if resource.graceful:
+        return _graceful(document, old, options, now_s)
+    metadata = document["metadata"]
+    if resource.storage == "namespaces":
+        return _namespace(document, now_s)
+    if metadata.get("finalizers"):
+        if metadata.get("deletionTimestamp") and metadata == old["metadata"]:
+            return Deletion("leave", old)
+        metadata.setdefault("deletionTimestamp", rfc3339(now_s))
+        metadata["deletionGracePeriodSeconds"] = 0
+        return Deletion("mark", document)
+    return Deletion("remove", document)
+
+
+def _with_propagation(metadata: Document, propagation: str) -> Document:
+    finalizer = _FINALIZERS.get(propagation)
+    if finalizer and finalizer not in (metadata.get("finalizers") or []):
+        metadata["finalizers"] = [*(metadata.get("finalizers") or []), finalizer]
+    return metadata
+
+
+def _namespace(document: Document, now_s: float) -> Deletion:
+    metadata, spec = document["metadata"], document.get("spec") or {}
+    if not metadata.get("deletionTimestamp"):
+        metadata["deletionTimestamp"] = rfc3339(now_s)
+        status = {**(document.get("status") or {}), "phase": "Terminating"}
+        document = {**document, "status": status}
+        if spec.get("finalizers") or metadata.get("finalizers"):
+            return Deletion("mark", document)
+        return Deletion("remove", document)
+    if spec.get("finalizers") or metadata.get("finalizers"):
+        return Deletion("leave", document)
+    return Deletion("remove", document)
+
+
+def _graceful(document: Document, old: Document, options: DeleteOptions, now_s: float) -> Deletion:
+    metadata = document["metadata"]
+    grace_s = _grace(old, options)
+    before = old["metadata"].get("deletionTimestamp")
+    if not before:
+        metadata["generation"] = (metadata.get("generation") or 0) + 1
+        metadata["deletionTimestamp"] = rfc3339(now_s + grace_s)
+        metadata["deletionGracePeriodSeconds"] = grace_s
+    else:
+        held_s = metadata.get("deletionGracePeriodSeconds") or 0
+        if options.grace_s is None and grace_s and held_s:
+            return _unchanged(old, document)
+        if grace_s >= held_s and held_s:
+            return _unchanged(old, document)
+        if grace_s:
+            if not held_s:
+                return _unchanged(old, document)
+            first_s = (epoch_seconds(before) or now_s) - held_s
+            due_s = first_s + grace_s
+            if due_s < now_s:
+                due_s, grace_s = now_s, 1
+            metadata["deletionTimestamp"] = rfc3339(due_s)
+            metadata["deletionGracePeriodSeconds"] = grace_s
+            return Deletion("mark", document)
+        if held_s:
+            metadata["deletionTimestamp"] = rfc3339(now_s)
+            metadata["deletionGracePeriodSeconds"] = 0
+    if grace_s:
+        return Deletion("mark", document)
+    if not metadata.get("finalizers"):
+        return Deletion("mark-and-remove", document)
+    return _unchanged(old, document) if metadata == old["metadata"] else Deletion("mark", document)
+
+
+def _unchanged(old: Document, document: Document) -> Deletion:
+    """Only a propagation policy can still have added something."""
+    return Deletion("leave", old) if document["metadata"] == old["metadata"] else Deletion("mark", document)
+
+
+def _grace(pod: Document, options: DeleteOptions) -> int:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    grace_s = options.grace_s
+    if grace_s is None:
+        grace_s = spec.get("terminationGracePeriodSeconds")
+        grace_s = 30 if grace_s is None else grace_s
+    if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
+        return 0
+    return 1 if grace_s < 0 else grace_s
+
+
+# --- many at once ---
+
+
+async def delete_collection(cluster: Cluster, call: Call) -> Answer:
+    """Every match by the rules above; the answer shows them as they were."""
+    info, resource = call.info, call.info.resource
+    options = delete_options(read_delete_options(call), info)
+    version, records = await selected_records(cluster, info)
+    for record in records:
+        name = record.key.rpartition("/")[2]
+        if resource.storage == "priorityclasses" and name in BUILT_IN:
+            continue
+        try:
+            await delete_object(cluster, call, name, options)
+        except ApiError as error:
+            if error.code != 404:  # gone meanwhile: that is what was asked for
+                raise
+    meta = b'{"resourceVersion":"%d"}' % version
+    return Answer(200, item_list(resource, [record.body for record in records], meta), is_ready=True)

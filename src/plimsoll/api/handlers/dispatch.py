@@ -1,0 +1,64 @@
+"""Which handler answers which request. Other parts add theirs for what is no plain object: metrics, reviews."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from plimsoll.api.handlers.create import create
+from plimsoll.api.handlers.delete import delete, delete_collection
+from plimsoll.api.handlers.list import get, list_objects
+from plimsoll.api.handlers.patch import patch
+from plimsoll.api.handlers.scale import get_scale, write_scale
+from plimsoll.api.handlers.subresources import bind, evict
+from plimsoll.api.handlers.update import update
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster
+from plimsoll.api.machinery.negotiate import Wanted
+from plimsoll.api.machinery.status import ApiError, no_such_resource
+
+Handler = Callable[[Cluster, Call], Awaitable[Answer]]
+# (group, resource, subresource, verb)
+Route = tuple[str, str, str, str]
+
+_PLAIN: dict[str, Handler] = {
+    "create": create,
+    "delete": delete,
+    "deletecollection": delete_collection,
+    "get": get,
+    "patch": patch,
+    "update": update,
+}
+_SPECIAL: dict[Route, Handler] = {
+    ("", "bindings", "", "create"): bind,
+    ("", "pods", "binding", "create"): bind,
+    ("", "pods", "eviction", "create"): evict,
+    **{
+        ("apps", plural, "scale", verb): get_scale if verb == "get" else write_scale
+        for plural in ("deployments", "replicasets")
+        for verb in ("get", "update", "patch")
+    },
+}
+_OF_THE_OBJECT = frozenset({"", "status", "resize", "finalize"})
+
+
+async def answered(cluster: Cluster, call: Call, wanted: Wanted, added: dict[Route, Handler]) -> Answer:
+    """Raises ApiError. `added` are the handlers of other parts; watches are not answered but streamed."""
+    info = call.info
+    route = (info.resource.group, info.resource.plural, info.subresource, info.verb)
+    special = _SPECIAL.get(route) or added.get(route)
+    if special is not None:
+        return await special(cluster, call)
+    if not info.resource.storage or info.subresource not in _OF_THE_OBJECT:
+        raise _not_served(route)
+    if info.subresource == "resize" and not cluster.in_place:
+        raise no_such_resource()
+    if info.verb == "list":
+        return await list_objects(cluster, call, wanted)
+    return await _PLAIN[info.verb](cluster, call)
+
+
+def _not_served(route: Route) -> ApiError:
+    what = "/".join(part for part in route[:3] if part)
+    return ApiError(
+        503, "ServiceUnavailable", f"this server does not answer {what}: the part for it is not running", {}
+    )

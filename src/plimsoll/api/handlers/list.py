@@ -1,0 +1,217 @@
+"""GET of one object and of lists: versions, chunks, selectors (05 B6 resourceVersion, List chunking)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
+from plimsoll.api.machinery.encoding import encoded
+from plimsoll.api.machinery.negotiate import Wanted
+from plimsoll.api.machinery.request_info import ListOptions, RequestInfo, list_options
+from plimsoll.api.machinery.selectors import Selection, selection
+from plimsoll.api.machinery.status import bad_request, expired, not_found, too_large_version
+from plimsoll.api.tables.views import Viewer, item_list
+from plimsoll.store.errors import Expired
+from plimsoll.store.records import Record
+
+FUTURE_WAIT_S = 3.0
+PIECE = 256  # objects that are looked at in one go
+_POLL_S = 0.02
+_NUMBER = re.compile(r"[0-9]+", re.ASCII)
+_TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
+_TOO_OLD_CONTINUE = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+
+
+async def get(cluster: Cluster, call: Call) -> Answer:
+    info = call.info
+    version = info.option("resourceVersion")
+    if version and version != "0":
+        await reached(cluster, parsed_version(version))
+    record = cluster.store.get(key(info.resource, info.namespace, info.name))
+    if record is None:
+        raise not_found(info.resource, info.name)
+    if call.user.node:
+        call.guard(decoded(record))
+    return Answer(200, record.body)
+
+
+def parsed_version(text: str) -> int:
+    if not _NUMBER.fullmatch(text):
+        raise bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
+            f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+    return min(int(text[:25]), 2**63)
+
+
+async def reached(cluster: Cluster, version: int) -> None:
+    """Wait a little for a version that another server may have given out; then 504."""
+    deadline = asyncio.get_running_loop().time() + FUTURE_WAIT_S
+    while cluster.store.version < version:
+        if asyncio.get_running_loop().time() >= deadline:
+            raise too_large_version(version, cluster.store.version)
+        await asyncio.sleep(_POLL_S)
+
+
+class _Token(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+
+
+def continue_token(version: int, start: str) -> str:
+    """`start` is the place of the next object, relative to what is listed."""
+    text = encoded({"v": "meta.k8s.io/v1", "rv": version, "start": start})
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+def _parsed_token(text: str) -> _Token:
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        token = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=_Token)
+    except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+        raise bad_request(f"invalid continue token: {error}") from None
+    if token.v != "meta.k8s.io/v1":
+        raise bad_request(f'invalid continue token: server does not recognize this encoded version "{token.v}"')
+    if not token.start.startswith("/") or "/../" in token.start or token.rv < -1 or token.rv == 0:
+        raise bad_request("invalid continue token: incorrect encoded start key or resource version")
+    return token
+
+
+class Page(msgspec.Struct, frozen=True):
+    version: int
+    records: list[Record]
+    continue_token: str = ""
+    remaining: int | None = None
+
+    def metadata(self) -> bytes:
+        meta: dict[str, Any] = {"resourceVersion": str(self.version)}
+        if self.continue_token:
+            meta["continue"] = self.continue_token
+        if self.remaining is not None:
+            meta["remainingItemCount"] = self.remaining
+        return encoded(meta)
+
+
+async def list_objects(cluster: Cluster, call: Call, wanted: Wanted) -> Answer:
+    info = call.info
+    options = list_options(info)
+    chosen = selection(info.resource, options.label_selector, options.field_selector)
+    page = await _page(cluster, info, options, chosen)
+    bodies = [record.body for record in page.records]
+    if wanted.view:
+        viewer = Viewer(info.resource, wanted, info.option("includeObject"), cluster.profile.name)
+        return Answer(200, viewer.many(bodies, page.metadata(), cluster.clock()), is_ready=True)
+    return Answer(200, item_list(info.resource, bodies, page.metadata()), is_ready=True)
+
+
+async def selected_records(cluster: Cluster, info: RequestInfo) -> tuple[int, list[Record]]:
+    """All that a collection delete is about, now."""
+    chosen = selection(info.resource, info.option("labelSelector"), info.option("fieldSelector"))
+    version, records = candidates(cluster, info, chosen)
+    return version, await matching(records, chosen)
+
+
+def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[int, list[Record]]:
+    """What may match now: one object if the selector names it, as kubectl's waiting commands do; else all."""
+    resource, name = info.resource, chosen.required("metadata.name")
+    namespace = info.namespace or chosen.required("metadata.namespace") or ""
+    if name and bool(namespace) == resource.namespaced:
+        record = cluster.store.get(key(resource, namespace, name))
+        return cluster.store.version, [] if record is None else [record]
+    return cluster.store.list(prefix(resource, info.namespace))
+
+
+async def matching(records: list[Record], chosen: Selection) -> list[Record]:
+    """In pieces: looking at thousands takes a while, and others want their turn."""
+    if not chosen:
+        return records
+    found: list[Record] = []
+    for start in range(0, len(records), PIECE):
+        if start:
+            await asyncio.sleep(0)
+        found += [record for record in records[start : start + PIECE] if chosen.matches(record.body)]
+    return found
+
+
+async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chosen: Selection) -> Page:
+    base = prefix(info.resource, info.namespace)
+    limit = options.limit if options.limit > 0 else None
+    if options.continue_token:
+        return await _continued(cluster, base, options, chosen, limit)
+    version = options.resource_version
+    number = parsed_version(version) if version else 0
+    if version == "0":
+        limit = None  # any state will do, and then it comes whole
+    if number:
+        await reached(cluster, number)
+    exact = bool(number) and (options.match == "Exact" or (limit is not None and not options.match))
+    if not exact:
+        if chosen:
+            found, records = candidates(cluster, info, chosen)
+            return _first(base, found, await matching(records, chosen), limit)
+        return await _cut(cluster, base, None, None, chosen, limit)
+    try:
+        return await _cut(cluster, base, number, None, chosen, limit)
+    except Expired:
+        raise expired(_TOO_OLD_LIST) from None
+
+
+async def _continued(cluster: Cluster, base: str, options: ListOptions, chosen: Selection, limit: int | None) -> Page:
+    if options.resource_version not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
+    token = _parsed_token(options.continue_token)
+    start_after = base + token.start[1:].rstrip("\0") if token.start.endswith("\0") else base + token.start[1:]
+    if token.rv == -1:
+        return await _cut(cluster, base, None, start_after, chosen, limit)
+    try:
+        return await _cut(cluster, base, min(token.rv, 2**63), start_after, chosen, limit)
+    except Expired:
+        raise expired(_TOO_OLD_CONTINUE, continue_token(-1, token.start)) from None
+    except ValueError:
+        raise too_large_version(token.rv, cluster.store.version) from None
+
+
+async def _cut(
+    cluster: Cluster, base: str, version: int | None, start_after: str | None, chosen: Selection, limit: int | None
+) -> Page:
+    """One page: of now, or of `version`. With a selector nobody knows how many are left (05 B6)."""
+    store = cluster.store
+    if not chosen:
+        if version is None:
+            found, records = store.list(base, start_after=start_after, limit=limit)
+        else:
+            found, records = store.list_at(base, version, start_after=start_after, limit=limit)
+        if limit is None or len(records) < limit:
+            return Page(found, records)
+        last = records[-1].key
+        left = store.count(base, start_after=last, version=version)
+        return Page(found, records, _token_after(found, base, last), left) if left else Page(found, records)
+    if version is None:
+        found, records = store.list(base, start_after=start_after)
+    else:
+        found, records = store.list_at(base, version, start_after=start_after)
+    return _first(base, found, await matching(records, chosen), limit)
+
+
+def _first(base: str, version: int, records: list[Record], limit: int | None) -> Page:
+    """Of all that match, the first so many."""
+    if limit is None or len(records) <= limit:
+        return Page(version, records)
+    return Page(version, records[:limit], _token_after(version, base, records[limit - 1].key))
+
+
+def _token_after(version: int, base: str, last: str) -> str:
+    return continue_token(version, f"/{last.removeprefix(base)}\0")

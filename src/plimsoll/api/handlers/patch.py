@@ -1,0 +1,239 @@
+"""PATCH: four ways to say a change (05 B6 Patch types), then the same way as PUT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from plimsoll.api.handlers.create import create_object
+from plimsoll.api.handlers.update import write
+from plimsoll.api.machinery.bodies import Document
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster, key, kind_of
+from plimsoll.api.machinery.encoding import encoded
+from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.metadata import check_place
+from plimsoll.api.machinery.negotiate import media_type
+from plimsoll.api.machinery.request_info import WriteOptions, write_options
+from plimsoll.api.machinery.status import (
+    ApiError,
+    bad_request,
+    conflict,
+    internal,
+    invalid,
+    invalid_options,
+    not_found,
+    rejected_patch,
+    unsupported_patch,
+)
+from plimsoll.codec.golang.fmt import go_printed
+from plimsoll.codec.patch.json_patch import PatchError, apply_json_patch, apply_merge_patch, patch_problems, read_patch
+from plimsoll.codec.patch.server_side_apply import ApplyError, Conflicts, apply_server_side
+from plimsoll.codec.patch.strategic import apply_strategic
+from plimsoll.codec.schema.decode import MAX_DEPTH, DecodeError, decode_document
+from plimsoll.codec.schema.schema import Kind
+from plimsoll.codec.yaml.json_stream import is_deeper
+from plimsoll.codec.yaml.reader import YamlError, read
+from plimsoll.errors import FieldError
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+_JSON_NAMES = {list: "array", str: "string", bool: "bool"}
+
+
+async def patch(cluster: Cluster, call: Call) -> Answer:
+    info = call.info
+    options = write_options(info, call.user_agent)
+    if _patch_type(call) == APPLY_PATCH:
+        return await _apply(cluster, call, options)
+    patched = patcher(call, options, kind_of(info.resource))
+
+    def wish(live: Document) -> tuple[Document, bool]:
+        document = patched(live)
+        check_place(document.get("metadata") or {}, info.namespace, info.name, namespaced=info.resource.namespaced)
+        return document, False
+
+    return await write(cluster, call, options, wish)
+
+
+def _patch_type(call: Call) -> str:
+    type_ = media_type(call.content_type)
+    if type_ not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH):
+        raise unsupported_patch()
+    return type_
+
+
+def patcher(call: Call, options: WriteOptions, kind: Kind) -> Callable[[Document], Document]:
+    """The patch in the body as a function from one whole object to the next; both raise ApiError."""
+    type_ = _patch_type(call)
+    if options.force is not None:
+        reason = "may not be specified for non-apply patch"
+        raise invalid_options("PatchOptions", [FieldError("FieldValueForbidden", "force", reason)])
+    try:
+        body = read_patch(call.body, is_list=type_ == JSON_PATCH)
+        doubled = patch_problems(call.body, is_list=type_ == JSON_PATCH)
+    except PatchError as error:
+        raise _refusal(error) from None
+
+    def patched_object(live: Document) -> Document:
+        try:
+            if type_ == JSON_PATCH:
+                patched = apply_json_patch(live, body)
+            elif type_ == MERGE_PATCH:
+                patched = apply_merge_patch(live, body)
+            else:
+                patched = apply_strategic(kind, live, body)
+        except PatchError as error:
+            raise _refusal(error) from None
+
+        def shown() -> str:
+            return go_printed(body) if type_ == STRATEGIC_PATCH else encoded(patched).decode()
+
+        return _decoded(call, options, kind, patched, shown, doubled)
+
+    return patched_object
+
+
+def _refusal(error: PatchError) -> ApiError:
+    match error.problem:
+        case "rejected":
+            return rejected_patch()
+        case "too-large":
+            return ApiError(413, "RequestEntityTooLarge", error.message, {})
+        case "internal":
+            return internal(error.message)
+        case _:
+            return bad_request(error.message)
+
+
+def _decoded(
+    call: Call,
+    options: WriteOptions,
+    kind: Kind,
+    patched: Any,
+    shown: Callable[[], str],
+    doubled: tuple[str, ...] = (),
+) -> Document:
+    """The patched object by its schema; a patch that makes it another thing is refused as a whole (422)."""
+    try:
+        found = decode_document(kind, patched)
+    except DecodeError as error:
+        raise _unfit(shown(), error.detail) from None
+    problems = doubled + found.problems
+    if problems:
+        if options.field_validation == "Strict":
+            raise _unfit(shown(), f"strict decoding error: {', '.join(problems)}")
+        if options.field_validation == "Warn":
+            call.warnings += problems
+    return found.document
+
+
+def _unfit(shown: str, detail: str) -> ApiError:
+    finding = FieldError("FieldValueInvalid", "patch", detail, shown)
+    return invalid("", "", "", [finding])
+
+
+# --- server-side apply ---
+
+
+async def _apply(cluster: Cluster, call: Call, options: WriteOptions) -> Answer:
+    info, resource = call.info, call.info.resource
+    manager = info.option("fieldManager")
+    if not manager:
+        finding = FieldError("FieldValueRequired", "fieldManager", "is required for apply patch")
+        raise invalid_options("PatchOptions", [finding])
+    applied = _applied_document(call, options)
+    _check_applied(resource, applied)
+    metadata = applied.get("metadata") or {}
+    check_place(metadata, info.namespace, info.name, namespaced=resource.namespaced)
+    named = {**applied, "metadata": {**metadata, "name": info.name}}
+    if cluster.store.get(key(resource, info.namespace, info.name)) is None:
+        if info.subresource:
+            raise not_found(resource, info.name)
+        return await _create(cluster, call, options, named, manager)
+
+    def wish(live: Document) -> tuple[Document, bool]:
+        sent_version = metadata.get("resourceVersion")
+        if sent_version and sent_version != live["metadata"]["resourceVersion"]:
+            raise conflict(resource, info.name)
+        return _merged(cluster, call, options, live, named, manager), True
+
+    return await write(cluster, call, options, wish)
+
+
+async def _create(cluster: Cluster, call: Call, options: WriteOptions, applied: Document, manager: str) -> Answer:
+    metadata = {name: value for name, value in applied["metadata"].items() if name != "resourceVersion"}
+    if metadata.pop("uid", None):
+        why = "uid mismatch: the provided object specified uid, and no object was found to match it"
+        raise conflict(call.info.resource, call.info.name, why)
+    merged = _merged(cluster, call, options, None, {**applied, "metadata": metadata}, manager)
+    return await create_object(cluster, call, options, merged, tracked=True)
+
+
+def _merged(
+    cluster: Cluster, call: Call, options: WriteOptions, live: Document | None, applied: Document, manager: str
+) -> Document:
+    kind = kind_of(call.info.resource)
+    try:
+        merged = apply_server_side(
+            kind,
+            live,
+            applied,
+            manager,
+            force=bool(options.force),
+            subresource=call.info.subresource,
+            now=cluster.now(),
+        )
+    except Conflicts as error:
+        causes = [
+            {"reason": "FieldManagerConflict", "message": each.message, "field": each.field} for each in error.conflicts
+        ]
+        raise ApiError(409, "Conflict", error.message, {"causes": causes}) from None
+    except ApplyError as error:
+        raise internal(error.message) from None
+    return _decoded(call, options, kind, merged, lambda: encoded(merged).decode())
+
+
+def _applied_document(call: Call, options: WriteOptions) -> Document:
+    """YAML, or JSON under YAML's name, as kubectl sends it."""
+    for found in read(call.body):
+        if isinstance(found, YamlError):
+            raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {found}")
+        if found.duplicates:
+            told = [f'line {line}: key "{path[-1]}" already set in map' for path, line in found.duplicates]
+            if options.field_validation == "Strict":
+                lines = "\n  ".join(told)
+                raise bad_request(
+                    f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}"
+                )
+            if options.field_validation == "Warn":
+                call.warnings += told
+        return _applied_object(found.value)
+    return {}
+
+
+def _applied_object(value: Any) -> Document:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        what = _JSON_NAMES.get(type(value), "number")
+        problem = f"json: cannot unmarshal {what} into Go value of type map[string]interface {{}}"
+    elif is_deeper(value, MAX_DEPTH):
+        problem = "exceeded max depth"
+    else:
+        return value
+    raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {problem}")
+
+
+def _check_applied(resource: Resource, applied: Document) -> None:
+    api_version, kind = applied.get("apiVersion") or "", applied.get("kind") or ""
+    if kind != resource.kind or api_version != resource.group_version:
+        shown = api_version if "/" in str(api_version) else f"/{api_version}"
+        raise bad_request(f"invalid object type: {shown}, Kind={kind}")
+    metadata = applied.get("metadata")
+    if metadata is not None and not isinstance(metadata, dict):
+        raise bad_request("metadata must be an object")
+    if metadata and metadata.get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")

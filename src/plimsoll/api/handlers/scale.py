@@ -1,0 +1,76 @@
+"""deployments/scale and replicasets/scale: the number of replicas as an object of its own (autoscaling/v1 Scale)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from plimsoll.api.handlers.patch import patcher
+from plimsoll.api.handlers.update import write
+from plimsoll.api.machinery.bodies import read_object
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster, decoded, key
+from plimsoll.api.machinery.encoding import line
+from plimsoll.api.machinery.metadata import check_place
+from plimsoll.api.machinery.request_info import write_options
+from plimsoll.api.machinery.status import invalid, not_found
+from plimsoll.api.tables.views import document_of
+from plimsoll.codec.schema.schema import schema
+from plimsoll.errors import FieldError
+
+Document = dict[str, Any]
+
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+def scale_of(document: Document) -> Document:
+    metadata, spec = document["metadata"], document.get("spec") or {}
+    labels = ((spec.get("selector") or {}).get("matchLabels") or {}).items()
+    replicas = spec.get("replicas")
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: metadata[name] for name in _KEPT if name in metadata},
+        "spec": {"replicas": 1 if replicas is None else replicas},
+        "status": {
+            "replicas": (document.get("status") or {}).get("replicas") or 0,
+            "selector": ",".join(f"{key}={value}" for key, value in sorted(labels)),
+        },
+    }
+
+
+async def get_scale(cluster: Cluster, call: Call) -> Answer:
+    info = call.info
+    record = cluster.store.get(key(info.resource, info.namespace, info.name))
+    if record is None:
+        raise not_found(info.resource, info.name)
+    return Answer(200, line(scale_of(decoded(record))), is_ready=True)
+
+
+async def write_scale(cluster: Cluster, call: Call) -> Answer:
+    """PUT or PATCH: only the number of replicas is taken, by the version that the Scale shows."""
+    info = call.info
+    options = write_options(info, call.user_agent)
+    kind = schema("autoscaling/v1", "Scale")
+    wanted: Callable[[Document], Document]
+    if info.verb == "update":
+        sent = read_object(call, kind, options)
+        wanted = lambda _: sent  # noqa: E731
+    else:
+        wanted = patcher(call, options, kind)
+
+    def wish(live: Document) -> tuple[Document, bool]:
+        scale = wanted(scale_of(live))
+        metadata = scale.get("metadata") or {}
+        check_place(metadata, info.namespace, info.name, namespaced=True)
+        replicas = (scale.get("spec") or {}).get("replicas") or 0
+        if replicas < 0:
+            reason = FieldError("FieldValueInvalid", "spec.replicas", "must be greater than or equal to 0", replicas)
+            raise invalid("autoscaling", "Scale", info.name, [reason])
+        changed = {**live, "spec": {**(live.get("spec") or {}), "replicas": replicas}}
+        version = metadata.get("resourceVersion")
+        changed["metadata"] = {**live["metadata"], "resourceVersion": version or live["metadata"]["resourceVersion"]}
+        return changed, False
+
+    answer = await write(cluster, call, options, wish)
+    return Answer(answer.code, line(scale_of(document_of(answer.body))), is_ready=True)

@@ -1,0 +1,166 @@
+"""pods/binding and pods/eviction: requests that are no objects themselves but change a pod (05 A4, B6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.handlers.delete import delete_object
+from plimsoll.api.machinery.bodies import read_object
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster, decoded, key
+from plimsoll.api.machinery.kinds import stored_resource
+from plimsoll.api.machinery.metadata import body_of, check_preconditions
+from plimsoll.api.machinery.request_info import delete_options, write_options
+from plimsoll.api.machinery.status import (
+    ApiError,
+    bad_request,
+    conflict,
+    internal,
+    not_found,
+    success,
+    too_many_requests,
+)
+from plimsoll.codec.lean.lean import from_document
+from plimsoll.codec.schema.schema import schema
+from plimsoll.rules.model.policies import PodDisruptionBudget
+from plimsoll.rules.scheduling.selectors import selects
+from plimsoll.store.records import Decision, Record
+
+Document = dict[str, Any]
+
+_PODS = stored_resource("pods")
+_BUDGETS = stored_resource("poddisruptionbudgets")
+_RETRY_S = 10
+
+
+# --- binding ---
+
+
+async def bind(cluster: Cluster, call: Call) -> Answer:
+    """POST pods/x/binding, or bindings with the pod's name in the body."""
+    info = call.info
+    options = write_options(info, call.user_agent)
+    binding = read_object(call, schema("v1", "Binding"), options)
+    metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
+    name = info.name or metadata.get("name") or ""
+    if info.name and metadata.get("name") and metadata["name"] != info.name:
+        raise bad_request("name in URL does not match name in Binding object")
+    if not target.get("name"):
+        raise internal("target.name: Required value")
+
+    def decide(record: Record | None, version: int) -> Decision:
+        if record is None:
+            raise not_found(_PODS, name)
+        pod = decoded(record)
+        check_preconditions(
+            _PODS, name, pod["metadata"], metadata.get("uid") or "", metadata.get("resourceVersion") or ""
+        )
+        _check_bindable(pod, name)
+        if options.dry_run:
+            return None
+        return body_of(bound(pod, target["name"], metadata, cluster.now(), cluster.profile.name), version)
+
+    await cluster.store.change(key(_PODS, info.namespace, name), decide)
+    return Answer(201, success(201), is_ready=True)
+
+
+def _check_bindable(pod: Document, name: str) -> None:
+    spec = pod.get("spec") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        raise _not_bindable(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise _not_bindable(name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise _not_bindable(name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _not_bindable(name: str, why: str) -> ApiError:
+    return conflict(_PODS, name, why, "binding")
+
+
+def bound(pod: Document, node: str, binding: Document, now: str, profile: str) -> Document:
+    """The pod on its node: one write, generation unchanged."""
+    metadata, status = dict(pod["metadata"]), dict(pod.get("status") or {})
+    for field in ("annotations", "labels"):
+        if binding.get(field):
+            metadata[field] = {**(metadata.get(field) or {}), **binding[field]}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    others = [each for each in status.get("conditions") or [] if each.get("type") != "PodScheduled"]
+    status["conditions"] = [*others, scheduled]
+    if profile != "1.27":
+        status.pop("nominatedNodeName", None)
+    return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}, "status": status}
+
+
+# --- eviction ---
+
+
+async def evict(cluster: Cluster, call: Call) -> Answer:
+    info = call.info
+    options = write_options(info, call.user_agent)
+    version = "policy/v1beta1" if b"policy/v1beta1" in call.body else "policy/v1"
+    eviction = read_object(call, schema(version, "Eviction"), options)
+    metadata = eviction.get("metadata") or {}
+    if metadata.get("name") and metadata["name"] != info.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    deletion = delete_options(eviction.get("deleteOptions") or {}, info)
+    if options.dry_run:
+        deletion = msgspec.structs.replace(deletion, dry_run=True)
+    found = cluster.store.get(key(_PODS, info.namespace, info.name))
+    if found is None:
+        raise not_found(_PODS, info.name)
+    pod = decoded(found)
+    runs = (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed", "Pending")
+    if runs and not pod["metadata"].get("deletionTimestamp"):
+        await _disrupt(cluster, info.namespace, pod, dry_run=deletion.dry_run)
+    await delete_object(cluster, call, info.name, deletion)
+    return Answer(201, success(201), is_ready=True)
+
+
+async def _disrupt(cluster: Cluster, namespace: str, pod: Document, *, dry_run: bool) -> None:
+    """Take one disruption from the budget that covers this pod; 429 where there is none left."""
+    labels = pod["metadata"].get("labels")
+    names = [
+        each["metadata"]["name"]
+        for each in cluster.documents("poddisruptionbudgets", namespace)
+        if selects(from_document(each, PodDisruptionBudget).spec.selector, labels)
+    ]
+    if not names:
+        return
+    if len(names) > 1:
+        # A kube-apiserver calls this an error of its own (500); it is one of the cluster's state, and waiting for it to
+        # pass (429) would be in vain. `kubectl drain` prints the sentence and gives up, as there.
+        why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        raise ApiError(409, "Conflict", why, {"name": pod["metadata"]["name"], "kind": "pods"})
+
+    def decide(record: Record | None, version: int) -> Decision:
+        if record is None:
+            return None
+        budget = decoded(record)
+        status = dict(budget.get("status") or {})
+        name = budget["metadata"]["name"]
+        if (status.get("observedGeneration") or 0) < (budget["metadata"].get("generation") or 0):
+            text = f"The disruption budget {name} is still being processed by the server."
+            raise _no_disruption(text, _RETRY_S)
+        if (status.get("disruptionsAllowed") or 0) <= 0:
+            healthy, wanted = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+            raise _no_disruption(
+                f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
+            )
+        if dry_run:
+            return None
+        status["disruptionsAllowed"] -= 1
+        status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod["metadata"]["name"]: cluster.now()}
+        return body_of({**budget, "status": status}, version)
+
+    await cluster.store.change(key(_BUDGETS, namespace, names[0]), decide)
+
+
+def _no_disruption(cause: str, retry_after_s: int = 0) -> ApiError:
+    return too_many_requests(
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        [{"reason": "DisruptionBudget", "message": cause}],
+        retry_after_s,
+    )

@@ -1,0 +1,195 @@
+"""PUT, and what PATCH does after patching: from two versions of an object to the one that is stored.
+
+    version → defaults → prepare (by subresource) → owners of fields → admission → validate → generation → write
+
+`decide` runs inside the store's write, on the newest state, so two writers never overwrite each other's fields. A
+result that equals what is stored is no write: the old version is answered and nobody hears of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from plimsoll.api.admission.chain import (
+    admitted_pod_update,
+    check_capacity,
+    check_limit_ranges_on_resize,
+    limit_ranged_resize,
+)
+from plimsoll.api.admission.quota import charge, quota_keys
+from plimsoll.api.handlers.create import create_object, defaulted, setting_of
+from plimsoll.api.machinery.bodies import read_object
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
+from plimsoll.api.machinery.event_versions import as_core, as_new
+from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.metadata import (
+    body_of,
+    check_place,
+    check_preconditions,
+    object_errors,
+    unstamped_body,
+    update_errors,
+    updated_metadata,
+)
+from plimsoll.api.machinery.request_info import WriteOptions, write_options
+from plimsoll.api.machinery.status import conflict, internal, invalid_object, not_found
+from plimsoll.api.strategies.base import Setting, Strategy
+from plimsoll.api.strategies.cluster import NamespaceStrategy
+from plimsoll.api.strategies.pods import PodStrategy
+from plimsoll.api.strategies.table import strategy
+from plimsoll.codec.patch.managed_fields import same_but_times, track_update
+from plimsoll.errors import FieldError
+from plimsoll.store.records import Decision, Delete, Record
+
+Document = dict[str, Any]
+# From the live object (with kind and apiVersion) to the wanted one; `True` if managedFields are written already.
+Wish = Callable[[Document], tuple[Document, bool]]
+
+_NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
+
+
+async def update(cluster: Cluster, call: Call) -> Answer:
+    """PUT of an object or one of its subresources."""
+    info, resource = call.info, call.info.resource
+    options = write_options(info, call.user_agent)
+    sent = read_object(call, kind_of(resource), options)
+    metadata = sent.get("metadata") or {}
+    check_place(metadata, info.namespace, info.name, namespaced=resource.namespaced)
+    if strategy(resource).create_on_update and cluster.store.get(key(resource, info.namespace, info.name)) is None:
+        named = {**sent, "metadata": {**metadata, "name": info.name}}
+        return await create_object(cluster, call, options, named)
+
+    def wish(live: Document) -> tuple[Document, bool]:
+        check_preconditions(resource, info.name, live["metadata"], metadata.get("uid") or "", "")
+        _check_version_given(resource, info.name, metadata)
+        return sent, False
+
+    return await write(cluster, call, options, wish)
+
+
+def _check_version_given(resource: Resource, name: str, metadata: Document) -> None:
+    if not strategy(resource).unconditional_update and metadata.get("resourceVersion") in (None, "", "0"):
+        reason = "must be specified for an update"
+        raise invalid_object(resource, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", reason, 0)])
+
+
+async def write(cluster: Cluster, call: Call, options: WriteOptions, wish: Wish) -> Answer:
+    """Read, wish, check and write one object as a single step."""
+    info, resource = call.info, call.info.resource
+    keys = [key(resource, info.namespace, info.name)]
+    if resource.storage == "pods" and info.subresource in ("", "resize"):
+        keys += quota_keys(cluster, "UPDATE", info.subresource, info.namespace, None, None)
+    made: list[bytes] = []
+
+    def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:
+        record = records[0]
+        if record is None:
+            raise not_found(resource, info.name)
+        old = decoded(record)
+        call.guard(old)
+        new = _step(cluster, call, options, old, wish)
+        nothing: list[Decision] = [None] * len(keys)
+        if _same(old, new):
+            made.append(record.body)
+            return nothing
+        charges: list[Decision] = nothing[1:]
+        if keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
+            charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)
+        if options.dry_run:
+            made.append(unstamped_body(new))
+            return nothing
+        if _is_finished(resource, new):
+            # The answer shows the object without its last finalizer; the event, as it was stored (05 B6).
+            made.append(unstamped_body(new))
+            return [Delete(body_of(old, versions[0])), *charges]
+        return [body_of(new, versions[0]), *charges]
+
+    written = await cluster.store.change_many(keys, decide)
+    assert written[0] is not None
+    return Answer(200, made[0] if made else written[0].body)
+
+
+def _step(cluster: Cluster, call: Call, options: WriteOptions, old: Document, wish: Wish) -> Document:
+    """The new version, checked; raises ApiError."""
+    info, resource = call.info, call.info.resource
+    kind, setting, rules = kind_of(resource), setting_of(cluster), strategy(resource)
+    live = in_words(resource, old)
+    sent, tracked = wish(live)
+    sent_metadata = sent.get("metadata") or {}
+    _check_version(resource, info.name, sent_metadata.get("resourceVersion"), old["metadata"]["resourceVersion"])
+    errors = update_errors(old["metadata"], sent_metadata)
+    new = defaulted(cluster, resource, sent, info.name, old)
+    new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
+    new = _prepared(rules, info.subresource, live, new, setting)
+    if not tracked:
+        new = track_update(kind, live, new, options.field_manager, info.subresource, setting.now)
+    if resource.group == "events.k8s.io":
+        new = as_core(new)
+    if resource.storage == "pods" and not info.subresource:
+        new = admitted_pod_update(old, new)
+    elif info.subresource == "resize":
+        new = limit_ranged_resize(cluster, old, new)
+    errors += _errors(rules, info.subresource, old, new, setting)
+    if resource.storage != "pods":
+        errors += object_errors(resource, new["metadata"])
+    if errors:
+        raise invalid_object(resource, info.name, errors)
+    if info.subresource == "resize":
+        check_limit_ranges_on_resize(cluster, old, new)
+        check_capacity(cluster, old, new)
+    if resource.has_generation and info.subresource in ("", "resize", "scale") and rules.spec_differs(old, new):
+        new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+    return new
+
+
+def in_words(resource: Resource, stored: Document) -> Document:
+    """A stored object as this resource shows it, with kind and apiVersion."""
+    words = as_new(stored) if resource.group == "events.k8s.io" else stored
+    return {"kind": resource.kind, "apiVersion": resource.group_version, **words}
+
+
+def _prepared(rules: Strategy, subresource: str, old: Document, new: Document, setting: Setting) -> Document:
+    if subresource == "status":
+        return rules.prepared_for_status(old, new, setting)
+    if subresource == "resize" and isinstance(rules, PodStrategy):
+        return rules.prepared_for_resize(old, new, setting)
+    if subresource == "finalize" and isinstance(rules, NamespaceStrategy):
+        return rules.prepared_for_finalize(old, new)
+    return rules.prepared_for_update(old, new, setting)
+
+
+def _errors(rules: Strategy, subresource: str, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    if subresource == "status":
+        return rules.status_errors(old, new, setting)
+    if subresource == "resize" and isinstance(rules, PodStrategy):
+        return rules.resize_errors(old, new, setting)
+    if subresource == "finalize":
+        return []
+    return rules.update_errors(old, new, setting)
+
+
+def _check_version(resource: Resource, name: str, sent: Any, stored: str) -> None:
+    """A version in the body is a precondition; none, or 0, is no condition."""
+    if sent in (None, "", "0", stored):
+        return
+    if not isinstance(sent, str) or not _NUMBER.fullmatch(sent):
+        raise internal(f'strconv.ParseUint: parsing "{sent}": invalid syntax')
+    raise conflict(resource, name)
+
+
+def _same(old: Document, new: Document) -> bool:
+    """Nothing to write: at most the times of managedFields would move."""
+    return same_but_times(old, {name: value for name, value in new.items() if name not in ("kind", "apiVersion")})
+
+
+def _is_finished(resource: Resource, new: Document) -> bool:
+    """Deleted before, and nothing holds it any longer."""
+    metadata = new["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if resource.storage == "namespaces":
+        return not (new.get("spec") or {}).get("finalizers")
+    return not metadata.get("deletionGracePeriodSeconds")

@@ -1,0 +1,207 @@
+"""Watch streams (05 B6 Watch protocol, 06 E4): one JSON line per change, from any version on.
+
+Every watcher gets the same `Change` from the store. What is computed from it for one watcher (what selectors ask, the
+encoded line) is kept in `Change.shared` for the others, so that a change costs one encoding whatever the audience. With
+a `Wire` the line goes to the connection right behind the commit, without a turn of the watcher's task. An object that
+starts to match a selector is ADDED for that watcher, one that stops is DELETED in its last matching state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Iterator
+
+import msgspec
+
+from plimsoll.api.handlers.list import PIECE, candidates, matching, parsed_version
+from plimsoll.api.machinery.call import Call
+from plimsoll.api.machinery.cluster import Cluster, prefix
+from plimsoll.api.machinery.encoding import encoded
+from plimsoll.api.machinery.exchange import Wire, framed
+from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.negotiate import Wanted
+from plimsoll.api.machinery.request_info import ListOptions, list_options
+from plimsoll.api.machinery.selectors import Selectable, Selection, selectable, selection
+from plimsoll.api.machinery.status import ApiError, expired, internal
+from plimsoll.api.tables.views import Viewer, bookmark, whole
+from plimsoll.store.errors import Expired
+from plimsoll.store.feed import Push, Watch
+from plimsoll.store.records import Change, Record
+
+BOOKMARK_EVERY_S = 60.0
+LAST_BOOKMARK_S = 2.0  # before the end
+SHORTEST_S, LONGEST_S = 1800, 3600  # of a watch that names no timeout
+
+
+class _Shared(msgspec.Struct):
+    """What is known about one change, for all watchers."""
+
+    before: Selectable | None = None
+    after: Selectable | None = None
+    lines: dict[tuple[str, str, bool], bytes] = {}  # by group, kind of event, and whether framed for a `Wire`
+
+
+def _shared(change: Change) -> _Shared:
+    found = change.shared
+    if not isinstance(found, _Shared):
+        found = change.shared = _Shared()
+    return found
+
+
+class Stream:
+    """One watcher. Making it checks everything that is refused before the stream starts."""
+
+    def __init__(self, cluster: Cluster, call: Call, wanted: Wanted) -> None:
+        info = call.info
+        self._cluster = cluster
+        self._info = info
+        self._resource: Resource = info.resource
+        self._options: ListOptions = list_options(info)
+        self._chosen = selection(info.resource, self._options.label_selector, self._options.field_selector)
+        self._prefix = prefix(info.resource, info.namespace)
+        self._viewer: Viewer | None = None
+        if wanted.view:
+            self._viewer = Viewer(info.resource, wanted, info.option("includeObject"), cluster.profile.name)
+        self._has_columns = False  # a Table's columns are sent once
+        try:
+            self._after = parsed_version(self._options.resource_version or "0")
+        except ApiError as error:
+            raise internal(error.message) from None
+
+    async def lines(self, wire: Wire | None = None) -> AsyncIterator[bytes]:
+        """Bytes to send, each a number of whole lines; ends with the watch. What `wire` takes is not among them."""
+        loop = asyncio.get_running_loop()
+        given = self._options.timeout_s
+        timeout_s = float(given) if given else random.uniform(SHORTEST_S, LONGEST_S)
+        end = loop.time() + timeout_s
+        try:
+            async for piece in self._initial():
+                yield piece
+            watch = self._cluster.store.watch(self._prefix, self._after)
+            push = None if wire is None else self._pushing(wire)
+            # Bookmarks now and then, and one shortly before the end.
+            marks = [loop.time() + BOOKMARK_EVERY_S, end - LAST_BOOKMARK_S]
+            while True:
+                due = min([*marks, end] if self._options.bookmarks else [end])
+                try:
+                    async with asyncio.timeout_at(due):
+                        changes = await watch.changes(push)
+                except TimeoutError:
+                    if due >= end:
+                        return
+                    marks = [due + BOOKMARK_EVERY_S, *(mark for mark in marks[1:] if mark > due)]
+                    yield self._bookmark(watch, ends_initial=False)
+                    continue
+                if not changes:
+                    return
+                piece = b"".join(self._change_lines(changes))
+                if piece:
+                    yield piece
+        except Expired as error:
+            yield b'{"type":"ERROR","object":%s}\n' % encoded(expired(str(error)).status())
+
+    # --- what is there at the start ---
+
+    async def _initial(self) -> AsyncIterator[bytes]:
+        """ADDED for every object, where the version asks for it, and the mark at their end."""
+        options, store = self._options, self._cluster.store
+        if options.send_initial is None:
+            wants = options.resource_version in ("", "0")
+        else:
+            wants = options.send_initial
+        if options.send_initial and self._after > store.version:
+            watch = store.watch(self._prefix, store.version)
+            while self._after > store.version and await watch.changes():
+                pass
+        if not wants:
+            if options.resource_version in ("", "0"):
+                self._after = store.version
+            return
+        version, records = candidates(self._cluster, self._info, self._chosen)
+        self._after = version
+        for start in range(0, len(records), PIECE):
+            found = await matching(records[start : start + PIECE], self._chosen)
+            if found:
+                yield b"".join(map(self._added, found))
+            await asyncio.sleep(0)
+        if options.send_initial and options.bookmarks:
+            yield self._bookmark(None, ends_initial=True)
+
+    def _added(self, record: Record) -> bytes:
+        return self._line("ADDED", self._object(record.body))
+
+    def _bookmark(self, watch: Watch | None, *, ends_initial: bool) -> bytes:
+        version = self._after if watch is None else watch.version
+        if self._viewer is None:
+            shown = bookmark(self._resource, version, ends_initial=ends_initial)
+        else:
+            shown = self._viewer.bookmark(version, ends_initial=ends_initial, columns=self._columns_due())
+        return self._line("BOOKMARK", shown)
+
+    # --- what happens then ---
+
+    def _pushing(self, wire: Wire) -> Push:
+        def push(changes: list[Change]) -> bool:
+            if not wire.is_open:
+                return False
+            pieces = list(self._change_lines(changes, is_framed=True))
+            if pieces:
+                wire.push(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+            return True
+
+        return push
+
+    def _change_lines(self, changes: list[Change], *, is_framed: bool = False) -> Iterator[bytes]:
+        for change in changes:
+            kind = event_kind(change, self._chosen)
+            if not kind:
+                continue
+            if self._viewer is not None:
+                line = self._line(kind, self._object(_shown(change, kind)))
+                yield framed(line) if is_framed else line
+                continue
+            lines = _shared(change).lines
+            where = (self._resource.group, kind, is_framed)
+            found = lines.get(where)
+            if found is None:
+                line = self._line(kind, self._object(_shown(change, kind)))
+                found = lines[where] = framed(line) if is_framed else line
+            yield found
+
+    def _object(self, body: bytes) -> bytes:
+        if self._viewer is None:
+            return whole(self._resource, body)
+        return self._viewer.one(body, self._cluster.clock(), columns=self._columns_due())
+
+    def _columns_due(self) -> bool:
+        due, self._has_columns = not self._has_columns, True
+        return due
+
+    def _line(self, kind: str, shown: bytes) -> bytes:
+        return b'{"type":"%s","object":%s}\n' % (kind.encode(), shown)
+
+
+def event_kind(change: Change, chosen: Selection) -> str:
+    """What the change is to a watcher with this selector; empty if it is nothing to it."""
+    if not chosen:
+        return change.kind
+    shared = _shared(change)
+    if change.before is not None and shared.before is None:
+        shared.before = selectable(chosen.storage, change.before)
+    was = shared.before is not None and chosen.matches_selectable(shared.before)
+    if change.kind == "DELETED":
+        return "DELETED" if was else ""
+    if shared.after is None:
+        shared.after = selectable(chosen.storage, change.body)
+    if chosen.matches_selectable(shared.after):
+        return "MODIFIED" if was else "ADDED"
+    return "DELETED" if was else ""
+
+
+def _shown(change: Change, kind: str) -> bytes:
+    """The new state; for an object that only left the selection its last state in it, with the new version."""
+    if kind == "DELETED" and change.kind != "DELETED" and change.before is not None:
+        before, after = (b'"resourceVersion":"%d"' % version for version in (change.before_version, change.version))
+        return change.before.replace(before, after, 1)
+    return change.body

@@ -1,0 +1,1 @@
+"""What every handler shares: kinds, RequestInfo, content negotiation, Status errors, metadata, selectors."""

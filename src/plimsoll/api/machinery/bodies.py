@@ -1,0 +1,60 @@
+"""Request bodies → documents: JSON, YAML or protobuf, checked against the kind, strict problems told (05 B2, B4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.machinery.call import Call
+from plimsoll.api.machinery.negotiate import JSON, PROTOBUF, YAML, media_type
+from plimsoll.api.machinery.request_info import WriteOptions
+from plimsoll.api.machinery.status import bad_request, unsupported_body
+from plimsoll.codec.protobuf.kube import ProtobufError, from_protobuf
+from plimsoll.codec.schema.decode import Decoded, DecodeError, decode, decode_document, strict_error
+from plimsoll.codec.schema.schema import Kind, schema
+from plimsoll.codec.yaml.reader import YamlError, read
+
+Document = dict[str, Any]
+
+
+def read_object(call: Call, kind: Kind, options: WriteOptions | None) -> Document:
+    """The object in the body of a POST or PUT; what is only doubtful goes to `call.warnings`."""
+    try:
+        found = _decoded(call.body, media_type(call.content_type), kind)
+    except DecodeError as error:
+        raise bad_request(error.message) from None
+    if found.problems and options is not None:
+        if options.field_validation == "Strict":
+            raise bad_request(strict_error(kind, found.problems))
+        if options.field_validation == "Warn":
+            call.warnings += found.problems
+    return found.document
+
+
+def _decoded(body: bytes, type_: str, kind: Kind) -> Decoded:
+    if type_ in (JSON, ""):
+        return decode(kind, body)
+    if type_ == PROTOBUF:
+        try:
+            return decode_document(kind, from_protobuf(body))
+        except ProtobufError as error:
+            raise bad_request(error.message) from None
+    if type_ == YAML:
+        return _from_yaml(body, kind)
+    raise unsupported_body()
+
+
+def _from_yaml(body: bytes, kind: Kind) -> Decoded:
+    for found in read(body):
+        if isinstance(found, YamlError):
+            shown = f"error converting YAML to JSON: yaml: {found}"
+            where = f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind"
+            raise DecodeError(f"{where}; {shown}", shown)
+        decoded = decode_document(kind, found.value)
+        doubled = tuple(f'line {line}: key "{path[-1]}" already set in map' for path, line in found.duplicates)
+        return Decoded(decoded.document, decoded.problems + doubled)
+    return decode(kind, b"null")
+
+
+def read_delete_options(call: Call) -> Document | None:
+    """The DeleteOptions of a DELETE, None without a body; unknown fields are nobody's business."""
+    return read_object(call, schema("v1", "DeleteOptions"), None) if call.body else None

@@ -1,0 +1,158 @@
+"""One HTTP exchange over ASGI: what came, how to read it, and whether an answer has begun.
+
+The short way from an answer to its connection: one write for a whole answer, none of a task's turns for a stream.
+
+uvicorn writes the head and the body of an answer apart, which over TLS are two records and two packets; and whatever a
+stream says passes through a coroutine. A `Wire` writes to the same connection, in the same order, and leaves uvicorn's
+account of the exchange as its own `send` would. It stands in the scope under `WIRE` where there is one: requests from
+inside the process have none and go the ordinary way of ASGI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from plimsoll.api.machinery.request_info import RequestInfo
+from plimsoll.api.machinery.status import bad_request, too_large_body
+from plimsoll.api.machinery.users import ANONYMOUS, User
+
+WIRE = "plimsoll.wire"
+SURPLUS = "plimsoll.surplus"  # the limit, in the scope of a request on a connection beyond it
+
+_STATUS_LINES = {each.value: b"HTTP/1.1 %d %s" % (each.value, each.phrase.encode()) for each in HTTPStatus}
+
+
+class Wire:
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    def whole_body(self) -> bytes | None:
+        """The request's body if all of it is there already, as it mostly is; None: receive it."""
+        cycle = self._cycle
+        if cycle.more_body or cycle.disconnected or cycle.response_complete or cycle.waiting_for_100_continue:
+            return None
+        body = bytes(cycle.body)
+        cycle.body = bytearray()
+        cycle.message_event.clear()
+        cycle.flow.resume_reading()
+        return body
+
+    async def answer(self, code: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
+        """The whole answer; nothing if the client has left."""
+        cycle = self._cycle
+        if cycle.flow.write_paused and not cycle.disconnected:
+            await cycle.flow.drain()
+        if cycle.disconnected:
+            return
+        cycle.response_started = True
+        cycle.waiting_for_100_continue = False
+        lines = [_STATUS_LINES[code]]
+        lines += [name + b": " + value for name, value in headers]
+        lines.append(b"content-length: %d" % len(body))
+        if not cycle.keep_alive:
+            lines.append(b"connection: close")
+        head = b"\r\n".join(lines)
+        if head.count(b"\n") != len(lines) - 1 or b"\0" in head:
+            raise ValueError(f"a header of more than one line: {head!r}")
+        cycle.transport.write(b"%b\r\n\r\n%b" % (head, body))
+        cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            cycle.transport.close()
+        cycle.on_response()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a stream that has begun can take more at once: the client has not left and reads what it is sent."""
+        cycle = self._cycle
+        return not (cycle.flow.write_paused or cycle.disconnected or cycle.response_complete)
+
+    def push(self, chunks: bytes) -> None:
+        """More of a stream, `framed`. Only while it `is_open`."""
+        self._cycle.transport.write(chunks)
+
+
+def framed(data: bytes) -> bytes:
+    """One chunk of an HTTP/1.1 stream."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = dict[bytes, bytes]
+
+_PIECE_BYTES = 256 * 1024
+
+
+Authenticator = Callable[[Scope, Headers], User]  # raises InvalidCredentials
+
+
+class Exchange:
+    """One HTTP exchange: what came, and whether an answer has begun."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.headers: Headers = dict(scope["headers"])
+        self.user: User = ANONYMOUS
+        self.info: RequestInfo | None = None
+        self.code = 0
+        # Taken out: the wire knows its scope, and what is held in a circle stays until somebody collects it.
+        self.wire: Wire | None = scope.pop(WIRE, None)
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("latin-1")
+
+    async def body(self, limit_bytes: int) -> bytes:
+        declared = self.headers.get(b"content-length", b"")
+        if declared.isdigit() and int(declared) > limit_bytes:
+            raise too_large_body(limit_bytes)
+        if self.wire is not None and (whole := self.wire.whole_body()) is not None:
+            if len(whole) > limit_bytes:
+                raise too_large_body(limit_bytes)
+            return whole
+        parts: list[bytes] = []
+        size, more = 0, True
+        while more:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":  # half a body may well be a whole one of another meaning
+                raise bad_request("the client left before its request was complete")
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > limit_bytes:
+                raise too_large_body(limit_bytes)
+            more = message.get("more_body", False)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def disconnected(self) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def start(self, code: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        self.code = code
+        await self.send({"type": "http.response.start", "status": code, "headers": headers})
+
+    async def respond(self, code: int, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        if self.code:  # a stream has begun: all that is left is to end it
+            await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        if self.wire is not None and len(body) <= _PIECE_BYTES and self.scope["method"] != "HEAD":
+            self.code = code
+            await self.wire.answer(code, headers, body)
+            return
+        await self.start(code, [*headers, (b"content-length", b"%d" % len(body))])
+        at = 0
+        while len(body) - at > _PIECE_BYTES:
+            # Large lists in pieces: others get their turn, and asyncio does not move megabytes with every packet.
+            await self.send({"type": "http.response.body", "body": body[at : at + _PIECE_BYTES], "more_body": True})
+            at += _PIECE_BYTES
+        await self.send({"type": "http.response.body", "body": body[at:] if at else body, "more_body": False})

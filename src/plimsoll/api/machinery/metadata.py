@@ -1,0 +1,164 @@
+"""Metadata that the server keeps: what a create starts with, what an update may not touch, how bodies are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.machinery.encoding import encoded
+from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.status import bad_request, internal, precondition_failed
+from plimsoll.errors import FieldError
+from plimsoll.rules.admission.metadata import metadata_errors, metadata_update_errors
+from plimsoll.rules.model.names import qualified_name_problems
+from plimsoll.rules.model.objects import Metadata
+
+Document = dict[str, Any]
+
+# As Go prints them.
+_ORDER = (
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+_STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+_OF_THE_SERVER = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+)
+
+
+def body_of(document: Document, version: int) -> bytes:
+    """The object as it is stored and printed in lists: no kind and apiVersion, its version in it, metadata first."""
+    metadata = document["metadata"]
+    metadata["resourceVersion"] = str(version)
+    ordered: Document = {"metadata": {name: metadata[name] for name in _ORDER if name in metadata}}
+    for name, value in document.items():
+        if name not in ("kind", "apiVersion", "metadata"):
+            ordered[name] = value
+    return encoded(ordered)
+
+
+def unstamped_body(document: Document) -> bytes:
+    """Of a dry run: nothing was stored, so a new object has no version."""
+    version = document["metadata"].get("resourceVersion")
+    body = body_of(document, int(version) if version else 0)
+    return body if version else body.replace(b'"resourceVersion":"0",', b"", 1)
+
+
+def without_type(document: Document) -> Document:
+    return {name: value for name, value in document.items() if name not in ("kind", "apiVersion")}
+
+
+def created_metadata(sent: Document, namespace: str, name: str, uid: str, now: str) -> Document:
+    """What the client sent, but for what is the server's to say."""
+    if sent.get("resourceVersion"):
+        raise internal("resourceVersion should not be set on objects to be created")
+    metadata = {key: value for key, value in sent.items() if key not in _OF_THE_SERVER and key != "resourceVersion"}
+    metadata["name"] = name
+    if namespace:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    metadata["uid"] = uid
+    metadata["creationTimestamp"] = now
+    return metadata
+
+
+def check_place(metadata: Document, namespace: str, name: str, *, namespaced: bool) -> None:
+    """Does the body speak of the object that the URL names?"""
+    sent_namespace, sent_name = metadata.get("namespace") or "", metadata.get("name") or ""
+    if sent_namespace and (sent_namespace != namespace if namespaced else True):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    if name and sent_name and sent_name != name:
+        raise bad_request(f"the name of the object ({sent_name}) does not match the name on the URL ({name})")
+
+
+def updated_metadata(old: Document, sent: Document) -> Document:
+    """The client's labels, annotations, finalizers, owners and managedFields on the server's old facts."""
+    metadata = {key: value for key, value in sent.items() if key not in _OF_THE_SERVER}
+    for field in (*_OF_THE_SERVER, "name", "namespace", "resourceVersion"):
+        if field in old:
+            metadata[field] = old[field]
+        else:
+            metadata.pop(field, None)
+    return metadata
+
+
+def check_preconditions(resource: Resource, name: str, metadata: Document, uid: str, version: str) -> None:
+    """409 where the stored object is not the one that was meant."""
+    stored_uid, stored_version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
+    if uid and uid != stored_uid:
+        why = (
+            f"the UID in the precondition ({uid}) does not match the UID in record ({stored_uid}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise precondition_failed(resource, name, why)
+    if version and version != stored_version:
+        why = (
+            f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+            f"({stored_version}). The object might have been modified"
+        )
+        raise precondition_failed(resource, name, why)
+
+
+def finalizer_errors(old: Document, new: Document) -> list[FieldError]:
+    """What is being deleted takes no new finalizers."""
+    if not old.get("deletionTimestamp"):
+        return []
+    before = old.get("finalizers") or []
+    added = [each for each in new.get("finalizers") or [] if each not in before]
+    if not added:
+        return []
+    shown = ", ".join(f'"{each}"' for each in added)
+    reason = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+    return [FieldError("FieldValueForbidden", "metadata.finalizers", reason)]
+
+
+def object_errors(resource: Resource, metadata: Document) -> list[FieldError]:
+    """Names, labels and annotations of any kind."""
+    lean = Metadata(
+        name=metadata.get("name") or "",
+        namespace=metadata.get("namespace") or "",
+        labels=metadata.get("labels"),
+        annotations=metadata.get("annotations"),
+        generate_name=metadata.get("generateName") or "",
+    )
+    errors = metadata_errors(lean, dots=not resource.dns_label_name)
+    for index, name in enumerate(metadata.get("finalizers") or ()):
+        path = f"metadata.finalizers[{index}]"
+        if problems := qualified_name_problems(name):
+            errors += [FieldError("FieldValueInvalid", path, problem, name) for problem in problems]
+        elif "/" not in name and name not in _STANDARD_FINALIZERS:
+            reason = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(FieldError("FieldValueInvalid", path, reason, name))
+    return errors
+
+
+def update_errors(old: Document, sent: Document) -> list[FieldError]:
+    """What no update may change; what it leaves out is filled in (05 B6)."""
+    # A deletion that has begun is kept whatever the client sends.
+    deletion = old.get("deletionTimestamp") or sent.get("deletionTimestamp")
+    lean = [
+        Metadata(
+            uid=each.get("uid") or "",
+            creation_timestamp=each.get("creationTimestamp"),
+            deletion_timestamp=deletion if each is sent else old.get("deletionTimestamp"),
+        )
+        for each in (old, sent)
+    ]
+    return metadata_update_errors(*lean) + finalizer_errors(old, sent)

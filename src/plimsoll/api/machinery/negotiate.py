@@ -1,0 +1,121 @@
+"""Content negotiation (05 B2): which form of an answer a client takes, and what form its body has.
+
+We answer JSON, and YAML to who asks for it; Tables and PartialObjectMetadata are conversions (`as=`) of JSON. Protobuf
+is read in bodies but never answered, so such a clause of an Accept header is passed over and the next one counts.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+import msgspec
+
+from plimsoll.api.machinery.status import ApiError, not_acceptable
+
+View = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
+
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+_VIEWS: tuple[View, ...] = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+_OFFERED = f"{JSON}, {YAML}, {PROTOBUF}"
+_NONE_OFFERED = f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}"
+_ONLY_OFFERED = f"only the following media types are accepted: {_OFFERED}"
+_CLAUSES = 64  # more than any client sends
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """How to answer: `view` and its API version, and JSON or YAML."""
+
+    view: View = ""
+    view_version: str = "v1"
+    is_yaml: bool = False
+
+    @property
+    def media_type(self) -> str:
+        return YAML if self.is_yaml else JSON
+
+
+PLAIN = Wanted()
+
+
+class _Clause(msgspec.Struct, frozen=True):
+    type: str
+    parameters: dict[str, str]
+    quality: float
+
+
+@lru_cache(256)
+def _clauses(accept: str) -> tuple[_Clause, ...]:
+    found = []
+    for text in accept.split(",")[:_CLAUSES]:
+        type_, *rest = (part.strip() for part in text.split(";"))
+        if not type_:
+            continue
+        parameters = {}
+        for parameter in rest:
+            key, _, value = parameter.partition("=")
+            parameters[key.strip().lower()] = value.strip().strip('"')
+        try:
+            quality = float(parameters.pop("q", "1"))
+        except ValueError:
+            quality = 1.0
+        found.append(_Clause(type_.lower(), parameters, quality))
+    return tuple(sorted(found, key=lambda clause: -clause.quality))
+
+
+@lru_cache(256)
+def wanted(accept: str, *, is_list: bool = False) -> Wanted:
+    """The first clause that we can answer; raises 406 where there is none. `is_list` is true for lists and watches."""
+    clauses = _clauses(accept)
+    if not clauses:
+        return PLAIN
+    unknown_view = False
+    for clause in clauses:
+        is_yaml = clause.type == YAML
+        if not is_yaml and clause.type not in (JSON, "*/*", "application/*"):
+            continue
+        asked = clause.parameters.get("as", "")
+        if not asked:
+            return Wanted(is_yaml=is_yaml)
+        version = clause.parameters.get("v", "")
+        known = asked in _VIEWS and clause.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
+        fits = asked == "Table" or (asked == "PartialObjectMetadataList") == is_list
+        if known and fits:
+            view: View = next(each for each in _VIEWS if each == asked)
+            return Wanted(view, version, is_yaml)
+        unknown_view = True
+    raise _refusal(clauses, unknown_view)
+
+
+def wants_discovery(accept: str) -> bool:
+    """Aggregated discovery (True) or the legacy documents; raises 406 where neither is taken."""
+    clauses = _clauses(accept)
+    if not clauses:
+        return False
+    for clause in clauses:
+        if clause.type not in (JSON, "*/*", "application/*"):
+            continue
+        asked = clause.parameters.get("as", "")
+        if not asked:
+            return False
+        if (
+            asked == "APIGroupDiscoveryList"
+            and clause.parameters.get("g") == "apidiscovery.k8s.io"
+            and clause.parameters.get("v") == "v2"
+        ):
+            return True
+    raise _refusal(clauses, unknown_view=False)
+
+
+def _refusal(clauses: tuple[_Clause, ...], unknown_view: bool) -> ApiError:
+    if all(clause.type == PROTOBUF for clause in clauses):
+        return not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}")
+    return not_acceptable(_ONLY_OFFERED if unknown_view else _NONE_OFFERED)
+
+
+@lru_cache(256)
+def media_type(content_type: str) -> str:
+    """A Content-Type without its parameters."""
+    return content_type.partition(";")[0].strip().lower()

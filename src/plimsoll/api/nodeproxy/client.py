@@ -1,0 +1,115 @@
+"""Calls from the API server to a node's endpoint (design §1): logs, exec, stats, metrics.
+
+Which node stands in the pod, where it listens stands in the Node. The node must show a certificate of our CA that bears
+its name, so nobody else can answer for it; the server shows its own client certificate.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.auth.ca import Authority
+from plimsoll.api.machinery.cluster import Cluster
+from plimsoll.api.machinery.kinds import stored_resource
+from plimsoll.api.machinery.status import ApiError, not_found
+from plimsoll.kube.http import HttpTransport
+from plimsoll.kube.kubeconfig import Access
+from plimsoll.kube.request import Unreachable
+from plimsoll.kube.websocket import WebSocket
+from plimsoll.rules.model.names import dns_subdomain_problems
+
+Document = dict[str, Any]
+_NODES, _PODS = stored_resource("nodes"), stored_resource("pods")
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    node: str
+    host: str
+    port: int
+
+
+class NodeCalls:
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+        self._context: ssl.SSLContext | None = None
+        self._transports: dict[str, tuple[Endpoint, HttpTransport]] = {}  # by node: where it listened last
+
+    async def transport(self, endpoint: Endpoint) -> HttpTransport:
+        kept = self._transports.get(endpoint.node)
+        if kept is not None and kept[0] == endpoint:
+            return kept[1]
+        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+        access = Access(f"https://{host}:{endpoint.port}", server_name=endpoint.node)
+        made = HttpTransport(access, tls=self._tls())
+        self._transports[endpoint.node] = (endpoint, made)
+        if kept is not None:
+            await kept[1].close()
+        return made
+
+    async def keep_only(self, nodes: Collection[str]) -> None:
+        """Hang up on nodes that are no more."""
+        for gone in self._transports.keys() - nodes:
+            _, transport = self._transports.pop(gone)
+            await transport.close()
+
+    async def websocket(self, endpoint: Endpoint, target: str, subprotocols: Sequence[str]) -> WebSocket:
+        return await WebSocket.connect(
+            endpoint.host,
+            endpoint.port,
+            target,
+            tls=self._tls(),
+            server_name=endpoint.node,
+            subprotocols=subprotocols,
+        )
+
+    async def close(self) -> None:
+        await self.keep_only(())
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._context is None:
+            self._context = self._authority.client_context()
+        return self._context
+
+
+def node_endpoint(cluster: Cluster, name: str) -> Endpoint:
+    """Raises 404 for a node that is not there, 503 for one that has not said where it listens."""
+    node = cluster.document("nodes", "", name)
+    if node is None:
+        raise not_found(_NODES, name)
+    status = node.get("status") or {}
+    port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
+    addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
+    host = addresses.get("InternalIP") or addresses.get("Hostname")
+    if not port or not host:
+        raise ApiError(503, "ServiceUnavailable", f'node "{name}" has not told where its endpoint listens', {})
+    if not 0 < port < 65536 or not _is_host(host) or not _is_host(name):
+        raise ApiError(503, "ServiceUnavailable", f'node "{name}" says that it listens at {host!r}, port {port}', {})
+    return Endpoint(name, host, port)
+
+
+def _is_host(text: str) -> bool:
+    """Nobody checks the addresses in a node's status when they are written, so it is done before they are used.
+
+    Labels are 63 letters at most, which Kubernetes does not ask of a node's name; TLS and the resolver do.
+    """
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return not dns_subdomain_problems(text) and all(len(label) < 64 for label in text.split("."))
+    return "%" not in text
+
+
+def pod_of(cluster: Cluster, namespace: str, name: str) -> Document:
+    pod = cluster.document("pods", namespace, name)
+    if pod is None:
+        raise not_found(_PODS, name)
+    return pod
+
+
+def unreachable(error: Unreachable) -> ApiError:
+    return ApiError(502, "", f"error dialing the node: {error}", {})

@@ -1,0 +1,257 @@
+"""metrics.k8s.io, made from what the nodes' endpoints say at /metrics/resource (05 B9, 06 E7).
+
+Every 15 s each node that is ready is asked, and on demand when what is known is older than 2 s. CPU is a counter there;
+usage is its growth between two readings, divided by the time between them, which is the `window`. The counter of a
+container was 0 when it started, so one reading is enough for it. Whoever asks about a container that has just started,
+or a node that was never asked, waits a moment for what is missing: its endpoint keeps a page for a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.handlers.dispatch import Handler, Route
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster
+from plimsoll.api.machinery.encoding import line
+from plimsoll.api.machinery.selectors import label_terms
+from plimsoll.api.machinery.status import ApiError, not_found
+from plimsoll.api.machinery.timestamps import epoch_seconds, rfc3339
+from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint
+from plimsoll.api.server.app import App
+from plimsoll.kube.request import Request, Unreachable
+from plimsoll.rules.scheduling.selectors import matches_label
+
+Document = dict[str, Any]
+GROUP = "metrics.k8s.io"
+EVERY_S, FRESH_S = 15.0, 2.0
+MORE_S, TRIES, NEW_S = 0.55, 3, 10.0  # how long to wait for what is missing, how often, and how new it must be
+ANSWER_S = 2.0  # whoever asks for metrics waits no longer for a node that does not answer
+_SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)(?: (\d+))?$", re.MULTILINE)
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+log = logging.getLogger(__name__)
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One look at one thing (a node, or a container of a pod)."""
+
+    at_s: float
+    cpu_s: float
+    memory_bytes: int
+    started_s: float | None = None
+
+
+Key = tuple[str, str, str]  # namespace, pod, container; all empty for the node itself
+
+
+def readings(text: str, now_s: float) -> dict[Key, Reading]:
+    """The samples of one /metrics/resource page; what lacks cpu or memory is left out."""
+    cpu: dict[Key, tuple[float, float]] = {}
+    memory: dict[Key, int] = {}
+    started: dict[Key, float] = {}
+    for name, labels, number, stamp in _SAMPLE.findall(text):
+        found = dict(_LABEL.findall(labels))
+        key = (found.get("namespace", ""), found.get("pod", ""), found.get("container", ""))
+        at_s = int(stamp) / 1000 if stamp else now_s
+        match name:
+            case "node_cpu_usage_seconds_total" | "container_cpu_usage_seconds_total":
+                cpu[key] = (at_s, float(number))
+            case "node_memory_working_set_bytes" | "container_memory_working_set_bytes":
+                memory[key] = int(float(number))
+            case "container_start_time_seconds":
+                started[key] = float(number)
+    return {
+        key: Reading(at_s, seconds, memory[key], started.get(key))
+        for key, (at_s, seconds) in cpu.items()
+        if key in memory
+    }
+
+
+class Usage(msgspec.Struct, frozen=True):
+    before: Reading
+    after: Reading
+
+    @property
+    def window_s(self) -> float:
+        return self.after.at_s - self.before.at_s
+
+    def amounts(self) -> Document:
+        nanocores = (self.after.cpu_s - self.before.cpu_s) / self.window_s * 1e9
+        return {
+            "cpu": f"{int(nanocores)}n" if nanocores >= 1 else "0",
+            "memory": f"{self.after.memory_bytes // 1024}Ki",
+        }
+
+
+class NodeMetrics:
+    """Keeps the last two readings of everything on every node."""
+
+    def __init__(self, calls: NodeCalls) -> None:
+        self._calls = calls
+        self._nodes: dict[str, dict[Key, tuple[Reading | None, Reading]]] = {}
+        self._asked_s: dict[str, float] = {}
+
+    @asynccontextmanager
+    async def service(self, app: App) -> AsyncIterator[None]:
+        task = asyncio.create_task(self._run(app))
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await self._calls.close()
+
+    def handlers(self) -> dict[Route, Handler]:
+        return {
+            (GROUP, "nodes", "", "list"): self._list_nodes,
+            (GROUP, "nodes", "", "get"): self._get_node,
+            (GROUP, "pods", "", "list"): self._list_pods,
+            (GROUP, "pods", "", "get"): self._get_pod,
+        }
+
+    async def _run(self, app: App) -> None:
+        while True:
+            await self.refresh(app.cluster, EVERY_S / 2)
+            await asyncio.sleep(EVERY_S)
+
+    async def refresh(self, cluster: Cluster, age_s: float) -> None:
+        """Ask every node whose numbers are older than that."""
+        now_s = cluster.clock()
+        names = [node["metadata"]["name"] for node in cluster.documents("nodes")]
+        for gone in self._asked_s.keys() - set(names):
+            del self._asked_s[gone]
+            self._nodes.pop(gone, None)
+        await self._calls.keep_only(set(names))
+        stale = [name for name in names if now_s - self._asked_s.get(name, 0.0) > age_s]
+        await asyncio.gather(*(self._ask(cluster, name) for name in stale))
+
+    async def _ask(self, cluster: Cluster, name: str) -> None:
+        self._asked_s[name] = cluster.clock()
+        try:
+            transport = await self._calls.transport(node_endpoint(cluster, name))
+            async with asyncio.timeout(ANSWER_S):
+                answer = await transport.send(Request("GET", "/metrics/resource", accept="text/plain"))
+        except (ApiError, Unreachable, TimeoutError) as error:
+            log.debug("metrics of node %s: %s", name, error)
+            self._nodes.pop(name, None)
+            return
+        if answer.status != 200:
+            return
+        known = self._nodes.get(name, {})
+        fresh: dict[Key, tuple[Reading | None, Reading]] = {}
+        for key, reading in readings(answer.body.decode("utf-8", "replace"), cluster.clock()).items():
+            before, after = known.get(key, (None, None))
+            if after is not None and (reading.at_s <= after.at_s or reading.cpu_s < after.cpu_s):
+                if reading.cpu_s < after.cpu_s:  # it was started anew
+                    fresh[key] = (None, reading)
+                else:
+                    fresh[key] = (before, after)
+            else:
+                fresh[key] = (after, reading)
+        self._nodes[name] = fresh
+
+    def _usage(self, node: str, key: Key) -> Usage | None:
+        before, after = self._nodes.get(node, {}).get(key, (None, None))
+        if after is None:
+            return None
+        if before is None and after.started_s is not None and after.started_s < after.at_s:
+            before = Reading(after.started_s, 0.0, 0)
+        return None if before is None else Usage(before, after)
+
+    async def _refresh_for(self, cluster: Cluster, nodes: list[Document], pods: list[Document]) -> None:
+        """Until everything has its numbers, or has had its chance."""
+        await self.refresh(cluster, FRESH_S)
+        for _ in range(TRIES):
+            lacks_pod = any(_is_new(each, cluster.clock()) and self._pod(each) is None for each in pods)
+            names = (each["metadata"]["name"] for each in nodes)
+            if not lacks_pod and not any(
+                name in self._nodes and self._usage(name, ("", "", "")) is None for name in names
+            ):
+                return
+            await asyncio.sleep(MORE_S)
+            await self.refresh(cluster, MORE_S / 2)
+
+    # --- answers ---
+
+    async def _list_nodes(self, cluster: Cluster, call: Call) -> Answer:
+        nodes = _selected(cluster.documents("nodes"), call)
+        await self._refresh_for(cluster, nodes, [])
+        items = [found for each in nodes if (found := self._node(each)) is not None]
+        return _list("NodeMetricsList", items)
+
+    async def _get_node(self, cluster: Cluster, call: Call) -> Answer:
+        node = cluster.document("nodes", "", call.info.name)
+        await self._refresh_for(cluster, [] if node is None else [node], [])
+        found = None if node is None else self._node(node)
+        if found is None:
+            raise not_found(call.info.resource, call.info.name)
+        return _one("NodeMetrics", found)
+
+    async def _list_pods(self, cluster: Cluster, call: Call) -> Answer:
+        pods = _selected(cluster.documents("pods", call.info.namespace), call)
+        await self._refresh_for(cluster, [], pods)
+        return _list("PodMetricsList", [found for each in pods if (found := self._pod(each)) is not None])
+
+    async def _get_pod(self, cluster: Cluster, call: Call) -> Answer:
+        pod = cluster.document("pods", call.info.namespace, call.info.name)
+        await self._refresh_for(cluster, [], [] if pod is None else [pod])
+        found = None if pod is None else self._pod(pod)
+        if found is None:
+            raise not_found(call.info.resource, call.info.name)
+        return _one("PodMetrics", found)
+
+    def _node(self, node: Document) -> Document | None:
+        usage = self._usage(node["metadata"]["name"], ("", "", ""))
+        if usage is None:
+            return None
+        return {**_frame(node, usage), "usage": usage.amounts()}
+
+    def _pod(self, pod: Document) -> Document | None:
+        metadata, node = pod["metadata"], pod["spec"].get("nodeName") or ""
+        found = [
+            (each["name"], usage)
+            for each in pod["spec"]["containers"]
+            if (usage := self._usage(node, (metadata["namespace"], metadata["name"], each["name"]))) is not None
+        ]
+        if not found:
+            return None
+        containers = [{"name": name, "usage": usage.amounts()} for name, usage in found]
+        return {**_frame(pod, found[0][1]), "containers": containers}
+
+
+def _is_new(pod: Document, now_s: float) -> bool:
+    """Whether a container of it has started a moment ago: one that has no numbers for longer will not get any."""
+    for each in pod.get("status", {}).get("containerStatuses") or ():
+        started = each.get("state", {}).get("running", {}).get("startedAt")
+        if started and now_s - (epoch_seconds(started) or 0.0) < NEW_S:
+            return True
+    return False
+
+
+def _selected(documents: list[Document], call: Call) -> list[Document]:
+    terms = label_terms(call.info.option("labelSelector"))
+    return [
+        each for each in documents if all(matches_label(term, each["metadata"].get("labels") or {}) for term in terms)
+    ]
+
+
+def _frame(document: Document, usage: Usage) -> Document:
+    metadata = document["metadata"]
+    kept = {key: metadata[key] for key in ("name", "namespace", "creationTimestamp", "labels") if key in metadata}
+    return {"metadata": kept, "timestamp": rfc3339(usage.after.at_s), "window": f"{usage.window_s:.3f}s"}
+
+
+def _list(kind: str, items: list[Document]) -> Answer:
+    return Answer(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}), True)
+
+
+def _one(kind: str, found: Document) -> Answer:
+    return Answer(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", **found}), True)

@@ -1,0 +1,206 @@
+"""What only a node can answer, passed on to it: `pods/log`, `pods/exec`, `nodes/proxy` (05 B6 Subresources).
+
+A log is streamed as it comes. Exec is a WebSocket on both sides, and every message is handed over as it is, so its
+channels are between kubectl and the node alone. SPDY, kubectl's older way, gets a 400 that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from plimsoll.api.machinery.call import Call
+from plimsoll.api.machinery.exchange import Message, Receive, Scope, Send
+from plimsoll.api.machinery.status import ApiError, bad_request, internal_error, invalid
+from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, unreachable
+from plimsoll.api.server.app import App
+from plimsoll.errors import FieldError
+from plimsoll.kube.request import Answer, Method, Request, Unreachable
+from plimsoll.kube.request import ApiError as NodeRefused
+from plimsoll.kube.websocket import WebSocket
+
+Document = dict[str, Any]
+SUBPROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_LOG_OPTIONS = (
+    "follow", "limitBytes", "previous", "sinceSeconds", "sinceTime", "stream", "tailLines", "timestamps",
+)  # fmt: skip
+_EXEC_OPTIONS = ("stdin", "stdout", "stderr", "tty")
+_TEXT = [(b"content-type", b"text/plain")]
+
+
+class NodeStreams:
+    def __init__(self, calls: NodeCalls) -> None:
+        self._calls = calls
+
+    async def log(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        info = call.info
+        pod = pod_of(app.cluster, info.namespace, info.name)
+        container = _container(pod, info.option("container"))
+        _check_log_options(call)
+        node = pod["spec"].get("nodeName")
+        if not node:
+            await send({"type": "http.response.start", "status": 204, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        query = [(name, info.option(name)) for name in _LOG_OPTIONS if info.option(name)]
+        path = f"/containerLogs/{info.namespace}/{info.name}/{container}"
+        asked = Request("GET", _with(path, query), accept="*/*")
+        await self._passed(app, node, asked, receive, send, refusals_are_ours=True)
+
+    async def proxy(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        info = call.info
+        method: Method = scope["method"]
+        query = scope["query_string"].decode("latin-1")
+        # Quoted again: a line break in it would begin a header, or another request.
+        path = "/" + quote(info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
+        await self._passed(app, info.name, Request(method, path, accept="*/*"), receive, send)
+
+    async def no_upgrade(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        """exec over plain HTTP, or with SPDY, which kubectl tries when a WebSocket was refused: then say why it was."""
+        _exec_target(app, call)
+        headers = dict(scope["headers"])
+        if b"spdy" in headers.get(b"upgrade", b"").lower():
+            raise bad_request("SPDY is not spoken here: exec is a WebSocket (kubectl 1.30 or newer does it by itself)")
+        raise bad_request("Upgrade request required")
+
+    async def _passed(
+        self, app: App, node: str, asked: Request, receive: Receive, send: Send, *, refusals_are_ours: bool = False
+    ) -> None:
+        """The node's answer, piece by piece, until it ends or the client has left.
+
+        `refusals_are_ours`: what the node says against it becomes a Status.
+        """
+        transport = await self._calls.transport(node_endpoint(app.cluster, node))
+        task = asyncio.current_task()
+        assert task is not None
+        leaving = asyncio.create_task(_left(receive))
+        passing = True
+        leaving.add_done_callback(lambda done: task.cancel() if passing and not done.cancelled() else None)
+        try:
+            async with aclosing(transport.stream(asked)) as stream:
+                async for part in stream:
+                    if isinstance(part, Answer):
+                        if refusals_are_ours and part.status >= 400:
+                            raise _refusal(part)
+                        await send({"type": "http.response.start", "status": part.status, "headers": _TEXT})
+                        part = part.body
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except Unreachable as error:
+            raise unreachable(error) from error
+        except asyncio.CancelledError:
+            if not leaving.done():
+                raise
+            task.uncancel()
+        finally:
+            passing = False
+            leaving.cancel()
+
+    async def exec(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket that has asked to be let in."""
+        info = call.info
+        node, container = _exec_target(app, call)
+        offered = [each for each in SUBPROTOCOLS if each in scope.get("subprotocols", ())]
+        if not offered:
+            raise bad_request(f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
+        query = [("command", each) for each in info.query["command"]]
+        query += [(name, info.option(name)) for name in _EXEC_OPTIONS if info.option(name)]
+        target = _with(f"/exec/{info.namespace}/{info.name}/{container}", query)
+        try:
+            far = await self._calls.websocket(node_endpoint(app.cluster, node), target, offered)
+        except NodeRefused as error:
+            raise ApiError(error.code, error.reason, error.message) from error
+        except Unreachable as error:
+            raise unreachable(error) from error
+        try:
+            await send({"type": "websocket.accept", "subprotocol": far.subprotocol or offered[0]})
+            await _relayed(far, receive, send)
+        finally:
+            await far.close()
+
+
+async def _relayed(far: WebSocket, receive: Receive, send: Send) -> None:
+    async def outward() -> None:
+        while (message := await far.receive()) is not None:
+            await send({"type": "websocket.send", "bytes": message})
+        await send({"type": "websocket.close", "code": 1000})
+
+    async def inward() -> None:
+        while True:
+            message: Message = await receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            data = message.get("bytes")
+            await far.send(data if data is not None else message["text"].encode())
+
+    tasks = [asyncio.create_task(outward()), asyncio.create_task(inward())]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            each.result()
+    finally:
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _refusal(answer: Answer) -> ApiError:
+    text = answer.body.decode("utf-8", "replace").strip()
+    if answer.status == 400:
+        return bad_request(text)
+    return internal_error(text) if answer.status == 500 else ApiError(answer.status, "", text, {})
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _container(pod: Document, name: str) -> str:
+    spec = pod["spec"]
+    names = [each["name"] for kind in ("initContainers", "containers") for each in spec.get(kind) or ()]
+    own = pod["metadata"]["name"]
+    if name:
+        if name not in names:
+            raise bad_request(f"container {name} is not valid for pod {own}")
+        return name
+    regular: list[str] = [each["name"] for each in spec["containers"]]
+    if len(regular) > 1:
+        raise bad_request(f"a container name must be specified for pod {own}, choose one of: [{' '.join(names)}]")
+    return regular[0]
+
+
+def _exec_target(app: App, call: Call) -> tuple[str, str]:
+    """Node and container; raises what is wrong with the request."""
+    info = call.info
+    pod = pod_of(app.cluster, info.namespace, info.name)
+    container = _container(pod, info.option("container"))
+    node: str = pod["spec"].get("nodeName") or ""
+    if not node:
+        raise bad_request(f"pod {info.name} does not have a host assigned")
+    if not info.query.get("command"):
+        raise bad_request("you must specify at least 1 command for the container")
+    return node, container
+
+
+def _check_log_options(call: Call) -> None:
+    errors = []
+    for name, least in (("tailLines", 0), ("sinceSeconds", 1), ("limitBytes", 1)):
+        text = call.info.option(name)
+        if not text:
+            continue
+        try:
+            number = int(text)
+        except ValueError:
+            raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+        if number < least:
+            detail = "must be greater than or equal to 0" if least == 0 else "must be greater than 0"
+            errors.append(FieldError("FieldValueInvalid", name, detail, number))
+    if errors:
+        raise invalid("", "PodLogOptions", call.info.name, errors)
+
+
+def _with(path: str, query: list[tuple[str, str]]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path

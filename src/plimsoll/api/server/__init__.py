@@ -1,0 +1,1 @@
+"""The ASGI application and its server: connections, limits, metrics, bootstrap and shutdown."""

@@ -1,0 +1,358 @@
+"""The ASGI application: authenticate, route, authorize, answer, count. Everything about HTTP is here and nothing else.
+
+Paths outside the resources (discovery, health, version, OpenAPI) are ready pages. A resource's request becomes a
+`Call` for `api.handlers.dispatch`; a watch becomes a stream. Whatever goes wrong is an `ApiError` with its Status, or a
+fault of ours, which is logged with its traceback and answered as 500 without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from plimsoll.api.auth.authorizer import authorize
+from plimsoll.api.auth.roles import path_verdict
+from plimsoll.api.discovery.pages import Page, Pages
+from plimsoll.api.handlers.dispatch import Handler, Route, answered
+from plimsoll.api.handlers.watch import Stream
+from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.cluster import Cluster, Limits
+from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
+from plimsoll.api.machinery.metrics import Audit, Meter
+from plimsoll.api.machinery.negotiate import YAML, Wanted, wanted
+from plimsoll.api.machinery.request_info import RequestInfo, parsed_query, request_info
+from plimsoll.api.machinery.status import (
+    ApiError,
+    internal_error,
+    no_such_resource,
+    path_forbidden,
+    too_many_requests,
+    unauthorized,
+    unavailable,
+)
+from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentials
+from plimsoll.api.server.bootstrap import bootstrap
+from plimsoll.api.server.in_process import USER
+from plimsoll.api.server.rate_limit import Limiter
+from plimsoll.api.tables.views import Viewer, whole
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.store.errors import StoreClosed, StoreError, WriteFailed
+from plimsoll.store.store import Store
+
+# Another part that lives as long as the server: loops, the scheduler.
+Service = Callable[["App"], AbstractAsyncContextManager[None]]
+# Answers by itself what cannot be one answer: log -f, exec, proxy. (group, resource, subresource)
+Streamer = Callable[["App", Call, Scope, Receive, Send], Awaitable[None]]
+
+log = logging.getLogger("plimsoll.api")
+
+_JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
+_SURPLUS_RETRY_S = 5
+_NOT_FOUND = b"404 page not found\n"
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What a server is made of. `authenticate` has no default: who may ask is the first thing to decide."""
+
+    state_directory: Path
+    authenticate: Authenticator
+    profile: Profile = DEFAULT_PROFILE
+    gates: dict[str, bool] | None = None
+    limits: Limits = Limits()
+    services: Sequence[Service] = ()
+    handlers: dict[Route, Handler] = {}
+    streamers: dict[tuple[str, str, str], Streamer] = {}
+    sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for what comes as a WebSocket
+    audit: Audit | None = None
+    clock: Callable[[], float] = time.time
+
+
+class App:
+    """`cluster` is there between startup and shutdown."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.meter = Meter()
+        self.pages = Pages(options.profile)
+        self.cluster: Cluster
+        self._limiter = Limiter(options.limits, time.monotonic)
+        self._is_open = False
+        self._watches: set[asyncio.Task[None]] = set()
+
+    # --- life ---
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Open the store, fill in what every cluster has, start the services; the reverse at the end."""
+        options = self.options
+        store = await Store.open(options.state_directory / "store")
+        try:
+            self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
+            if not self.cluster.in_place:
+                self.pages.leave_out("pods/resize")
+            await bootstrap(self.cluster)
+            async with AsyncExitStack() as stack:
+                for service in options.services:
+                    await stack.enter_async_context(service(self))
+                self._is_open = True
+                try:
+                    yield
+                finally:
+                    self._is_open = False
+        finally:
+            await store.close()
+
+    def faults(self) -> dict[str, str]:
+        """Health checks by name; an empty text has passed."""
+        if not self._is_open:
+            return {"ping": "", "store": "not open", "shutdown": "the server is not serving"}
+        return {"ping": "", "store": self.cluster.store.refusal or ""}
+
+    def end_watches(self) -> None:
+        """Cleanly, so that a server that stops need not wait for those who would never hang up."""
+        self._is_open = False
+        for task in self._watches:
+            task.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self._http(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await self._websocket(scope, receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        async with AsyncExitStack() as stack:
+            try:
+                await stack.enter_async_context(self.running())
+            except StoreError as error:
+                await send({"type": "lifespan.startup.failed", "message": str(error)})
+                return
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    # --- one request ---
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        meter = self.meter
+        meter.in_flight += 1
+        request = Exchange(scope, receive, send)
+        try:
+            await self._answer(request)
+        except ApiError as error:
+            await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
+        except (WriteFailed, StoreClosed) as error:
+            log.error("%s %s: %s", scope["method"], scope["path"], error)
+            refusal = unavailable(str(error))
+            await request.respond(refusal.code, refusal.body(), [*_JSON_HEADERS, *refusal.headers()])
+        except Exception:
+            meter.faults += 1
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            refusal = internal_error("the server failed to answer; its log says why")
+            await request.respond(refusal.code, refusal.body(), _JSON_HEADERS)
+        finally:
+            meter.in_flight -= 1
+            self._note(request, time.perf_counter() - began)
+
+    async def _answer(self, request: Exchange) -> None:
+        scope = request.scope
+        path = scope["raw_path"].decode("latin-1")
+        try:
+            # Our own parts say who they are in the scope, which no connection can (`in_process`).
+            user = request.user = scope.get(USER) or self.options.authenticate(scope, request.headers)
+        except InvalidCredentials:
+            raise unauthorized() from None
+        query = parsed_query(scope["query_string"])
+        page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
+        if page is not None:
+            if path_verdict(user, path) != "allow":
+                raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
+            await _send_page(request, page)
+            return
+        if user == ANONYMOUS:
+            raise unauthorized()
+        info = request_info(scope["method"], path, query)
+        if info is None:
+            headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
+            await request.respond(404, _NOT_FOUND, headers)
+            return
+        request.info = info
+        if SURPLUS in scope and not user.node:  # a node that cannot report would be taken for dead
+            self.meter.refused += 1
+            raise too_many_requests(
+                f"{scope[SURPLUS]} connections are open, which is the limit: close some, or try again later",
+                retry_after_s=_SURPLUS_RETRY_S,
+            )
+        self._limiter.check(user.name, self.meter, is_watch=info.verb == "watch")
+        guard = authorize(user, info)
+        call = Call(
+            info,
+            user,
+            content_type=request.header(b"content-type"),
+            user_agent=request.header(b"user-agent"),
+            warnings=[],
+        )
+        if guard is not None:
+            call.guard = guard
+        streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
+        if streamer is not None:
+            await streamer(self, call, scope, request.receive, request.send)
+            return
+        form = wanted(request.header(b"accept"), is_list=info.verb in ("list", "watch", "deletecollection"))
+        if info.verb == "watch":
+            await self._watch(request, Stream(self.cluster, call, form), info)
+            return
+        if info.verb not in ("get", "list"):
+            call.body = await request.body(self.options.limits.body_bytes)
+        answer = await answered(self.cluster, call, form, self.options.handlers)
+        await self._send(request, call, answer, form)
+
+    async def _send(self, request: Exchange, call: Call, answer: Answer, form: Wanted) -> None:
+        info = call.info
+        body = answer.body
+        if not answer.is_ready:
+            if form.view:
+                viewer = Viewer(info.resource, form, info.option("includeObject"), self.cluster.profile.name)
+                body = viewer.one(body, self.cluster.clock()) + b"\n"
+            else:
+                body = whole(info.resource, body) + b"\n"
+        headers = [*_JSON_HEADERS, *answer.headers, *_warning_headers(call.warnings)]
+        if form.is_yaml:
+            body, headers[0] = _as_yaml(body), (b"content-type", YAML.encode())
+        await request.respond(answer.code, body, headers)
+
+    async def _watch(self, request: Exchange, stream: Stream, info: RequestInfo) -> None:
+        """Until the watch ends, the client leaves or the server closes."""
+        watchers, what = self.meter.watchers, info.resource.plural
+        watchers[what] = watchers.get(what, 0) + 1
+        self.meter.in_flight -= 1  # a watch is no request in flight
+        task = asyncio.current_task()
+        assert task is not None
+        self._watches.add(task)
+        leaving = asyncio.create_task(request.disconnected())
+
+        def left(done: asyncio.Task[None]) -> None:
+            if task in self._watches and not done.cancelled():  # who leaves as the watch ends cancels nothing after it
+                task.cancel()
+
+        leaving.add_done_callback(left)
+        try:
+            await request.start(200, _JSON_HEADERS)
+            async for lines in stream.lines(request.wire):
+                await request.send({"type": "http.response.body", "body": lines, "more_body": True})
+        except asyncio.CancelledError:
+            if not leaving.done() and self._is_open:
+                raise
+            task.uncancel()
+        finally:
+            self._watches.discard(task)
+            leaving.cancel()
+            self.meter.in_flight += 1
+            watchers[what] -= 1
+        await request.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """exec: who may is asked as for any request, and a refusal is an answer to the upgrade, with its Status."""
+        began = time.perf_counter()
+        scope["method"] = "GET"  # a WebSocket begins with one
+        request = Exchange(scope, receive, send)
+        await receive()
+        try:
+            call = self._socket_call(request)
+            info = call.info
+            serve = self.options.sockets.get((info.resource.group, info.resource.plural, info.subresource))
+            if serve is None:
+                raise no_such_resource()
+            request.code = 101
+            await serve(self, call, scope, receive, send)
+        except ApiError as error:
+            request.code = error.code
+            body = error.body()
+            headers = [*_JSON_HEADERS, (b"content-length", b"%d" % len(body))]
+            await send({"type": "websocket.http.response.start", "status": error.code, "headers": headers})
+            await send({"type": "websocket.http.response.body", "body": body, "more_body": False})
+        finally:
+            self._note(request, time.perf_counter() - began)
+
+    def _socket_call(self, request: Exchange) -> Call:
+        scope = request.scope
+        try:
+            user = request.user = self.options.authenticate(scope, request.headers)
+        except InvalidCredentials:
+            raise unauthorized() from None
+        if user == ANONYMOUS:
+            raise unauthorized()
+        info = request_info("GET", scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"]))
+        if info is None:
+            raise no_such_resource()
+        request.info = info
+        self._limiter.check(user.name, self.meter, is_watch=True)
+        guard = authorize(user, info)
+        call = Call(info, user, user_agent=request.header(b"user-agent"), warnings=[])
+        if guard is not None:
+            call.guard = guard
+        return call
+
+    def _note(self, request: Exchange, seconds: float) -> None:
+        info, code = request.info, request.code
+        if info is None:
+            self.meter.count(request.scope["method"].lower(), "", "", "", code, seconds)
+        else:
+            resource = info.resource
+            self.meter.count(info.verb, resource.group, resource.plural, info.subresource, code, seconds)
+        audit = self.options.audit
+        if audit is not None and audit.wants(info.verb if info else "get", code):
+            audit.write(_audit_entry(request, seconds, self.options.clock()))
+
+
+async def _send_page(request: Exchange, page: Page) -> None:
+    if page.etag and request.header(b"if-none-match").strip('"') == page.etag:
+        await request.respond(304, b"", [(b"etag", f'"{page.etag}"'.encode())])
+        return
+    headers = [(b"content-type", page.content_type.encode()), *page.headers]
+    if page.etag:
+        headers.append((b"etag", f'"{page.etag}"'.encode()))
+    await request.respond(page.code, page.body, headers)
+
+
+def _warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """One each; a header is one line of printable text."""
+    found = []
+    for text in dict.fromkeys(warnings):
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
+        found.append((b"warning", f'299 - "{shown}"'.encode()))
+    return found
+
+
+def _as_yaml(body: bytes) -> bytes:
+    import yaml
+
+    text: str = yaml.dump(msgspec.json.decode(body), Dumper=yaml.CSafeDumper, allow_unicode=True)
+    return text.encode()
+
+
+def _audit_entry(request: Exchange, seconds: float, now_s: float) -> dict[str, object]:
+    info = request.info
+    entry: dict[str, object] = {
+        "time": round(now_s, 6),
+        "user": request.user.name,
+        "client": (request.scope.get("client") or ("",))[0],
+        "method": request.scope["method"],
+        "path": request.scope["path"],
+        "code": request.code,
+        "ms": round(seconds * 1000, 3),
+    }
+    if info is not None:
+        entry |= {"verb": info.verb, "resource": info.resource.plural, "namespace": info.namespace, "name": info.name}
+    return entry

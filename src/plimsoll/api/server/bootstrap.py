@@ -1,0 +1,74 @@
+"""What a cluster has before anybody asks: namespaces, the two system priority classes, a service account each.
+
+It also finishes deletions that a crash cut between their two writes: marked with grace 0, nothing holding them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
+from plimsoll.api.machinery.kinds import Resource, stored_resource
+from plimsoll.api.machinery.metadata import body_of
+from plimsoll.rules.resources.defaulting import BUILT_IN
+from plimsoll.store.records import Decision, Delete, Record
+
+Document = dict[str, Any]
+
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_DESCRIPTIONS = {
+    "system-cluster-critical": "Used for system critical pods that must run in the cluster, but can be moved to "
+    "another node if necessary.",
+    "system-node-critical": "Used for system critical pods that must not be moved from their current node.",
+}
+
+
+async def bootstrap(cluster: Cluster) -> None:
+    """Idempotent."""
+    for name in NAMESPACES:
+        document = {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+        await _ensure(cluster, stored_resource("namespaces"), "", name, document, {"kubernetes.io/metadata.name": name})
+        await _ensure(cluster, stored_resource("serviceaccounts"), name, "default", {})
+    for name, value in BUILT_IN.items():
+        document = {"value": value, "description": _DESCRIPTIONS[name], "preemptionPolicy": "PreemptLowerPriority"}
+        await _ensure(cluster, stored_resource("priorityclasses"), "", name, document)
+    await _finish_deletions(cluster)
+
+
+async def _ensure(
+    cluster: Cluster,
+    resource: Resource,
+    namespace: str,
+    name: str,
+    document: Document,
+    labels: dict[str, str] | None = None,
+) -> None:
+    metadata: Document = {"name": name, "uid": cluster.new_uid(), "creationTimestamp": cluster.now()}
+    if namespace:
+        metadata["namespace"] = namespace
+    if labels:
+        metadata["labels"] = labels
+    if resource.has_generation:
+        metadata["generation"] = 1
+
+    def decide(record: Record | None, version: int) -> Decision:
+        return None if record is not None else body_of({"metadata": metadata, **document}, version)
+
+    await cluster.store.change(key(resource, namespace, name), decide)
+
+
+async def _finish_deletions(cluster: Cluster) -> None:
+    _, records = cluster.store.list(prefix(stored_resource("pods")))
+    for record in records:
+        if b'"deletionGracePeriodSeconds":0' not in record.body:
+            continue
+
+        def decide(found: Record | None, version: int) -> Decision:
+            if found is None:
+                return None
+            document = decoded(found)
+            metadata = document["metadata"]
+            is_over = metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds") == 0
+            return Delete(body_of(document, version)) if is_over and not metadata.get("finalizers") else None
+
+        await cluster.store.change(record.key, decide)

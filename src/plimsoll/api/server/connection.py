@@ -1,0 +1,124 @@
+"""One client's connection: who it is by its certificate, what it may cost before that, how long it may be idle.
+
+Nobody is known before the head of a request is complete, so until then a client gets little memory and little time. A
+connection beyond the server's number of them is a surplus one: its first request is answered, mostly by a refusal, and
+closes it; beyond the reserve nothing is answered at all.
+
+Timers are per connection and not per request: what ends an idle connection looks at the clock now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from asyncio.sslproto import SSLProtocol
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from plimsoll.api.machinery.exchange import SURPLUS, WIRE, Wire
+
+KEEP_ALIVE_S = 120
+HEAD_BYTES, HEAD_S = 1024 * 1024, 32.0  # of a request's line and headers, as a kube-apiserver has it
+SPILL_BYTES = 8 * 1024 * 1024  # of a body that goes on after its answer: most clients read only when they have sent all
+RESERVE = 1024  # connections beyond the limit that still get an answer
+# asyncio keeps a buffer of 256 KiB for each TLS connection, also for a watcher that never sends anything more. Two of
+# TLS's records are enough: 200 watchers cost 50 MB otherwise.
+SSLProtocol.max_size = 32 * 1024
+
+
+class Connection(HttpToolsProtocol):
+    """Puts the client's certificate, verified by TLS, into `scope["state"]["peer"]`. Made with `limited`."""
+
+    limit = 0  # of connections; 0: none
+
+    _head_bytes = _spilled_bytes = 0
+    _head_open = _body_open = _is_surplus = False
+    _head_timer: asyncio.TimerHandle | None = None
+    _idle_timer: asyncio.TimerHandle | None = None
+    _idle_since = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.limit:
+            surplus = len(self.connections) - self.limit
+            self._is_surplus = surplus > 0
+            if surplus > RESERVE:
+                transport.abort()
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        if tls is not None:
+            self.app_state = {**self.app_state, "peer": tls.getpeercert()}
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._head_open:
+            self._head_bytes += len(data)
+            if self._head_timer is None:
+                self._await_head()
+        else:
+            self._head_bytes = 0
+        cycle: RequestResponseCycle | None = self.cycle  # none before the first request, whatever its type says
+        answered = cycle is not None and cycle.response_complete
+        self._spilled_bytes = self._spilled_bytes + len(data) if self._body_open and answered else 0
+        if self._head_bytes > HEAD_BYTES or self._spilled_bytes > SPILL_BYTES:
+            self.transport.abort()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_open = True
+
+    def on_headers_complete(self) -> None:
+        self._head_open, self._body_open = False, True
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        before: RequestResponseCycle | None = self.cycle
+        super().on_headers_complete()
+        if self.cycle is not before and self.cycle is not None:  # an upgrade has none
+            self.scope[WIRE] = Wire(self.cycle)  # type: ignore[literal-required]
+            if self._is_surplus:
+                self.scope[SURPLUS] = self.limit  # type: ignore[literal-required]
+                self.cycle.keep_alive = False
+
+    def on_message_complete(self) -> None:
+        self._body_open = False
+        super().on_message_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._head_timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        self._head_timer = self._idle_timer = None
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """uvicorn's, without a timer of its own for each answer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self._idle_timer is None:
+            self._idle_timer = self.loop.call_at(self._idle_since + KEEP_ALIVE_S, self._look_if_idle)
+
+    def _look_if_idle(self) -> None:
+        self._idle_timer = None
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            return  # its answer sets the next timer
+        end = self._idle_since + KEEP_ALIVE_S
+        if end > self.loop.time() or self._head_open:
+            self._idle_timer = self.loop.call_at(max(end, self.loop.time() + 1), self._look_if_idle)
+        else:
+            self.transport.close()
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+
+
+def limited(limit: int) -> type[Connection]:
+    """The class of connections of a server that takes so many of them."""
+    return type("LimitedConnection", (Connection,), {"limit": limit})

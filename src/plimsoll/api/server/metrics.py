@@ -1,0 +1,94 @@
+"""/metrics of the API server: requests, durations, watchers, the store; names are kube-apiserver's where it has one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+
+from plimsoll.api.discovery.pages import Page
+from plimsoll.api.machinery.metrics import BUCKETS, Meter
+from plimsoll.api.server.app import App
+from plimsoll.metrics.exposition import CONTENT_TYPE, Computed, Histogram, Registry, Sample
+from plimsoll.store.store import Store
+
+PATH = "/metrics"
+Reader = Callable[[], float]
+_REQUEST = ("verb", "group", "resource", "subresource")
+
+
+@asynccontextmanager
+async def measured(app: App) -> AsyncIterator[None]:
+    """Serves the page while the server runs."""
+    found = registry(app.meter, app.cluster.store)
+    app.pages.added[PATH] = lambda: Page(200, found.text().encode(), CONTENT_TYPE)
+    try:
+        yield
+    finally:
+        del app.pages.added[PATH]
+
+
+def registry(meter: Meter, store: Store) -> Registry:
+    found = Registry()
+    found.add(
+        Computed(
+            "counter",
+            "apiserver_request_total",
+            "Requests by what was asked and the answer's code.",
+            (*_REQUEST, "code"),
+            lambda: (((*what[:4], str(what[4])), count) for what, count in meter.requests.items()),
+        ),
+        Durations(meter),
+        Computed(
+            "gauge",
+            "apiserver_longrunning_requests",
+            "Watches that are open.",
+            ("verb", "resource"),
+            lambda: ((("watch", resource), count) for resource, count in meter.watchers.items()),
+        ),
+        _gauge("apiserver_current_inflight_requests", "Requests being answered.", lambda: meter.in_flight),
+        _counter("apiserver_refused_requests_total", "Requests refused by rate or number.", lambda: meter.refused),
+        _counter("apiserver_faults_total", "Answers 500 that are the server's own fault.", lambda: meter.faults),
+        _gauge("plimsoll_store_objects", "Objects stored.", store.count),
+        _gauge("plimsoll_store_resource_version", "The newest version.", lambda: store.version),
+        _gauge("plimsoll_store_waiting_changes", "Changes not yet durable.", lambda: store.meter.waiting),
+        _counter("plimsoll_store_changes_total", "Changes on disk.", lambda: store.meter.committed_changes),
+        _counter(
+            "plimsoll_store_failed_commits_total", "Transactions that failed.", lambda: store.meter.failed_commits
+        ),
+        _commits(store),
+    )
+    return found
+
+
+class Durations(Histogram):
+    """What the meter has counted, read when it is asked for."""
+
+    def __init__(self, meter: Meter) -> None:
+        name, text = "apiserver_request_duration_seconds", "How long answers took; watches are left out."
+        super().__init__(name, text, _REQUEST, BUCKETS)
+        self._meter = meter
+
+    def lines(self) -> Iterable[str]:
+        self._counts = {what: [*each.counts, each.sum_s] for what, each in self._meter.durations.items()}
+        return super().lines()
+
+
+def _commits(store: Store) -> Histogram:
+    made = Histogram("plimsoll_store_commit_duration_seconds", "How long a transaction took until it was on disk.")
+    store.observe_commits(lambda _, seconds: made.observe(seconds))
+    return made
+
+
+def _gauge(name: str, text: str, read: Reader) -> Computed:
+    return _single("gauge", name, text, read)
+
+
+def _counter(name: str, text: str, read: Reader) -> Computed:
+    return _single("counter", name, text, read)
+
+
+def _single(kind: str, name: str, text: str, read: Reader) -> Computed:
+    def samples() -> Iterable[Sample]:
+        yield (), read()
+
+    return Computed(kind, name, text, (), samples)

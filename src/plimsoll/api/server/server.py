@@ -1,0 +1,118 @@
+"""The listening server: uvicorn with our application, a certificate, and connections of ours (`connection`).
+
+`serving` is for whoever runs the server beside something else (tests, `up`); `serve` runs it until a signal ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import uvicorn
+
+from plimsoll.api.server.app import App
+from plimsoll.api.server.connection import KEEP_ALIVE_S, limited
+from plimsoll.errors import PlimsollError
+
+SHUTDOWN_S = 5
+
+
+class Listener(msgspec.Struct, frozen=True):
+    """Where to listen and how to be known. Port 0 takes any free one. A client need not show a certificate."""
+
+    host: str = "127.0.0.1"
+    port: int = 6443
+    tls: ssl.SSLContext | None = None  # none: plain HTTP, for tests only
+
+
+class StartFailed(PlimsollError):
+    """The server did not start; the log says why."""
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the caller and tells when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+def _config(app: App, listener: Listener) -> uvicorn.Config:
+    tls = listener.tls
+    return uvicorn.Config(
+        app,
+        host=listener.host,
+        port=listener.port,
+        http=limited(app.options.limits.connections),
+        ws="wsproto",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+        backlog=2048,
+        ssl_context_factory=(lambda *_: tls) if tls is not None else None,
+    )
+
+
+def _bound_socket(listener: Listener) -> socket.socket:
+    """Bound here, so that a taken port is an error of ours and port 0 is known before anybody connects."""
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    # Named by its protocol: asyncio sets TCP_NODELAY only on sockets that say they are TCP, and without it every answer
+    # waits for the client's delayed acknowledgement (40 ms).
+    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((listener.host, listener.port))
+    except OSError as error:
+        found.close()
+        raise StartFailed(
+            f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; choose another with --listen"
+        ) from error
+    return found
+
+
+@contextlib.asynccontextmanager
+async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
+    """Yields the server's URL once it answers; shuts it down at the end."""
+    bound = _bound_socket(listener)
+    address = f"{listener.host}:{bound.getsockname()[1]}"
+    app.pages.set_address(address)
+    server = _Server(_config(app, listener))
+    running = asyncio.create_task(server.serve(sockets=[bound]))
+    listening = asyncio.create_task(server.listening.wait())
+    await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
+    if running.done():
+        listening.cancel()
+        bound.close()
+        running.result()
+        raise StartFailed("the API server did not start; its log says why")
+    try:
+        yield f"{'https' if listener.tls else 'http'}://{address}"
+    finally:
+        app.end_watches()
+        server.should_exit = True
+        await running
+
+
+async def serve(app: App, listener: Listener, announce: Callable[[str], None], stop: asyncio.Event) -> None:
+    """Runs until `stop` is set. `announce` is called with the URL as soon as the server answers."""
+    async with serving(app, listener) as url:
+        announce(url)
+        await stop.wait()

@@ -1,0 +1,198 @@
+"""Namespaces, nodes, leases, config maps and events: small kinds with a rule or two each (05 B6, B8, B9)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from plimsoll.api.machinery.event_versions import completed
+from plimsoll.api.strategies.base import (
+    Document,
+    Setting,
+    Strategy,
+    forbidden,
+    invalid,
+    required,
+    unsupported,
+    without,
+)
+from plimsoll.errors import FieldError
+from plimsoll.rules.model.names import label_value_problems, qualified_name_problems
+
+MAX_CONFIG_MAP_BYTES = 1024 * 1024
+MAX_NOTE = 1024
+
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_CONFIG_KEY_RULE = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_NAME_LABEL = "kubernetes.io/metadata.name"
+_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+class NamespaceStrategy(Strategy):
+    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+        spec = dict(document.get("spec") or {})
+        finalizers = list(spec.get("finalizers") or [])
+        if "kubernetes" not in finalizers:
+            finalizers.append("kubernetes")
+        return {**_labelled(document), "spec": {**spec, "finalizers": finalizers}, "status": {"phase": "Active"}}
+
+    def prepared_for_update(self, old: Document, new: Document, setting: Setting) -> Document:
+        """spec.finalizers have their own subresource."""
+        kept = super().prepared_for_update(old, new, setting)
+        spec = {**(kept.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers") or []}
+        return {**_labelled(kept), "spec": spec}
+
+    def prepared_for_finalize(self, old: Document, new: Document) -> Document:
+        finalizers = (new.get("spec") or {}).get("finalizers") or []
+        spec = {**(old.get("spec") or {}), "finalizers": finalizers}
+        return {**old, "spec": spec if finalizers else without(spec, "finalizers")}
+
+
+def _labelled(document: Document) -> Document:
+    metadata = document["metadata"]
+    labels = {**(metadata.get("labels") or {}), _NAME_LABEL: metadata["name"]}
+    return {**document, "metadata": {**metadata, "labels": labels}}
+
+
+class NodeStrategy(Strategy):
+    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+        """A node brings its status; what it does not set aside is allocatable. Nobody goes there before it is Ready."""
+        spec, status = dict(document.get("spec") or {}), dict(document.get("status") or {})
+        if status.get("capacity") and not status.get("allocatable"):
+            status["allocatable"] = dict(status["capacity"])
+        taints = list(spec.get("taints") or [])
+        if all(each.get("key") != _NOT_READY["key"] or each.get("effect") != "NoSchedule" for each in taints):
+            taints.append(dict(_NOT_READY))
+        return {**document, "spec": {**spec, "taints": taints}, "status": status}
+
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        return _taint_errors((document.get("spec") or {}).get("taints") or [])
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        errors = self.create_errors(new, setting)
+        before, after = old.get("spec") or {}, new.get("spec") or {}
+        for field in ("podCIDR", "providerID"):
+            if before.get(field) and after.get(field) != before[field]:
+                reason = f'node updates may not change {field} except from "" to valid'
+                errors.append(forbidden(f"spec.{field}", reason))
+        return errors
+
+    def prepared_for_status(self, old: Document, new: Document, setting: Setting) -> Document:
+        kept = super().prepared_for_status(old, new, setting)
+        status = dict(kept.get("status") or {})
+        if status.get("capacity") and not status.get("allocatable"):
+            status["allocatable"] = dict(status["capacity"])
+        return {**kept, "status": status}
+
+
+def _taint_errors(taints: list[Document]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    seen: set[tuple[Any, Any]] = set()
+    for index, taint in enumerate(taints):
+        path = f"spec.taints[{index}]"
+        key, value, effect = taint.get("key") or "", taint.get("value") or "", taint.get("effect") or ""
+        errors += [invalid(f"{path}.key", key, problem) for problem in qualified_name_problems(key)]
+        errors += [invalid(f"{path}.value", value, problem) for problem in label_value_problems(value)]
+        if not effect:
+            errors.append(required(f"{path}.effect"))
+        elif effect not in _EFFECTS:
+            errors.append(unsupported(f"{path}.effect", effect, _EFFECTS))
+        if (key, effect) in seen:
+            errors.append(
+                FieldError(
+                    "FieldValueDuplicate", path, "taints must be unique by key and effect pair", f"{key}:{effect}"
+                )
+            )
+        seen.add((key, effect))
+    return errors
+
+
+class LeaseStrategy(Strategy):
+    unconditional_update = False
+    create_on_update = True
+
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        spec = document.get("spec") or {}
+        errors = []
+        duration = spec.get("leaseDurationSeconds")
+        if duration is not None and duration <= 0:
+            errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+        transitions = spec.get("leaseTransitions")
+        if transitions is not None and transitions < 0:
+            errors.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+        return errors
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        return self.create_errors(new, setting)
+
+
+class ConfigMapStrategy(Strategy):
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        errors: list[FieldError] = []
+        total = 0
+        for field in ("data", "binaryData"):
+            for key, value in (document.get(field) or {}).items():
+                path = f"{field}[{key}]"
+                if not _CONFIG_KEY.fullmatch(key) or len(key) > 253 or key in (".", ".."):
+                    errors.append(invalid(path, key, _CONFIG_KEY_RULE))
+                if field == "data" and key in (document.get("binaryData") or {}):
+                    errors.append(invalid(path, key, "duplicate of key present in binaryData"))
+                total += len(value.encode(errors="surrogatepass"))
+        if total > MAX_CONFIG_MAP_BYTES:
+            reason = f"may not be more than {MAX_CONFIG_MAP_BYTES} bytes"
+            errors.append(FieldError("FieldValueTooLong", "[]", reason))
+        return errors
+
+    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+        errors = []
+        if old.get("immutable"):
+            if not new.get("immutable"):
+                errors.append(forbidden("immutable", "field is immutable when `immutable` is set"))
+            for field in ("data", "binaryData"):
+                if (old.get(field) or {}) != (new.get(field) or {}):
+                    errors.append(forbidden(field, "field is immutable when `immutable` is set"))
+        return errors + self.create_errors(new, setting)
+
+
+class EventStrategy(Strategy):
+    """Documents are in core/v1's words here, whichever group the request came through."""
+
+    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+        return completed(document)
+
+    def prepared_for_update(self, old: Document, new: Document, setting: Setting) -> Document:
+        return completed(new)
+
+    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+        errors: list[FieldError] = []
+        about = document.get("involvedObject") or {}
+        own, other = document["metadata"].get("namespace") or "", about.get("namespace") or ""
+        if other != own and not (not other and own == "default"):
+            errors.append(invalid("involvedObject.namespace", other, "does not match event.namespace"))
+        if self.resource.group == "events.k8s.io" or document.get("eventTime"):
+            errors += _new_style_errors(document)
+        return errors
+
+
+def _new_style_errors(event: Document) -> list[FieldError]:
+    errors = []
+    if not event.get("eventTime"):
+        errors.append(required("eventTime"))
+    for field, name in (
+        ("reportingComponent", "reportingController"),
+        ("reportingInstance", "reportingInstance"),
+        ("action", "action"),
+        ("reason", "reason"),
+    ):
+        if not event.get(field):
+            errors.append(required(name))
+    type_ = event.get("type") or ""
+    if type_ not in ("Normal", "Warning"):
+        errors.append(invalid("type", type_, "has invalid value: " + type_))
+    if len(event.get("message") or "") > MAX_NOTE:
+        errors.append(invalid("message", "", f"can have at most {MAX_NOTE} characters"))
+    return errors

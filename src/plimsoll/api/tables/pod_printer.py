@@ -1,0 +1,166 @@
+"""One line of `kubectl get pods`: READY, STATUS and RESTARTS, rule by rule (05 B7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.machinery.timestamps import epoch_seconds, human_duration
+
+Document = dict[str, Any]
+
+NONE = "<none>"
+_ENDED = {
+    "Succeeded": ("Succeeded", "The pod has completed successfully."),
+    "Failed": ("Failed", "The pod failed."),
+}
+
+
+class _Shown(msgspec.Struct):
+    """What the walk over container statuses collects."""
+
+    reason: str
+    ready: int = 0
+    restarts: int = 0
+    last_restart_s: float | None = None
+
+    def count_restarts(self, status: Document) -> None:
+        self.restarts += status.get("restartCount") or 0
+        ended = epoch_seconds(_part(status, "lastState", "terminated").get("finishedAt"))
+        if ended is not None and (self.last_restart_s is None or ended > self.last_restart_s):
+            self.last_restart_s = ended
+
+
+def pod_cells(pod: Document, now_s: float) -> list[Any]:
+    """Ready, Status, Restarts, then the wide ones: IP, Node, Nominated Node, Readiness Gates."""
+    spec, status = _part(pod, "spec"), _part(pod, "status")
+    shown = _walked(pod, spec, status)
+    sidecars = sum(1 for each in _items(spec, "initContainers") if each.get("restartPolicy") == "Always")
+    total = len(_items(spec, "containers")) + sidecars
+    restarts = str(shown.restarts)
+    if shown.restarts and shown.last_restart_s is not None:
+        restarts = f"{restarts} ({human_duration(now_s - shown.last_restart_s)} ago)"
+    ips = _items(status, "podIPs")
+    return [
+        f"{shown.ready}/{total}",
+        _with_deletion(shown.reason, pod, status),
+        restarts,
+        (ips[0].get("ip") if ips else status.get("podIP")) or NONE,
+        spec.get("nodeName") or NONE,
+        status.get("nominatedNodeName") or NONE,
+        _readiness_gates(spec, status),
+    ]
+
+
+def pod_conditions(pod: Document) -> list[Document]:
+    """Of the row, not of the pod: kubectl leaves finished pods out of some views by it."""
+    ended = _ENDED.get(_part(pod, "status").get("phase") or "")
+    if ended is None:
+        return []
+    return [{"type": "Completed", "status": "True", "reason": ended[0], "message": ended[1]}]
+
+
+def _walked(pod: Document, spec: Document, status: Document) -> _Shown:
+    reason = status.get("reason") or status.get("phase") or ""
+    conditions = _items(status, "conditions")
+    if any(each.get("type") == "PodScheduled" and each.get("reason") == "SchedulingGated" for each in conditions):
+        reason = "SchedulingGated"
+    sidecar_names = {
+        each.get("name") for each in _items(spec, "initContainers") if each.get("restartPolicy") == "Always"
+    }
+    initializing, of_sidecars = _Shown(reason), _Shown(reason)
+    still = False
+    for index, each in enumerate(_items(status, "initContainerStatuses")):
+        is_sidecar = each.get("name") in sidecar_names
+        initializing.count_restarts(each)
+        if is_sidecar:
+            of_sidecars.count_restarts(each)
+        terminated, waiting = _part(each, "state", "terminated"), _part(each, "state", "waiting")
+        has_ended = _present(each, "state", "terminated")
+        if has_ended and not terminated.get("exitCode"):
+            continue
+        if is_sidecar and each.get("started"):
+            initializing.ready += bool(each.get("ready"))
+            continue
+        still = True
+        if has_ended:
+            initializing.reason = f"Init:{_end_reason(terminated)}"
+        elif waiting.get("reason") not in (None, "", "PodInitializing"):
+            initializing.reason = f"Init:{waiting['reason']}"
+        else:
+            initializing.reason = f"Init:{index}/{len(_items(spec, 'initContainers'))}"
+        break
+    if still and not _is_true(conditions, "Initialized"):
+        return initializing
+    of_sidecars.ready = initializing.ready
+    of_sidecars.reason = initializing.reason
+    return _running(of_sidecars, status, conditions)
+
+
+def _running(shown: _Shown, status: Document, conditions: list[Document]) -> _Shown:
+    """From the last container to the first, so that the first with something to say has the last word."""
+    some_run, failure = False, ""
+    for each in reversed(_items(status, "containerStatuses")):
+        shown.count_restarts(each)
+        waiting, terminated = _part(each, "state", "waiting"), _part(each, "state", "terminated")
+        if waiting.get("reason"):
+            shown.reason = waiting["reason"]
+        elif _present(each, "state", "terminated"):
+            shown.reason = _end_reason(terminated)
+            if terminated.get("exitCode"):
+                failure = shown.reason
+        elif each.get("ready") and _present(each, "state", "running"):
+            some_run = True
+            shown.ready += 1
+    if shown.reason == "Completed":
+        if some_run and _is_true(conditions, "Ready"):
+            shown.reason = "Running"
+        elif failure:
+            shown.reason = failure
+        elif some_run:
+            shown.reason = "NotReady"
+    return shown
+
+
+def _end_reason(terminated: Document) -> str:
+    if terminated.get("reason"):
+        return str(terminated["reason"])
+    if terminated.get("signal"):
+        return f"Signal:{terminated['signal']}"
+    return f"ExitCode:{terminated.get('exitCode') or 0}"
+
+
+def _with_deletion(reason: str, pod: Document, status: Document) -> str:
+    if not _part(pod, "metadata").get("deletionTimestamp"):
+        return reason
+    if status.get("reason") == "NodeLost":
+        return "Unknown"
+    return reason if status.get("phase") in _ENDED else "Terminating"
+
+
+def _readiness_gates(spec: Document, status: Document) -> str:
+    gates = _items(spec, "readinessGates")
+    if not gates:
+        return NONE
+    conditions = _items(status, "conditions")
+    held = sum(1 for gate in gates if _is_true(conditions, gate.get("conditionType")))
+    return f"{held}/{len(gates)}"
+
+
+def _is_true(conditions: list[Document], type_: str | None) -> bool:
+    return any(each.get("type") == type_ and each.get("status") == "True" for each in conditions)
+
+
+def _present(document: Document, outer: str, inner: str) -> bool:
+    return (document.get(outer) or {}).get(inner) is not None
+
+
+def _part(document: Document, *path: str) -> Document:
+    for step in path:
+        document = document.get(step) or {}
+    return document
+
+
+def _items(document: Document, field: str) -> list[Document]:
+    return document.get(field) or []

@@ -1,0 +1,390 @@
+"""One line of `kubectl get` for every kind but pods: columns and cells (05 B7).
+
+A `Printer` has its columns in the order they are sent; those with priority 1 show up with `-o wide`. Cells are computed
+when the answer is, because ages and some states are relative to now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from plimsoll.api.machinery.timestamps import age, epoch_seconds, human_duration
+from plimsoll.api.tables.pod_printer import NONE, pod_cells
+from plimsoll.errors import InvalidQuantity
+from plimsoll.rules.quantity import QUANTITIES
+
+Document = dict[str, Any]
+Cells = Callable[[Document, float], list[Any]]
+
+UNKNOWN = "<unknown>"
+_AGE = (
+    "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed "
+    "to be set in happens-before order across separate operations. Clients may not set this value. It is represented "
+    "in RFC3339 form and is in UTC."
+)
+_NAME = "Name must be unique within a namespace."
+
+
+class Column(msgspec.Struct, frozen=True):
+    name: str
+    type: Literal["string", "integer", "boolean", "date"] = "string"
+    description: str = ""
+    priority: int = 0
+    format: str = ""
+
+    def definition(self) -> Document:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+class Printer(msgspec.Struct, frozen=True):
+    columns: tuple[Column, ...]
+    cells: Cells
+
+
+NAME = Column("Name", description=_NAME, format="name")
+AGE = Column("Age", description=_AGE)
+
+
+def _columns(*names: str, wide: tuple[str, ...] = ()) -> tuple[Column, ...]:
+    """Name, then these, then those that only `-o wide` shows."""
+    plain = tuple(AGE if name == "Age" else Column(name) for name in names)
+    return (NAME, *plain, *(Column(name, priority=1) for name in wide))
+
+
+def _part(document: Document, *path: str) -> Document:
+    for step in path:
+        document = document.get(step) or {}
+    return document
+
+
+def _created(document: Document) -> Any:
+    return _part(document, "metadata").get("creationTimestamp")
+
+
+def _name(document: Document) -> str:
+    return _part(document, "metadata").get("name") or ""
+
+
+def _age(document: Document, now_s: float) -> str:
+    return age(_created(document), now_s)
+
+
+# --- kinds ---
+
+
+def _pod(pod: Document, now_s: float) -> list[Any]:
+    ready, status, restarts, *wide = pod_cells(pod, now_s)
+    return [_name(pod), ready, status, restarts, _age(pod, now_s), *wide]
+
+
+def _node(profile: str) -> Cells:
+    def cells(node: Document, now_s: float) -> list[Any]:
+        status, info = _part(node, "status"), _part(node, "status", "nodeInfo")
+        addresses = status.get("addresses") or []
+        kernel = info.get("kernelVersion") or UNKNOWN
+        if profile != "1.27" and info.get("architecture"):
+            kernel = f"{kernel} ({info['architecture']})"
+        return [
+            _name(node),
+            _node_status(node),
+            _node_roles(node),
+            _age(node, now_s),
+            info.get("kubeletVersion") or "",
+            _address(addresses, "InternalIP"),
+            _address(addresses, "ExternalIP"),
+            info.get("osImage") or UNKNOWN,
+            kernel,
+            info.get("containerRuntimeVersion") or UNKNOWN,
+        ]
+
+    return cells
+
+
+def _node_status(node: Document) -> str:
+    ready = [each for each in _part(node, "status").get("conditions") or [] if each.get("type") == "Ready"]
+    told = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
+    return f"{told},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else told
+
+
+def _node_roles(node: Document) -> str:
+    prefix = "node-role.kubernetes.io/"
+    labels = _part(node, "metadata", "labels")
+    roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix) and key != prefix}
+    if labels.get("kubernetes.io/role"):
+        roles.add(labels["kubernetes.io/role"])
+    return ",".join(sorted(roles)) or NONE
+
+
+def _address(addresses: list[Document], type_: str) -> str:
+    return next((each.get("address") or NONE for each in addresses if each.get("type") == type_), NONE)
+
+
+def _event(event: Document, now_s: float) -> list[Any]:
+    """In core/v1's words, whichever group asks."""
+    about, source = _part(event, "involvedObject"), _part(event, "source")
+    series = _part(event, "series")
+    first = event.get("firstTimestamp") or event.get("eventTime")
+    last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
+    component = source.get("component") or event.get("reportingComponent") or ""
+    host = source.get("host") or event.get("reportingInstance") or ""
+    return [
+        age(last, now_s),
+        event.get("type") or "",
+        event.get("reason") or "",
+        f"{(about.get('kind') or '').lower()}/{about.get('name') or ''}",
+        about.get("fieldPath") or "",
+        f"{component}, {host}" if host else component,
+        (event.get("message") or "").strip(),
+        age(first, now_s),
+        series.get("count") or event.get("count") or 1,
+        _name(event),
+    ]
+
+
+_EVENT_COLUMNS = (
+    Column("Last Seen", description="Time this event was last seen"),
+    Column("Type", description="Type of this event (Normal, Warning)"),
+    Column("Reason", description="Why the change of state happened"),
+    Column("Object", description="The object this event is about"),
+    Column("Subobject", description="The part of the object this event is about", priority=1),
+    Column("Source", description="Who reported this event", priority=1),
+    Column("Message", description="What happened"),
+    Column("First Seen", description="Time this event was first seen", priority=1),
+    Column("Count", description="How many times this event was seen", priority=1),
+    Column("Name", description=_NAME, priority=1, format="name"),
+)
+
+
+def _namespace(namespace: Document, now_s: float) -> list[Any]:
+    return [_name(namespace), _part(namespace, "status").get("phase") or "", _age(namespace, now_s)]
+
+
+def _config_map(document: Document, now_s: float) -> list[Any]:
+    count = len(document.get("data") or {}) + len(document.get("binaryData") or {})
+    return [_name(document), count, _age(document, now_s)]
+
+
+def _quota(quota: Document, now_s: float) -> list[Any]:
+    hard, used = _part(quota, "status", "hard"), _part(quota, "status", "used")
+    requests: list[str] = []
+    limits: list[str] = []
+    for name in sorted(hard):
+        text = f"{name}: {_quantity(used.get(name))}/{_quantity(hard[name])}"
+        (limits if name.startswith("limits") else requests).append(text)
+    return [_name(quota), ", ".join(requests), ", ".join(limits), _age(quota, now_s)]
+
+
+def _quantity(value: Any) -> str:
+    try:
+        return str(QUANTITIES[str(value)]) if value is not None else "0"
+    except InvalidQuantity:
+        return str(value)
+
+
+def _named(document: Document, now_s: float) -> list[Any]:
+    return [_name(document), _age(document, now_s)]
+
+
+def _created_at(document: Document, now_s: float) -> list[Any]:
+    return [_name(document), _created(document)]
+
+
+def _lease(lease: Document, now_s: float) -> list[Any]:
+    return [_name(lease), _part(lease, "spec").get("holderIdentity") or "", _age(lease, now_s)]
+
+
+def _priority_class(priority: Document, now_s: float) -> list[Any]:
+    return [
+        _name(priority),
+        priority.get("value") or 0,
+        bool(priority.get("globalDefault")),
+        _age(priority, now_s),
+        priority.get("preemptionPolicy") or "PreemptLowerPriority",
+    ]
+
+
+def _disruption_budget(budget: Document, now_s: float) -> list[Any]:
+    spec = _part(budget, "spec")
+    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+    return [
+        _name(budget),
+        "N/A" if least is None else str(least),
+        "N/A" if most is None else str(most),
+        _part(budget, "status").get("disruptionsAllowed") or 0,
+        _age(budget, now_s),
+    ]
+
+
+def _template(document: Document) -> list[str]:
+    """Containers, Images, Selector: the wide cells of every workload."""
+    containers = _part(document, "spec", "template", "spec").get("containers") or []
+    return [
+        ",".join(each.get("name") or "" for each in containers),
+        ",".join(each.get("image") or "" for each in containers),
+        _selector(_part(document, "spec").get("selector")),
+    ]
+
+
+def _selector(selector: Document | None) -> str:
+    if selector is None:
+        return NONE
+    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    words = {"In": "in", "NotIn": "notin"}
+    for each in selector.get("matchExpressions") or []:
+        key, operator = each.get("key"), each.get("operator")
+        if operator in words:
+            parts.append(f"{key} {words[operator]} ({','.join(sorted(each.get('values') or []))})")
+        else:
+            parts.append(f"!{key}" if operator == "DoesNotExist" else f"{key}")
+    return ",".join(parts) or NONE
+
+
+def _deployment(document: Document, now_s: float) -> list[Any]:
+    spec, status = _part(document, "spec"), _part(document, "status")
+    return [
+        _name(document),
+        f"{status.get('readyReplicas') or 0}/{_replicas(spec)}",
+        status.get("updatedReplicas") or 0,
+        status.get("availableReplicas") or 0,
+        _age(document, now_s),
+        *_template(document),
+    ]
+
+
+def _replica_set(document: Document, now_s: float) -> list[Any]:
+    spec, status = _part(document, "spec"), _part(document, "status")
+    return [
+        _name(document),
+        _replicas(spec),
+        status.get("replicas") or 0,
+        status.get("readyReplicas") or 0,
+        _age(document, now_s),
+        *_template(document),
+    ]
+
+
+def _replicas(spec: Document) -> int:
+    found = spec.get("replicas")
+    return 1 if found is None else int(found)
+
+
+def _job(job: Document, now_s: float) -> list[Any]:
+    spec, status = _part(job, "spec"), _part(job, "status")
+    done, wanted, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
+    if wanted is not None:
+        completions = f"{done}/{wanted}"
+    else:
+        completions = f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
+    return [
+        _name(job),
+        _job_status(job, status),
+        completions,
+        _job_duration(status, now_s),
+        _age(job, now_s),
+        *_template(job),
+    ]
+
+
+def _job_status(job: Document, status: Document) -> str:
+    held = {each.get("type") for each in status.get("conditions") or [] if each.get("status") == "True"}
+    for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
+        if type_ in held:
+            return text
+    if _part(job, "metadata").get("deletionTimestamp"):
+        return "Terminating"
+    for type_, text in (("Suspended", "Suspended"), ("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet",) * 2):
+        if type_ in held:
+            return text
+    return "Running"
+
+
+def _job_duration(status: Document, now_s: float) -> str:
+    start = epoch_seconds(status.get("startTime"))
+    if start is None:
+        return ""
+    end = epoch_seconds(status.get("completionTime"))
+    return human_duration((now_s if end is None else end) - start)
+
+
+_WORKLOAD_WIDE = ("Containers", "Images", "Selector")
+
+_PRINTERS: dict[str, Printer] = {
+    "pods": Printer(
+        (
+            NAME,
+            Column("Ready", description="The aggregate readiness state of this pod for accepting traffic."),
+            Column("Status", description="The aggregate status of the containers in this pod."),
+            Column(
+                "Restarts", description="How often containers of this pod were restarted, and when the last one was."
+            ),
+            AGE,
+            Column("IP", description="The pod's address, empty until it has one.", priority=1),
+            Column("Node", description="The node that the pod is bound to.", priority=1),
+            Column("Nominated Node", description="Where this pod waits for others to be preempted.", priority=1),
+            Column("Readiness Gates", description="How many of the pod's readiness gates hold.", priority=1),
+        ),
+        _pod,
+    ),
+    "events": Printer(_EVENT_COLUMNS, _event),
+    "namespaces": Printer(_columns("Status", "Age"), _namespace),
+    "configmaps": Printer(_columns("Data", "Age"), _config_map),
+    "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _quota),
+    "serviceaccounts": Printer(_columns("Age"), _named),
+    "leases": Printer(_columns("Holder", "Age"), _lease),
+    "priorityclasses": Printer(
+        (
+            NAME,
+            Column("Value", "integer", "The priority of pods of this class."),
+            Column("Global-Default", "boolean", "Whether pods without a class get this one."),
+            AGE,
+            Column("PreemptionPolicy", description="Whether pods of this class may preempt others."),
+        ),
+        _priority_class,
+    ),
+    "poddisruptionbudgets": Printer(
+        (
+            NAME,
+            Column("Min Available", description="How many must stay available."),
+            Column("Max Unavailable", description="How many may be unavailable."),
+            Column("Allowed Disruptions", "integer", "How many may be disrupted now."),
+            AGE,
+        ),
+        _disruption_budget,
+    ),
+    "deployments": Printer(_columns("Ready", "Up-to-date", "Available", "Age", wide=_WORKLOAD_WIDE), _deployment),
+    "replicasets": Printer(
+        (
+            NAME,
+            Column("Desired", "integer", "How many replicas are wanted."),
+            Column("Current", "integer", "How many replicas there are."),
+            Column("Ready", "integer", "How many replicas are ready."),
+            *_columns("Age", wide=_WORKLOAD_WIDE)[1:],
+        ),
+        _replica_set,
+    ),
+    "jobs": Printer(_columns("Status", "Completions", "Duration", "Age", wide=_WORKLOAD_WIDE), _job),
+}
+_NODE_COLUMNS = _columns(
+    "Status",
+    "Roles",
+    "Age",
+    "Version",
+    wide=("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
+)
+_PLAIN = Printer((NAME, Column("Created At", "date", _AGE)), _created_at)
+
+
+def printer(storage: str, profile: str) -> Printer:
+    """How objects of this shelf are printed; kinds without a printer of their own show when they were created."""
+    if storage == "nodes":
+        return Printer(_NODE_COLUMNS, _node(profile))
+    return _PRINTERS.get(storage, _PLAIN)

@@ -1,0 +1,361 @@
+"""A kernel in memory that speaks the drivers' protocol: the dry run, and what `up` falls back to.
+
+It keeps files, rounds what a kernel rounds and refuses what a kernel refuses: values that make no sense, a v1 quota
+above the parent's, memory+swap below memory, a v1 limit below what is in use, a cgroup in use that shall go. Lowering
+v2's memory.max below what is in use is not refused: pages are reclaimed, and then somebody is killed.
+
+What a machine would do by itself is done by calling: `spawn` and `exit` processes, `use` memory, `report` pressure.
+Memory is two numbers per cgroup: what can be reclaimed (`cache`) and what can't (`anon`).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Iterator, Mapping
+
+from plimsoll.cgroups.drivers.interface import CgroupError, CgroupGone
+from plimsoll.cgroups.drivers.simulated_files import Refused, byte_count, control_files
+from plimsoll.rules.cgroups.desired_files import MAX_NAME_BYTES, ancestors, parent_path
+from plimsoll.rules.cgroups.steps import Seen
+from plimsoll.rules.model.cgroup_names import Driver as DriverName
+from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
+from plimsoll.rules.resources.files import MAX
+
+_CALM = "avg10=0.00 avg60=0.00 avg300=0.00 total=0"
+_NOTES = {  # read-only files that a test or a simulation writes with `report`
+    "cpu.pressure": f"some {_CALM}\nfull {_CALM}",
+    "memory.pressure": f"some {_CALM}\nfull {_CALM}",
+    "io.pressure": f"some {_CALM}\nfull {_CALM}",
+    "cpu.stat": "usage_usec 0\nuser_usec 0\nsystem_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0",
+}
+_EVENTS = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
+
+
+class _Cgroup:
+    def __init__(self, inode: int, files: Mapping[str, str]) -> None:
+        self.inode = inode
+        self.files = dict(files)
+        self.notes = dict(_NOTES)
+        self.children: set[str] = set()
+        self.pids: set[int] = set()
+        self.anon_bytes = 0
+        self.cache_bytes = 0
+        self.frozen = False
+        self.events = dict.fromkeys(_EVENTS, 0)  # of this cgroup alone
+
+
+class SimulatedKernel:
+    simulated = True
+
+    def __init__(
+        self,
+        version: CgroupVersion = 2,
+        name: DriverName = "cgroupfs",
+        *,
+        page_size: int = 4096,
+        hugepage_sizes: Iterable[int] = (),
+        swap: bool = True,
+        cpus: int = 4,
+        lacking: Mapping[str, str] | None = None,
+    ) -> None:
+        """`lacking`: files that this kernel shall not have, each with the reason."""
+        self.version = version
+        self.name = name
+        self._lacking = dict(lacking or {})
+        table = control_files(version, page_size, hugepage_sizes, swap=swap, cpus=cpus)
+        self._table = {file: entry for file, entry in table.items() if file not in self._lacking}
+        self._defaults = {file: default for file, (default, _) in self._table.items()}
+        self._groups = {"/": _Cgroup(1, {})}
+        self._inodes = 1
+        self._pids = 1000
+
+    # --- looking ---
+
+    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+        group = self._groups.get(path)
+        if group is None:
+            return None
+        found = {}
+        for file in files:
+            text = group.files.get(file)
+            if text is None:
+                text = self._shown(path, group, file)
+            if text is not None:
+                found[file] = text
+        return Seen(found, group.inode)
+
+    def children(self, path: str) -> list[str]:
+        group = self._groups.get(path)
+        return sorted(group.children) if group is not None else []
+
+    def members(self, path: str, *, deep: bool = False) -> list[int]:
+        groups = self._tree(path) if deep else self._one(path)
+        return sorted(pid for group in groups for pid in group.pids)
+
+    def has(self, file: str) -> str | None:
+        if file in self._table or file in self._commands:
+            return None
+        return self._lacking.get(file, f"the simulated kernel with cgroup v{self.version} has no {file}")
+
+    # --- changing ---
+
+    async def make(self, path: str, *, pid: int | None = None) -> None:
+        name, above = path.rpartition("/")[2], parent_path(path)
+        if path in self._groups:
+            raise CgroupError("make", path, "", errno.EEXIST)
+        if not name or "\n" in name or name in (".", ".."):
+            raise CgroupError("make", path, "", errno.EINVAL)
+        if len(name.encode()) > MAX_NAME_BYTES:
+            raise CgroupError("make", path, "", errno.ENAMETOOLONG)
+        if above not in self._groups:
+            raise CgroupGone("make", path, "", errno.ENOENT)
+        if self.version == 2 and above != "/" and self._groups[above].pids:
+            raise CgroupError("make", path, "", errno.EBUSY, "the parent has processes: no controller can be enabled")
+        if name.endswith(".scope") and pid is None:
+            raise CgroupError("make", path, "", errno.EINVAL, "a scope needs a process")
+        self._inodes += 1
+        self._groups[path] = _Cgroup(self._inodes, self._defaults)
+        self._groups[above].children.add(name)
+        if pid is not None:
+            await self.move(path, pid)
+
+    async def write(self, path: str, file: str, value: str) -> None:
+        group = self._existing("write", path, f"{file}={value}")
+        try:
+            if file in self._commands:
+                self._command(path, group, file, value)
+                return
+            if file not in group.files:
+                raise Refused(errno.ENOENT, self.has(file) or "")
+            self._set(path, group, file, self._table[file][1](value))
+        except Refused as refused:
+            raise CgroupError("write", f"{path}/{file}", value, refused.number, refused.detail) from None
+
+    async def remove(self, path: str) -> None:
+        group = self._existing("remove", path)
+        if group.pids or group.children or path == "/":
+            raise CgroupError("remove", path, "", errno.EBUSY)
+        self._drop(path)
+
+    async def move(self, path: str, pid: int) -> None:
+        group = self._existing("move", path, str(pid))
+        if self.version == 2 and path != "/" and group.children:
+            raise CgroupError("move", path, str(pid), errno.EBUSY, "a cgroup with children takes no processes")
+        if self.version == 1 and path != "/" and not (group.files["cpuset.cpus"] and group.files["cpuset.mems"]):
+            raise CgroupError("move", path, str(pid), errno.ENOSPC)
+        home = next((each for each in self._groups.values() if pid in each.pids), None)
+        if home is None:
+            raise CgroupError("move", path, str(pid), errno.ESRCH)
+        home.pids.remove(pid)
+        group.pids.add(pid)
+
+    async def freeze(self, path: str, *, frozen: bool) -> None:
+        self._existing("freeze", path)
+        for group in self._tree(path):
+            group.frozen = frozen
+
+    async def kill(self, path: str) -> None:
+        self._existing("kill", path)
+        for pid in self.members(path, deep=True):
+            self.exit(pid)
+
+    # --- what a machine does by itself ---
+
+    def spawn(self, path: str = "/") -> int:
+        """A new process there."""
+        self._pids += 1
+        self._existing("spawn", path).pids.add(self._pids)
+        return self._pids
+
+    def exit(self, pid: int) -> None:
+        """Its memory goes with it when it was the last one; systemd ends a scope that has no process left."""
+        path, group = next((path, each) for path, each in self._groups.items() if pid in each.pids)
+        group.pids.remove(pid)
+        if group.pids:
+            return
+        group.anon_bytes = 0
+        if path.endswith(".scope") and not group.children:
+            self._drop(path)
+
+    def use(self, path: str, *, anon_bytes: int = 0, cache_bytes: int = 0) -> None:
+        """From now on this cgroup itself uses so much; where a limit is hit, pages and then processes go."""
+        group = self._existing("use", path)
+        group.anon_bytes, group.cache_bytes = anon_bytes, cache_bytes
+        for each in (*ancestors(path), path):
+            self._settle(each)
+
+    def report(self, path: str, file: str, text: str) -> None:
+        """What a read-only file (pressure, cpu.stat) shows from now on."""
+        self._existing("report", path).notes[file] = text
+
+    # --- inside ---
+
+    _commands = ("memory.reclaim", "memory.force_empty", "cgroup.kill")
+
+    def _existing(self, op: str, path: str, data: str = "") -> _Cgroup:
+        group = self._groups.get(path)
+        if group is None:
+            raise CgroupGone(op, path, data, errno.ENOENT)
+        return group
+
+    def _one(self, path: str) -> Iterator[_Cgroup]:
+        if path in self._groups:
+            yield self._groups[path]
+
+    def _tree(self, path: str) -> Iterator[_Cgroup]:
+        """The cgroup and everything below it."""
+        group = self._groups.get(path)
+        if group is not None:
+            yield group
+            for name in group.children:
+                yield from self._tree(f"{path.rstrip('/')}/{name}")
+
+    def _drop(self, path: str) -> None:
+        group = self._groups.pop(path)
+        above, _, name = path.rpartition("/")
+        self._groups[above or "/"].children.remove(name)
+        self._groups[above or "/"].cache_bytes += group.cache_bytes  # what is left is charged to the parent
+
+    def _usage(self, path: str) -> int:
+        return sum(group.anon_bytes + group.cache_bytes for group in self._tree(path))
+
+    def _command(self, path: str, group: _Cgroup, file: str, value: str) -> None:
+        if file == "cgroup.kill":
+            for pid in self.members(path, deep=True):
+                self.exit(pid)
+        elif file == "memory.force_empty":
+            self._reclaim(path, self._usage(path))
+        else:
+            wanted = byte_count(value)
+            if self._reclaim(path, wanted) < wanted:
+                raise Refused(errno.EAGAIN)
+
+    def _set(self, path: str, group: _Cgroup, file: str, text: str) -> None:
+        files = group.files
+        if file == "cpu.max":
+            words = text.split()
+            period = words[1] if len(words) == 2 else files[file].split()[1] or str(DEFAULT_PERIOD_US)
+            text = f"{words[0]} {period}"
+        elif file in ("cpu.cfs_quota_us", "cpu.cfs_period_us"):
+            self._check_bandwidth(path, {**files, file: text})
+        elif file == "memory.limit_in_bytes":
+            if int(text) > int(files.get("memory.memsw.limit_in_bytes", text)):
+                raise Refused(errno.EINVAL)
+            self._make_room(path, int(text))
+        elif file == "memory.memsw.limit_in_bytes":
+            if int(text) < int(files["memory.limit_in_bytes"]):
+                raise Refused(errno.EINVAL)
+            self._make_room(path, int(text))
+        files[file] = text
+        self._settle(path)
+
+    def _check_bandwidth(self, path: str, files: Mapping[str, str]) -> None:
+        """v1: no child may have a larger part of the CPU than what its nearest limited ancestor has."""
+        ratio = _ratio(files)
+        if ratio is None:
+            return
+        for above in reversed(ancestors(path)):
+            limit = _ratio(self._groups[above].files)
+            if limit is not None:
+                if ratio > limit:
+                    raise Refused(errno.EINVAL, "the parent has less")
+                break
+        for below in self._tree(path):
+            part = _ratio(below.files) if below is not self._groups[path] else None
+            if part is not None and part > ratio:
+                raise Refused(errno.EINVAL, "a child has more")
+
+    def _make_room(self, path: str, limit_bytes: int) -> None:
+        excess = self._usage(path) - limit_bytes
+        if excess > 0 and self._reclaim(path, excess) < excess:
+            raise Refused(errno.EBUSY, f"{self._usage(path)} bytes are in use")
+
+    def _reclaim(self, path: str, wanted_bytes: int) -> int:
+        freed = 0
+        for group in self._tree(path):
+            part = min(group.cache_bytes, wanted_bytes - freed)
+            group.cache_bytes -= part
+            freed += part
+        return freed
+
+    def _settle(self, path: str) -> None:
+        group = self._groups.get(path)
+        for file in ("memory.high", "memory.max", "memory.limit_in_bytes"):
+            limit = MAX if group is None else group.files.get(file, MAX)
+            if limit == MAX or group is None:
+                continue
+            excess = self._usage(path) - int(limit)
+            if excess > 0:
+                group.events["high" if file == "memory.high" else "max"] += 1
+                while self._reclaim(path, excess) < excess and file != "memory.high" and self._oom_kill(path, group):
+                    excess = self._usage(path) - int(limit)
+
+    def _oom_kill(self, path: str, group: _Cgroup) -> bool:
+        """The cgroup below with the most memory that nobody can take back loses all its processes."""
+        victims = [each for each in self._tree(path) if each.pids and each.anon_bytes]
+        if not victims:
+            return False
+        victim = max(victims, key=lambda each: each.anon_bytes)
+        group.events["oom"] += 1
+        victim.events["oom_kill"] += len(victim.pids)
+        if victim.files.get("memory.oom.group") == "1":
+            victim.events["oom_group_kill"] += 1
+        for pid in tuple(victim.pids):
+            self.exit(pid)
+        return True
+
+    def _shown(self, path: str, group: _Cgroup, file: str) -> str | None:
+        """Files that are computed when they are read; None where there is no such file."""
+        usage = {1: "memory.usage_in_bytes", 2: "memory.current"}[self.version]
+        if file in (usage, "memory.memsw.usage_in_bytes"):
+            return str(self._usage(path))
+        if file == "memory.stat":
+            return self._memory_stat(path)
+        if file in ("memory.events", "memory.events.local") and self.version == 2:
+            groups = list(self._tree(path)) if file == "memory.events" else [group]
+            return "\n".join(f"{name} {sum(each.events[name] for each in groups)}" for name in _EVENTS)
+        if file == "cgroup.events" and self.version == 2:
+            populated = any(each.pids for each in self._tree(path))
+            return f"populated {populated:d}\nfrozen {group.frozen:d}"
+        if file == "cgroup.freeze" and self.version == 2:
+            return f"{group.frozen:d}"
+        if file == "cgroup.procs":
+            return "\n".join(map(str, sorted(group.pids)))
+        if file == "pids.current":
+            return str(sum(len(each.pids) for each in self._tree(path)))
+        return group.notes.get(file)
+
+    def _memory_stat(self, path: str) -> str:
+        anon = sum(each.anon_bytes for each in self._tree(path))
+        cache = sum(each.cache_bytes for each in self._tree(path))
+        if self.version == 2:
+            return f"anon {anon}\nfile {cache}\ninactive_file {cache}\nactive_file 0"
+        own = self._groups[path]
+        return (
+            f"cache {own.cache_bytes}\nrss {own.anon_bytes}\ninactive_file {own.cache_bytes}\n"
+            f"total_cache {cache}\ntotal_rss {anon}\ntotal_inactive_file {cache}"
+        )
+
+
+class SimulatedHolders:
+    """Processes that only exist, for the scopes of a simulated systemd."""
+
+    def __init__(self, kernel: SimulatedKernel) -> None:
+        self._kernel = kernel
+        self._held: dict[int, str] = {}
+
+    def start(self, path: str) -> int:
+        pid = self._kernel.spawn()
+        self._held[pid] = path
+        return pid
+
+    def end(self, pid: int, path: str) -> None:
+        self._kernel.exit(pid)
+
+    def held_by(self, pid: int) -> str | None:
+        return self._held.get(pid)
+
+
+def _ratio(files: Mapping[str, str]) -> float | None:
+    quota = int(files.get("cpu.cfs_quota_us", "-1"))
+    return None if quota < 0 else quota / int(files["cpu.cfs_period_us"])

@@ -1,0 +1,149 @@
+"""The control files of the simulated kernel: which there are, what they hold at first, and what they take.
+
+Each value goes through one function that answers with the text the kernel would show afterwards, or with the errno it
+would give. Relations between files and between cgroups (a limit and its memsw, a quota and its parent's) are the
+kernel's own business and stand in `simulated`.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Callable, Iterable
+
+from plimsoll.rules.cgroups.rounding import unlimited_bytes
+from plimsoll.rules.cpuset import cpu_numbers, cpu_text
+from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
+from plimsoll.rules.resources.cpu import MAX_SHARES, MIN_SHARES
+from plimsoll.rules.resources.files import MAX
+from plimsoll.rules.resources.memory import page_label
+
+MAX_PIDS = 4_194_304
+_SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_BYTES = re.compile(r"([0-9]{1,19})([kmgtKMGT]?)", re.ASCII)
+_DECIMAL = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+
+Taken = Callable[[str], str]
+
+
+class Refused(Exception):
+    """Only between these two modules: the errno for a value."""
+
+    def __init__(self, number: int, detail: str = "") -> None:
+        super().__init__(number, detail)
+        self.number = number
+        self.detail = detail
+
+
+def control_files(
+    version: CgroupVersion, page_size: int, hugepage_sizes: Iterable[int], *, swap: bool, cpus: int
+) -> dict[str, tuple[str, Taken]]:
+    """file → what a new cgroup holds, and how a value is taken."""
+    pages, numbers = _memory(page_size, page_size, version), _whole(0, MAX_PIDS, allow_max=True)
+    everything = cpu_text(range(cpus))
+    cpuset = {"cpuset.cpus": (everything if version == 1 else "", _cpus(cpus)), "cpuset.mems": ("0", _cpus(1))}
+    if version == 2:
+        found = {
+            "cpu.weight": ("100", _whole(1, 10_000, beyond=errno.ERANGE)),
+            "cpu.max": (f"{MAX} {DEFAULT_PERIOD_US}", _cpu_max),
+            "memory.min": ("0", pages),
+            "memory.low": ("0", pages),
+            "memory.high": (MAX, pages),
+            "memory.max": (MAX, pages),
+            "memory.oom.group": ("0", _whole(0, 1)),
+            "pids.max": (MAX, numbers),
+            **({"memory.swap.max": (MAX, pages)} if swap else {}),
+        }
+        cpuset["cpuset.mems"] = ("", _cpus(1))
+    else:
+        unlimited = str(unlimited_bytes(page_size))
+        found = {
+            "cpu.shares": ("1024", _shares),
+            "cpu.cfs_period_us": (str(DEFAULT_PERIOD_US), _whole(1000, 1_000_000)),
+            "cpu.cfs_quota_us": ("-1", _quota),
+            "memory.limit_in_bytes": (unlimited, pages),
+            "pids.max": (MAX, numbers),
+            **({"memory.memsw.limit_in_bytes": (unlimited, pages)} if swap else {}),
+        }
+    for size in hugepage_sizes:
+        name = f"hugetlb.{page_label(size)}.{'max' if version == 2 else 'limit_in_bytes'}"
+        default = MAX if version == 2 else str(unlimited_bytes(page_size, size))
+        found[name] = (default, _memory(page_size, size, version))
+    return found | cpuset
+
+
+def byte_count(text: str) -> int:
+    """`1048576` or `1M`, as every memory file takes it."""
+    match = _BYTES.fullmatch(text)
+    if match is None:
+        raise Refused(errno.EINVAL)
+    return int(match[1]) * _SUFFIXES[match[2].lower()]
+
+
+def _memory(page_size: int, unit_bytes: int, version: CgroupVersion) -> Taken:
+    unlimited = unlimited_bytes(page_size, unit_bytes)
+    no_limit = MAX if version == 2 else "-1"
+
+    def taken(text: str) -> str:
+        number = unlimited if text == no_limit else byte_count(text) // unit_bytes * unit_bytes
+        if version == 2:
+            return MAX if number >= unlimited else str(number)
+        return str(min(number, unlimited))
+
+    return taken
+
+
+def _whole(least: int, most: int, *, allow_max: bool = False, beyond: int = errno.EINVAL) -> Taken:
+    def taken(text: str) -> str:
+        if allow_max and text == MAX:
+            return text
+        number = _integer(text)
+        if not least <= number <= most:
+            raise Refused(beyond)
+        return str(number)
+
+    return taken
+
+
+def _integer(text: str) -> int:
+    if not _DECIMAL.fullmatch(text):
+        raise Refused(errno.EINVAL)
+    return int(text)
+
+
+def _shares(text: str) -> str:
+    number = _integer(text)
+    if number < 0:
+        raise Refused(errno.EINVAL)
+    return str(min(max(number, MIN_SHARES), MAX_SHARES))
+
+
+def _quota(text: str) -> str:
+    number = _integer(text)
+    if 0 <= number < 1000:
+        raise Refused(errno.EINVAL)
+    return str(max(number, -1))
+
+
+def _cpu_max(text: str) -> str:
+    """One word keeps the period: the kernel adds it, see `simulated`."""
+    words = text.split()
+    if len(words) not in (1, 2):
+        raise Refused(errno.EINVAL)
+    if words[0] != MAX and _integer(words[0]) < 1000:
+        raise Refused(errno.EINVAL)
+    if len(words) == 2 and not 1000 <= _integer(words[1]) <= 1_000_000:
+        raise Refused(errno.EINVAL)
+    return " ".join(words)
+
+
+def _cpus(count: int) -> Taken:
+    def taken(text: str) -> str:
+        numbers = cpu_numbers(text)
+        if numbers is None:
+            raise Refused(errno.EINVAL)
+        if any(number >= count for number in numbers):
+            raise Refused(errno.ERANGE)
+        return cpu_text(numbers)
+
+    return taken

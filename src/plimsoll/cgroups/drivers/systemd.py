@@ -1,0 +1,267 @@
+"""The systemd driver: cgroups are its slices and scopes, asked for over D-Bus, on v1 and on v2 (spec 02 §2.3).
+
+Who runs systemd shares the cgroup tree with it: a cgroup that it does not know may be taken away, a value that it does
+not know is written over at the next `daemon-reload`. So a cgroup is made as a transient unit and a value is set as a
+property first; then the same text is written to the file, where the kernel's verdict comes back, and should the kernel
+refuse, the property goes back too. What has no property (memory.oom.group, hugetlb) is in the file alone; the first of
+them systemd resets at `daemon-reload`, as whoever compares will see. Looking, freezing and killing is done on the
+files, by the cgroupfs driver inside.
+
+A scope lives as long as its processes: it is made with one (`cgroups.engine.scope_holder` has one to give) and goes by
+itself with the last. What is below a scope is delegated: no units there, only files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+from dbus_fast import Variant
+
+from plimsoll.cgroups.drivers.dbus import JOB_S, BusLost, SystemdBus, SystemdRefused
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGone
+from plimsoll.errors import InvalidName
+from plimsoll.linux.cgroup_files import check_text, components
+from plimsoll.rules.cgroups.steps import Seen
+from plimsoll.rules.cgroups.systemd import Property, Unit, files_beside, properties, unit_of
+from plimsoll.rules.model.cgroup_names import Driver as DriverName
+from plimsoll.rules.model.kernel import CgroupVersion
+
+# systemd 252 writes this file too whenever it applies a unit, from a setting that its scopes do not have: always to 0.
+_RESET_BY_SYSTEMD = "memory.oom.group"
+_ERRNO = {
+    "org.freedesktop.systemd1.UnitExists": errno.EEXIST,
+    "org.freedesktop.systemd1.NoSuchUnit": errno.ENOENT,
+    "org.freedesktop.systemd1.PropertyReadOnly": errno.EINVAL,
+    "org.freedesktop.systemd1.BadUnitSetting": errno.EINVAL,
+    "org.freedesktop.DBus.Error.InvalidArgs": errno.EINVAL,
+    "org.freedesktop.DBus.Error.PropertyReadOnly": errno.EINVAL,
+    "org.freedesktop.DBus.Error.AccessDenied": errno.EACCES,
+    "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired": errno.EACCES,
+    "org.freedesktop.DBus.Error.UnixProcessIdUnknown": errno.ESRCH,
+}
+_UNKNOWN_METHOD = "org.freedesktop.DBus.Error.UnknownMethod"
+
+
+class CgroupfsDriver(CgroupDriver, Protocol):
+    async def complete(self, path: str) -> None:
+        """What is missing in a cgroup that systemd has made: controllers on v2, hierarchies on v1."""
+
+
+class SystemdCgroups:
+    name: DriverName = "systemd"
+    simulated = False
+
+    def __init__(self, files: CgroupfsDriver, bus: SystemdBus | None = None) -> None:
+        self.files = files
+        self.version: CgroupVersion = files.version
+        self.bus = bus or SystemdBus()
+
+    async def close(self) -> None:
+        await self.bus.close()
+
+    # Looking
+
+    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+        return self.files.look(path, files)
+
+    def children(self, path: str) -> list[str]:
+        return self.files.children(path)
+
+    def members(self, path: str, *, deep: bool = False) -> list[int]:
+        return self.files.members(path, deep=deep)
+
+    def has(self, file: str) -> str | None:
+        return self.files.has(file)
+
+    # Changing
+
+    async def make(self, path: str, *, pid: int | None = None) -> None:
+        unit = _own_unit(path, "make")
+        if unit.is_scope and pid is None:
+            raise CgroupError("make", path, "", errno.EINVAL, "a systemd scope needs a process from the start")
+        if self.files.look(path, ()) is not None:
+            raise CgroupError("make", path, "", errno.EEXIST)
+        if self.files.look(_parent(path), ()) is None:
+            raise CgroupGone("make", path, "", errno.ENOENT, "its parent is not there")
+        try:
+            result = await self.bus.job(
+                "StartTransientUnit", "ssa(sv)a(sa(sv))", [unit.name, "replace", self._birth(unit, pid), []]
+            )
+            if result != "done":
+                raise CgroupError("make", path, "", errno.EIO, f"systemd's job for {unit.name} ended: {result}")
+        except SystemdRefused as refused:
+            # A slice may be loaded without a cgroup, because a child of it was named before; it will do (02 §2.3).
+            if unit.is_scope or _errno(refused) != errno.EEXIST:
+                raise _failed("make", path, "", refused) from refused
+        except BusLost as lost:
+            raise _lost("make", path, "", lost) from lost
+        await self._complete(path, unit, pid)
+
+    def _birth(self, unit: Unit, pid: int | None) -> list[list[Any]]:
+        """The properties of a new unit, as 02 §2.3 lists them."""
+        given: list[tuple[str, str, Any]] = [("Description", "s", f"libcontainer container {unit.name}")]
+        if unit.is_scope:
+            given += [("Slice", "s", unit.parent), ("Delegate", "b", True), ("PIDs", "au", [pid])]
+        else:
+            given += [("Wants", "as", [unit.parent])]
+        accounting = ("MemoryAccounting", "CPUAccounting", "IOAccounting", "TasksAccounting")
+        for name in accounting:
+            given += [("BlockIOAccounting" if self.version == 1 and name == "IOAccounting" else name, "b", True)]
+        given += [("DefaultDependencies", "b", False)]
+        return [[name, Variant(signature, value)] for name, signature, value in given]
+
+    async def _complete(self, path: str, unit: Unit, pid: int | None) -> None:
+        try:
+            await self.files.complete(path)
+            if pid is not None:
+                await self.files.move(path, pid)  # systemd leaves it in the hierarchies that it does not use
+        except CgroupError as error:
+            try:
+                await self._stop(path, unit)
+            except CgroupError as second:
+                detail = f"{error.detail or error}; undoing it failed too: {second}"
+                raise CgroupError(error.op, error.path, error.data, error.errno, detail) from error
+            raise
+
+    async def write(self, path: str, file: str, value: str) -> None:
+        unit = _unit(path, "write")
+        check_text(path, file, value)
+        if unit is None:
+            await self.files.write(path, file, value)
+            return
+        seen = self.files.look(path, {file, *files_beside(file, self.version), _RESET_BY_SYSTEMD})
+        if seen is None:
+            raise CgroupGone("write", f"{path}/{file}", value, errno.ENOENT)
+        told = self._properties(path, file, value, seen)
+        if told:
+            await self._tell(path, unit, told, f"{file}={value}")
+        try:
+            await self.files.write(path, file, value)
+        except CgroupError:
+            if told and file in seen.files:
+                await self._tell(path, unit, self._properties(path, file, seen.files[file], seen), f"{file} as it was")
+            raise
+        finally:
+            if told and seen.files.get(_RESET_BY_SYSTEMD) == "1":
+                await self.files.write(path, _RESET_BY_SYSTEMD, "1")
+
+    def _properties(self, path: str, file: str, value: str, seen: Seen) -> tuple[Property, ...]:
+        try:
+            return properties(file, value, self.version, seen.files)
+        except InvalidName as problem:
+            raise CgroupError("refuse", f"{path}/{file}", value, errno.EINVAL, str(problem)) from problem
+
+    async def _tell(self, path: str, unit: Unit, told: tuple[Property, ...], what: str) -> None:
+        pairs = [[each.name, Variant(each.signature, each.value)] for each in told]
+        try:
+            await self.bus.call("SetUnitProperties", "sba(sv)", [unit.name, True, pairs])
+            # systemd answers first and writes the files when it is idle again; the answer to another question comes
+            # only after that. Without it, its late write could undo ours.
+            await self.bus.call("GetUnit", "s", [unit.name])
+        except SystemdRefused as refused:
+            raise _failed("set", path, what, refused) from refused
+        except BusLost as lost:
+            raise _lost("set", path, what, lost) from lost
+
+    async def remove(self, path: str) -> None:
+        unit = _unit(path, "remove")
+        if unit is None:
+            await self.files.remove(path)
+            return
+        unit = _own_unit(path, "remove")
+        await self._clear_remains(path)
+        if self.files.children(path) or self.files.members(path):
+            raise CgroupError("remove", path, "", errno.EBUSY, "it has processes or cgroups in it")
+        there = self.files.look(path, ()) is not None
+        await self._stop(path, unit)
+        if not there:
+            raise CgroupGone("remove", path, "", errno.ENOENT)
+
+    async def _clear_remains(self, path: str) -> None:
+        """On v1 systemd tries each controller's directory of a scope that has ended once, and may come too early."""
+        for name in self.files.children(path):
+            below = f"{path}/{name}"
+            if name.endswith(".scope") and not self.files.members(below, deep=True):
+                with contextlib.suppress(CgroupGone):
+                    await self.files.remove(below)
+
+    async def _stop(self, path: str, unit: Unit) -> None:
+        """The unit stopped and forgotten, and what systemd has left of its directories removed."""
+        try:
+            result = await self.bus.job("StopUnit", "ss", [unit.name, "replace"], JOB_S)
+            if result != "done":
+                raise CgroupError("remove", path, "", errno.EIO, f"systemd's job to stop {unit.name} ended: {result}")
+            await self.bus.call("ResetFailedUnit", "s", [unit.name])
+        except SystemdRefused as refused:
+            if _errno(refused) != errno.ENOENT:  # a scope whose last process has ended is gone by itself
+                raise _failed("remove", path, "", refused) from refused
+        except BusLost as lost:
+            raise _lost("remove", path, "", lost) from lost
+        try:
+            await self.files.remove(path)
+        except CgroupGone:
+            pass
+
+    async def move(self, path: str, pid: int) -> None:
+        unit = _unit(path, "move")
+        if unit is not None and unit.is_scope:
+            try:
+                await self.bus.call("AttachProcessesToUnit", "ssau", [unit.name, "", [pid]])
+            except SystemdRefused as refused:
+                if refused.name != _UNKNOWN_METHOD:  # before systemd 235; then the file alone must do
+                    raise _failed("move", path, str(pid), refused) from refused
+            except BusLost as lost:
+                raise _lost("move", path, str(pid), lost) from lost
+        await self.files.move(path, pid)
+
+    async def freeze(self, path: str, *, frozen: bool) -> None:
+        _own_unit_or_below(path, "freeze" if frozen else "thaw")
+        await self.files.freeze(path, frozen=frozen)
+
+    async def kill(self, path: str) -> None:
+        _own_unit_or_below(path, "kill")
+        await self.files.kill(path)
+
+
+def _unit(path: str, op: str) -> Unit | None:
+    """Checked before anything is touched or asked."""
+    try:
+        components(path)
+        return unit_of(path)
+    except InvalidName as problem:
+        raise CgroupError(op, path, "", errno.EINVAL, str(problem)) from problem
+
+
+def _own_unit_or_below(path: str, op: str) -> Unit | None:
+    unit = _unit(path, op)
+    if unit is not None and unit.is_machines_own:
+        raise CgroupError(op, path, "", errno.EPERM, f"{unit.name} is the machine's own, not ours to {op}")
+    return unit
+
+
+def _own_unit(path: str, op: str) -> Unit:
+    unit = _own_unit_or_below(path, op)
+    if unit is None:
+        raise CgroupError(op, path, "", errno.EINVAL, "below a scope there are no units")
+    return unit
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
+
+
+def _errno(refused: SystemdRefused) -> int:
+    return _ERRNO.get(refused.name, errno.EIO)
+
+
+def _failed(op: str, path: str, data: str, refused: SystemdRefused) -> CgroupError:
+    number = _errno(refused)
+    kind = CgroupGone if number == errno.ENOENT else CgroupError
+    return kind(op, path, data, number, f"systemd: {refused}")
+
+
+def _lost(op: str, path: str, data: str, lost: BusLost) -> CgroupError:
+    return CgroupError(op, path, data, errno.ETIMEDOUT, str(lost))

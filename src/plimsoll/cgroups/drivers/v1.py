@@ -1,0 +1,424 @@
+"""The cgroupfs driver of cgroup v1: one path is a directory of that name in every hierarchy in use.
+
+Controllers may share a hierarchy (`cpu,cpuacct`), so what counts is the mount: a file stands in the mount of its
+controller. `name=systemd` and, on a hybrid host, the unified hierarchy get the directory as well: the second has PSI
+and `cgroup.kill`. A cgroup is there when it is there in every hierarchy that Kubernetes needs (02 §3); making one that
+is half there makes the rest, and either all of it or nothing. A new cpuset takes no process before it has CPUs and
+memory nodes, so it gets its parent's.
+
+Killing: the freezer stops everybody, so nobody can fork; each gets SIGKILL through a pidfd; let go, they die.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+
+from plimsoll.cgroups.drivers.v2 import (
+    FREEZE_S,
+    KILL_S,
+    PROCS,
+    descendants,
+    lacking,
+    not_the_top,
+    pids,
+    remove_empty,
+    still_there,
+)
+from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, Mount, components
+from plimsoll.linux.processes import cgroups_of, signal_members
+from plimsoll.rules.cgroups.steps import Seen
+from plimsoll.rules.model.cgroup_names import Driver as DriverName
+from plimsoll.rules.model.kernel import CgroupVersion
+from plimsoll.rules.resources.files import controller_of
+
+SYSTEMD = "name=systemd"
+UNIFIED = "unified"
+# Which hierarchies a cgroup is made in, and which of them must have it so that it counts as there (02 §3).
+NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", SYSTEMD)
+USED = (*NEEDED, "freezer", "blkio", "devices", UNIFIED)
+_OPTIONAL = frozenset({SYSTEMD, "blkio", "devices", UNIFIED})
+_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_AT_THE_TOP = frozenset({"pids", "freezer"})  # their files are in every other cgroup
+_STATE = "freezer.state"
+
+
+class CgroupsV1:
+    version: CgroupVersion = 1
+    name: DriverName = "cgroupfs"
+    simulated = False
+
+    def __init__(
+        self,
+        mounts: Mapping[str, str],
+        unified: str | None = None,
+        roots: Mapping[str, str] | None = None,
+        *,
+        page_size: int = 0,
+    ) -> None:
+        """`mounts`: controller (or `name=systemd`) → mount point, as `detect` finds them; joint ones name one point.
+
+        `roots`: mount point → the cgroup that is mounted there, where it is not the top.
+        """
+        self.page_size = page_size or os.sysconf("SC_PAGE_SIZE")
+        root_of = dict(roots or {}).get
+        opened: dict[str, Mount] = {}
+        self.hierarchies: dict[str, Mount] = {}
+        for controller, mount_point in mounts.items():
+            if mount_point not in opened:
+                opened[mount_point] = Mount(mount_point, "cgroup", root_of(mount_point, "/"))
+            self.hierarchies[controller] = opened[mount_point]
+        if unified is not None:
+            self.hierarchies[UNIFIED] = Mount(unified, "cgroup2", root_of(unified, "/"))
+        self.refused: dict[str, CgroupError] = {}  # an optional hierarchy → why it is left out
+        self._made: str | None = None  # a cgroup to ask which files there are
+
+    def close(self) -> None:
+        for mount in self._distinct(self.hierarchies):
+            mount.close()
+
+    def _distinct(self, controllers: Iterable[str]) -> list[Mount]:
+        """Their mounts, joint ones once."""
+        return list(dict.fromkeys(self.hierarchies[name] for name in controllers if name in self.hierarchies))
+
+    def mount_of(self, file: str) -> Mount | None:
+        """Where a file stands: its controller's mount; PSI and cgroup.kill are in the unified one."""
+        if file.endswith(".pressure") or file in ("cgroup.kill", "cgroup.events", "cgroup.freeze", "cgroup.stat"):
+            return self.hierarchies.get(UNIFIED)
+        controller = controller_of(file)
+        return self._main if controller == "cgroup" else self.hierarchies.get(controller)
+
+    @property
+    def _main(self) -> Mount:
+        """The hierarchy whose directory stands for the whole: its inode is the cgroup's."""
+        return self.hierarchies["memory"] if "memory" in self.hierarchies else next(iter(self.hierarchies.values()))
+
+    def directory(self, path: str, file: str = PROCS) -> Directory:
+        """The open cgroup in the hierarchy that has `file`; the caller closes it."""
+        if (mount := self.mount_of(file)) is None:
+            raise CgroupError("open", f"{path}/{file}", "", errno.ENOENT, self.has(file) or "")
+        return mount.directory(path)
+
+    # Looking
+
+    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+        needed = self._distinct(name for name in NEEDED if name not in self.refused) or [self._main]
+        opened: dict[Mount, Directory] = {}
+        try:
+            for mount in needed:
+                opened[mount] = mount.directory(path)
+            found = {}
+            for file in files:
+                if (mount_of := self.mount_of(file)) is None:
+                    continue
+                if mount_of not in opened and mount_of.has(path):
+                    opened[mount_of] = mount_of.directory(path)
+                if directory := opened.get(mount_of):
+                    text = directory.read_if_there(file)
+                    if text is not None:
+                        found[file] = text
+            return Seen(
+                found, next(iter(opened.values())).inode if self._main not in opened else opened[self._main].inode
+            )
+        except CgroupGone:
+            return None
+        finally:
+            for directory in opened.values():
+                directory.close()
+
+    def children(self, path: str) -> list[str]:
+        found: set[str] = set()
+        for mount in self._distinct(self.hierarchies):
+            try:
+                with mount.directory(path) as directory:
+                    found.update(directory.children())
+            except CgroupGone:
+                continue
+        return sorted(found)
+
+    def members(self, path: str, *, deep: bool = False) -> list[int]:
+        """Who is there in any hierarchy that a cgroup of ours is in."""
+        return sorted(set(self._pids(path, self._distinct(USED), deep=deep)))
+
+    def _pids(self, path: str, mounts: Iterable[Mount], *, deep: bool) -> Iterator[int]:
+        for mount in mounts:
+            for at in descendants(mount, path) if deep else (path,):
+                try:
+                    with mount.directory(at) as directory:
+                        yield from pids(directory)
+                except CgroupGone:
+                    continue
+
+    def has(self, file: str) -> str | None:
+        controller = controller_of(file)
+        if (mount := self.mount_of(file)) is None:
+            where = "the unified hierarchy" if file.endswith(".pressure") else f"controller {controller}"
+            return f"{where} is not mounted on this cgroup v1 host"
+        for path in self._samples(mount, controller):
+            try:
+                with mount.directory(path) as directory:
+                    return lacking(directory, file)
+            except CgroupGone:
+                continue
+        return None  # no cgroup to ask: making one will show
+
+    def _samples(self, mount: Mount, controller: str) -> Iterator[str]:
+        if self._made:
+            yield self._made
+        if controller in _NOT_AT_THE_TOP or mount.kind == "cgroup2":
+            with mount.directory("/") as top:
+                yield from (f"/{name}" for name in top.children())
+        else:
+            yield "/"
+
+    # Changing
+
+    async def make(self, path: str, *, pid: int | None = None) -> None:
+        """`pid` is for systemd's scopes; here a process is moved when the cgroup is ready."""
+        if not self._make_missing(path, new=True):
+            raise CgroupError("make", self._main.shown(path), "", errno.EEXIST)
+        self._made = path
+
+    async def complete(self, path: str) -> None:
+        """For a cgroup that systemd makes: also in the hierarchies that it does not use, or has not come to yet.
+
+        Those above too: of its slices systemd removes the directories in hierarchies that they do not need any more.
+        """
+        names = components(path)
+        for depth in range(len(names)):
+            self._make_missing("/" + "/".join(names[: depth + 1]), new=False)
+        self._made = path
+
+    def _make_missing(self, path: str, *, new: bool) -> bool:
+        """All that are missing, or none; False where a `new` cgroup is there already, in all that matter.
+
+        Those that matter come last, and go first in `remove`: whoever is killed in between leaves a cgroup that is not
+        seen, and that the next `make` completes.
+        """
+        components(path)
+        needed = self._distinct(NEEDED)
+        mounts = sorted([mount for mount in self._distinct(USED) if not mount.has(path)], key=needed.__contains__)
+        if new and not any(mount in mounts for mount in needed):
+            return False
+        if new:
+            for mount in [each for each in needed if each not in mounts]:
+                self._prepare(mount, path)
+        made: list[Mount] = []
+        try:
+            for mount in mounts:
+                if self._make_in(mount, path):
+                    made.append(mount)
+                    self._prepare(mount, path)
+        except CgroupError:
+            for mount in reversed(made):
+                mount.remove(path)
+            raise
+        return True
+
+    def _make_in(self, mount: Mount, path: str) -> bool:
+        try:
+            mount.make(path)
+        except CgroupGone as error:
+            names = self._names(mount)
+            if names <= _OPTIONAL and names & self.refused.keys():
+                return False  # its parent was refused already
+            raise CgroupGone("make", error.path, "", error.errno, "its parent is not there") from error
+        except CgroupError as error:
+            names = self._names(mount)
+            if error.errno == errno.ENOMEM and "memory" in names:
+                detail = "the memory limit above it leaves no room for another cgroup, let alone for a process"
+                raise CgroupError("make", error.path, "", error.errno, detail) from error
+            if error.errno not in _REFUSALS or not names <= _OPTIONAL:
+                raise
+            self.refused.update(dict.fromkeys(names, error))
+            return False
+        return True
+
+    def _names(self, mount: Mount) -> set[str]:
+        return {name for name, other in self.hierarchies.items() if other is mount and name in USED}
+
+    def _prepare(self, mount: Mount, path: str) -> None:
+        if mount is self.hierarchies.get("cpuset"):
+            self._inherit_cpuset(mount, path)
+        if mount is self.hierarchies.get("memory"):
+            with mount.directory(path) as directory:
+                # Kernels before 5.11: without it a pod's limit would not count what its containers use.
+                if directory.read_if_there("memory.use_hierarchy") == "0":
+                    directory.write("memory.use_hierarchy", "1")
+
+    def _inherit_cpuset(self, mount: Mount, path: str) -> None:
+        with mount.directory(path.rpartition("/")[0] or "/") as parent, mount.directory(path) as directory:
+            for file in ("cpuset.cpus", "cpuset.mems"):
+                if directory.read(file):
+                    continue  # cgroup.clone_children has done it
+                if not (value := parent.read(file)):
+                    detail = "the parent has none: give it some, or choose another cgroup root"
+                    raise CgroupError("inherit", f"{parent.path}/{file}", "", errno.ENOSPC, detail)
+                directory.write(file, value)
+
+    async def write(self, path: str, file: str, value: str) -> None:
+        if is_slow(file):
+            await asyncio.to_thread(self._write, path, file, value)
+        else:
+            self._write(path, file, value)
+
+    def _write(self, path: str, file: str, value: str) -> None:
+        with self.directory(path, file) as directory:
+            try:
+                write_checked(directory, file, value, self.page_size)
+            except CgroupGone:
+                raise
+            except CgroupError as error:
+                raise _explained(error, directory, file, value) from error
+
+    async def remove(self, path: str) -> None:
+        """From every hierarchy, also those where a runtime made it. What is busy anywhere stays everywhere."""
+        not_the_top(path, "remove")
+        there = [mount for mount in self._distinct((*NEEDED, *self.hierarchies)) if mount.has(path)]
+        if not there:
+            raise CgroupGone("remove", self._main.shown(path), "", errno.ENOENT)
+        for mount in there:
+            if _occupied(mount, path):
+                detail = "it has processes or cgroups in it: end and remove those first"
+                raise CgroupError("remove", mount.shown(path), "", errno.EBUSY, detail)
+        for mount in there:
+            try:
+                await remove_empty(mount, path)
+            except CgroupGone:
+                continue
+        if self._made == path:
+            self._made = None
+
+    async def move(self, path: str, pid: int) -> None:
+        """All or nothing: a hierarchy that refuses brings the process back where it was in the others."""
+        before = self._places(pid)
+        moved: list[Mount] = []
+        for mount in self._distinct(USED):
+            try:
+                with mount.directory(path) as directory:
+                    directory.write(PROCS, str(pid))
+            except CgroupError as error:
+                if isinstance(error, CgroupGone) and self._names(mount) & self.refused.keys():
+                    continue
+                for done in reversed(moved):
+                    _put_back(done, before.get(done), pid)
+                raise
+            moved.append(mount)
+
+    def _places(self, pid: int) -> dict[Mount, str]:
+        found: dict[Mount, str] = {}
+        for line in cgroups_of(pid) or ():
+            for name in line.controllers or (UNIFIED,):
+                mount = self.hierarchies.get(name)
+                if mount is not None and (path := mount.below(line.path)) is not None:
+                    found[mount] = path
+        return found
+
+    async def freeze(self, path: str, *, frozen: bool) -> None:
+        op = "freeze" if frozen else "thaw"
+        not_the_top(path, op)
+        if (mount := self.hierarchies.get("freezer")) is None:
+            raise CgroupError(op, path, "", errno.EOPNOTSUPP, "the freezer controller is not mounted")
+        word = "FROZEN" if frozen else "THAWED"
+        with mount.directory(path) as directory:
+            directory.write(_STATE, word)
+            if not await until(lambda: directory.read(_STATE) == word, FREEZE_S):
+                state = directory.read(_STATE)
+                if frozen:
+                    directory.write(_STATE, "THAWED")
+                detail = f"{_STATE} was still {state} after {FREEZE_S:g} s"
+                raise CgroupError(op, directory.path, "", errno.ETIMEDOUT, detail)
+
+    async def kill(self, path: str) -> None:
+        not_the_top(path, "kill")
+        if not any(mount.has(path) for mount in self._distinct(USED)):
+            raise CgroupGone("kill", self._main.shown(path), "", errno.ENOENT)
+        clock = asyncio.get_running_loop().time
+        end = clock() + KILL_S
+        left = self.members(path, deep=True)
+        while left:
+            await self._kill_round(path)
+            # Whoever was moved in during the round, or whom the freezer did not see, is left for the next one.
+            await until(lambda: not self.members(path, deep=True), 0.5)
+            before, left = left, self.members(path, deep=True)
+            if len(left) < len(before):
+                end = clock() + KILL_S
+            elif left and clock() > end:
+                raise still_there("kill", self._main.shown(path), left, KILL_S)
+
+    async def _kill_round(self, path: str) -> None:
+        self._kill_unified(path)
+        if freezer := "freezer" in self.hierarchies:
+            try:
+                await self.freeze(path, frozen=True)
+            except CgroupGone:
+                freezer = False
+            except CgroupError as error:
+                # A task that cannot be frozen now may still be killed; the next round looks again.
+                if error.errno != errno.ETIMEDOUT:
+                    raise
+        try:
+            mounts = self._distinct(USED)
+            signal_members(lambda: set(self._pids(path, mounts, deep=True)), signal.SIGKILL)
+        finally:
+            if freezer:
+                self._thaw(path)
+
+    def _thaw(self, path: str) -> None:
+        try:
+            with self.hierarchies["freezer"].directory(path) as directory:
+                directory.write(_STATE, "THAWED")
+        except CgroupGone:
+            pass
+
+    def _kill_unified(self, path: str) -> None:
+        """On a hybrid host the kernel does it in one go for whoever is in the unified cgroup too."""
+        if (mount := self.hierarchies.get(UNIFIED)) is not None:
+            try:
+                with mount.directory(path) as directory:
+                    directory.write("cgroup.kill", "1")
+            except CgroupGone:
+                pass
+            except CgroupError as error:
+                if error.errno != errno.ENOENT:
+                    raise
+
+
+def _occupied(mount: Mount, path: str) -> bool:
+    """systemd takes away what it made as soon as it is empty: then it is not in the way either."""
+    try:
+        with mount.directory(path) as directory:
+            return bool(directory.children()) or any(True for _ in pids(directory))
+    except CgroupGone:
+        return False
+
+
+def _put_back(mount: Mount, path: str | None, pid: int) -> None:
+    """Into the cgroup it came from; a process that has ended needs no place."""
+    if path is None:
+        return
+    try:
+        with mount.directory(path) as directory:
+            directory.write(PROCS, str(pid))
+    except CgroupError as error:
+        if error.errno not in (errno.ESRCH, errno.ENOENT, errno.ENODEV):
+            raise
+
+
+def _explained(error: CgroupError, directory: Directory, file: str, value: str) -> CgroupError:
+    """What the kernel's number means for this file on v1 (02 §4.3, §5)."""
+    detail = error.detail
+    if error.errno == errno.EBUSY and file == "memory.limit_in_bytes":
+        used, peak = directory.read("memory.usage_in_bytes"), directory.read("memory.max_usage_in_bytes")
+        detail = f"unable to set memory limit to {value} (current usage: {used}, peak usage: {peak})"
+    elif error.errno == errno.EINVAL and file == "cpu.cfs_quota_us":
+        detail = "quota/period is above the parent's, below a child's, or below 1 ms"
+    elif error.errno == errno.EINVAL and file == "memory.limit_in_bytes":
+        detail = "above memory.memsw.limit_in_bytes: raise that first"
+    elif error.errno == errno.EINVAL and file == "memory.memsw.limit_in_bytes":
+        detail = "below memory.limit_in_bytes: lower that first"
+    return CgroupError(error.op, error.path, value, error.errno, detail)

@@ -1,0 +1,303 @@
+"""A whole live tree in one look: every cgroup below a path, and the few files that a picture of it needs.
+
+A node has a thousand cgroups and on v1 nine hierarchies, so nothing is done twice: the tree is walked in one hierarchy
+(a cgroup's link count tells that it has no children, without listing it), and each file is opened straight from its
+mount's fd. What goes away meanwhile is left out. What the texts say is `usage`'s to know. A simulated kernel is asked
+through the drivers' protocol.
+
+What the tasks of a cgroup are doing: counted by the kernel on v1, from /proc on v2. Its own tasks, none below it.
+
+Since Linux 6.1 the kernel's count passes over tasks in a freezable sleep (nanosleep, futex). So where it does not add
+up to the tasks that are there, /proc is asked on v1 too.
+
+Each count is also written to the log at debug level, in the words in which the kubelet writes it (document 004, 5.4).
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGone
+from plimsoll.cgroups.drivers.v1 import CgroupsV1
+from plimsoll.cgroups.drivers.v2 import CgroupsV2
+from plimsoll.cgroups.engine.observe import walk
+from plimsoll.cgroups.stats.usage import CpuUsage, Pressures, from_texts
+from plimsoll.codec.kernel.files import cpu_max, number_or_max, process_stat
+from plimsoll.linux.cgroup_files import Directory, Mount, open_beneath
+from plimsoll.linux.processes import oom_score_adj, stat
+from plimsoll.linux.taskstats import Taskstats
+from plimsoll.rules.cgroups.view import Cpu, Memory, Standing, TaskStates, counted, log_line
+from plimsoll.rules.model.kernel import CgroupVersion
+from plimsoll.rules.resources.oom_score import SANDBOX_SCORE
+
+log = logging.getLogger(__name__)
+
+_STAT_BYTES = 1 << 12
+
+
+class TaskCounter:
+    """Keeps what is needed to ask again and again: /proc, and on v1 the netlink socket."""
+
+    def __init__(self, version: CgroupVersion) -> None:
+        self._taskstats = Taskstats() if version == 1 else None
+        self._proc = os.open("/proc", os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._taskstats is not None:
+            self._taskstats.close()
+        if self._proc >= 0:
+            os.close(self._proc)
+            self._proc = -1
+
+    def count(self, directory: Directory) -> TaskStates | None:
+        """On v1 the cgroup in any hierarchy. None where it is gone; a task that ends meanwhile is not counted."""
+        try:
+            states = self._by_kernel(directory) if self._taskstats is not None else self._by_proc(directory)
+        except CgroupGone:
+            return None
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("%s", log_line(directory.path, states))
+        return states
+
+    def _by_kernel(self, directory: Directory) -> TaskStates:
+        assert self._taskstats is not None
+        threads = directory.read("tasks").split()  # also tells a removed cgroup, of which cgroupstats counts 0
+        fd = open_beneath(directory.fd, ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            states = self._taskstats.counts(fd)
+        finally:
+            os.close(fd)
+        return states if states.total() == len(threads) else counted(self._letters(threads))
+
+    def _by_proc(self, directory: Directory) -> TaskStates:
+        return counted(self._letters(directory.read("cgroup.threads").split()))
+
+    def _letters(self, threads: list[str]) -> Iterator[str]:
+        for thread in threads:
+            try:
+                fd = os.open(f"{thread}/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
+                try:
+                    yield process_stat(os.read(fd, _STAT_BYTES).decode(errors="replace")).state
+                finally:
+                    os.close(fd)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+
+
+PRESSURE_FILES = ("memory.pressure", "cpu.pressure", "io.pressure")
+FILES_V2 = (
+    *("memory.current", "memory.stat", "memory.min", "memory.low", "memory.high", "memory.max", "memory.events"),
+    *("cpu.weight", "cpu.max", "cpu.stat", "pids.current", "pids.max"),
+    *PRESSURE_FILES,
+)
+FILES_V1 = (
+    *("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes", "memory.oom_control"),
+    *("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat", "pids.current", "pids.max"),
+    *PRESSURE_FILES,
+)
+PAUSE = "pause"
+
+_LEAF_LINKS = 2  # `.` and the parent's entry; each child adds one
+_READ_BYTES = 1 << 14
+_ABSENT = (errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP)
+
+Texts = Mapping[str, bytes]
+
+
+def files_of(driver: CgroupDriver) -> Sequence[str]:
+    return FILES_V2 if driver.version == 2 else FILES_V1
+
+
+def live_tree(driver: CgroupDriver, root: str, depth: int | None = None) -> dict[str, Standing]:
+    """path → figures, for `root` and everything below it; empty where there is no such cgroup.
+
+    What lies more than `depth` levels below is listed without figures.
+    """
+    deepest = None if depth is None else _level(root) + depth
+    return {path: standing(texts, driver.version) for path, texts in _texts(driver, root, deepest)}
+
+
+def _level(path: str) -> int:
+    return path.rstrip("/").count("/")
+
+
+def _texts(driver: CgroupDriver, root: str, deepest: int | None) -> Iterator[tuple[str, Texts]]:
+    files = files_of(driver)
+    if not isinstance(driver, CgroupsV1 | CgroupsV2):
+        for path in (root, *walk(driver, root)):
+            if (seen := driver.look(path, files)) is not None:
+                yield path, {file: text.encode() for file, text in seen.files.items()}
+        return
+    main, by_mount = _laid_out(driver, root, files)
+    for path in _walked(main, root):
+        found: dict[str, bytes] = {}
+        if deepest is not None and _level(path) > deepest:
+            yield path, found
+            continue
+        for mount, names in by_mount:
+            for name in names:
+                text = _text(mount, path, name)
+                if text is not None:
+                    found[name] = text
+        yield path, found
+
+
+def _laid_out(
+    driver: CgroupsV1 | CgroupsV2, root: str, files: Iterable[str]
+) -> tuple[Mount, list[tuple[Mount, list[str]]]]:
+    """The hierarchy to walk, and which files to read in which; those that have no such cgroup are left alone."""
+    if isinstance(driver, CgroupsV2):
+        return driver.mount, [(driver.mount, list(files))]
+    by_mount: dict[Mount, list[str]] = {}
+    for file in files:
+        mount = driver.mount_of(file)
+        if mount is not None:
+            by_mount.setdefault(mount, []).append(file)
+    there = [(mount, names) for mount, names in by_mount.items() if mount.has(root)]
+    if there:
+        return there[0][0], there
+    return next((mount for mount in driver.hierarchies.values() if mount.has(root)), next(iter(by_mount))), []
+
+
+def _walked(mount: Mount, path: str) -> Iterator[str]:
+    """The cgroup and all below it, parents first."""
+    leaves: dict[str, bool] = {}
+    try:
+        with mount.directory(path) as directory:
+            for name in directory.children():
+                try:
+                    found = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                leaves[f"{path.rstrip('/')}/{name}"] = found.st_nlink <= _LEAF_LINKS
+    except CgroupGone:
+        return
+    yield path
+    for child, leaf in leaves.items():
+        if leaf:
+            yield child
+        else:
+            yield from _walked(mount, child)
+
+
+def _text(mount: Mount, path: str, file: str) -> bytes | None:
+    """`path` comes from the walk; openat2 keeps below the mount whatever it holds."""
+    try:
+        fd = open_beneath(mount.fd, f"{path[1:]}/{file}" if path != "/" else file, os.O_RDONLY)
+        try:
+            return os.read(fd, _READ_BYTES)
+        finally:
+            os.close(fd)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise CgroupError("read", f"{mount.shown(path)}/{file}", "", error.errno or 0) from error
+
+
+# --- texts to figures ---
+
+
+def standing(texts: Texts, version: CgroupVersion) -> Standing:
+    """What is used comes from `usage`; what is protected and limited stands in files of its own."""
+    used = from_texts(texts, version)
+    memory = None
+    if (found := used.memory) is not None:
+        working_set = found.usage_bytes if found.working_set_bytes is None else found.working_set_bytes
+        protected = [_number(texts, f"memory.{name}") for name in ("min", "low", "high")]
+        memory = Memory(
+            working_set, found.usage_bytes, protected[0] or 0, protected[1] or 0, protected[2], found.limit_bytes
+        )
+    events = used.events or used.events_local
+    return Standing(
+        memory,
+        _cpu(texts, used.cpu),
+        None if used.pids is None else used.pids.current,
+        None if used.pids is None else used.pids.limit,
+        _shares(used.pressure),
+        None if events is None else events.oom_kill,
+    )
+
+
+def _cpu(texts: Texts, used: CpuUsage | None) -> Cpu | None:
+    weight = _number(texts, "cpu.weight") or _number(texts, "cpu.shares")
+    if used is None and weight is None:
+        return None
+    quota, period = _number(texts, "cpu.cfs_quota_us"), _number(texts, "cpu.cfs_period_us")
+    if "cpu.max" in texts:
+        both = cpu_max(texts["cpu.max"].decode())
+        quota, period = both.quota_us, both.period_us
+    milli = quota * 1000 // period if quota is not None and quota >= 0 and period else None  # −1 on v1: no limit
+    if used is None:
+        return Cpu(milli, weight)
+    return Cpu(milli, weight, used.periods or 0, used.throttled_periods or 0, used.throttled_us or 0)
+
+
+def _shares(found: Pressures | None) -> dict[str, float]:
+    if found is None:
+        return {}
+    each = {"memory": found.memory, "cpu": found.cpu, "io": found.io}
+    return {name: one.some.avg10 for name, one in each.items() if one is not None and one.some is not None}
+
+
+def _number(texts: Texts, file: str) -> int | None:
+    return number_or_max(texts[file]) if file in texts else None
+
+
+# --- who is in it ---
+
+
+def is_sandbox(command: str, score: int | None) -> bool:
+    """Its score is −998 (01 §7) where the machine allows it; where not, the pause program still has its name."""
+    return score == SANDBOX_SCORE or command == PAUSE
+
+
+def sandboxes(driver: CgroupDriver, containers: Iterable[str], standings: Mapping[str, Standing]) -> set[str]:
+    """Which of the containers' paths are pause containers. They have one process, so no other is asked."""
+    found = set()
+    mount = driver.mount if isinstance(driver, CgroupsV2) else None
+    if isinstance(driver, CgroupsV1):
+        mount = driver.mount_of("cgroup.procs")
+    for path in containers:
+        if mount is None or standings[path].pids not in (1, None):
+            continue
+        for pid in (_text(mount, path, "cgroup.procs") or b"").split()[:1]:
+            process = stat(int(pid)) if pid != b"0" else None
+            if process is not None and is_sandbox(process.name, oom_score_adj(int(pid))):
+                found.add(path)
+    return found
+
+
+def task_states(driver: CgroupDriver, paths: Iterable[str]) -> dict[str, TaskStates]:
+    """What the tasks of each cgroup do: of its own tasks, none below it. A simulated kernel has none."""
+    if isinstance(driver, CgroupsV2):
+        mount: Mount | None = driver.mount
+    elif isinstance(driver, CgroupsV1):
+        mount = driver.mount_of("cpu.stat") or driver.mount_of("cgroup.procs")
+    else:
+        mount = None
+    if mount is None:
+        return {}
+    found: dict[str, TaskStates] = {}
+    with TaskCounter(driver.version) as counter:
+        for path in paths:
+            try:
+                with mount.directory(path) as directory:
+                    states = counter.count(directory)
+            except CgroupGone:
+                continue
+            if states is not None:
+                found[path] = states
+    return found

@@ -1,0 +1,206 @@
+"""Everything the kernel tells about cgroups by itself, as one asyncio stream of "look again".
+
+    async with Watcher[str]() as watcher:
+        watcher.file_changes("web", directory, "memory.events", "cgroup.events")
+        watcher.pressure("node", "memory", "some", 100_000, 1_000_000)
+        async for keys in watcher:
+            ...  # look at each of these again
+
+A key is whatever the caller calls the thing it looks at; several sources may share one. What happened is not said: the
+reader looks, and finds the truth also when events were merged, lost or early. Sources that only report changes wake the
+key once when they are added, so that the first look comes after the registration. Nothing here starts a task or holds
+a cgroup's directory; `forget` and the end of the `async with` give everything back to the kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Hashable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from plimsoll.linux import eventfd, psi
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory
+from plimsoll.linux.inotify import IN_DELETE, IN_MASK_ADD, IN_MODIFY, IN_ONLYDIR, IN_Q_OVERFLOW, Inotify, Noticed
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Watcher(Generic[Key]):
+    """An asynchronous iterator over sets of keys. One reader; made and used inside a running event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._fired: set[Key] = set()
+        self._wake = asyncio.Event()
+        self._closed = False
+        self._closers: dict[Key, list[Callable[[], None]]] = {}
+        self._inotify: Inotify | None = None  # one for all: a user may have 128 of them
+        self._asking: dict[tuple[int, str], dict[Key, int]] = {}  # (watch, name in it) → key → how often
+        self._uses: dict[int, int] = {}  # watch → how many keys and names need it
+
+    # --- the stream ---
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> frozenset[Key]:
+        await self._wake.wait()
+        if self._closed:
+            raise StopAsyncIteration
+        self._wake.clear()
+        fired, self._fired = frozenset(self._fired), set()
+        return fired
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the stream; a reader that waits sees its end."""
+        for key in list(self._closers):
+            self.forget(key)
+        if self._inotify is not None:
+            self._loop.remove_reader(self._inotify.fileno())
+            self._inotify.close()
+            self._inotify = None
+        self._closed = True
+        self._wake.set()
+
+    def forget(self, key: Key) -> None:
+        """No more events of this key, also none that were not read yet."""
+        for closer in self._closers.pop(key, ()):
+            closer()
+        self._fired.discard(key)
+        if not self._fired:
+            self._wake.clear()
+
+    def fire(self, key: Key) -> None:
+        """Somebody else's reason to look again: a timer, a request."""
+        self._fired.add(key)
+        self._wake.set()
+
+    # --- sources ---
+
+    def file_changes(self, key: Key, directory: Directory, *files: str) -> None:
+        """v2: changes of `memory.events`, `cgroup.events` …, and the removal of the cgroup."""
+        here = f"/proc/self/fd/{directory.fd}"
+        name = os.path.basename(os.readlink(here))
+        inotify = self._one_inotify()
+        added: list[tuple[int, str]] = []
+        try:
+            for file in files:
+                added.append((inotify.add(f"{here}/{file}", IN_MODIFY), ""))
+            # A removed cgroup's files report nothing; its parent does, and may be watched already: MASK_ADD.
+            added.append((inotify.add(f"{here}/..", IN_DELETE | IN_ONLYDIR | IN_MASK_ADD), name))
+        except OSError as error:
+            for watch, _ in added:
+                if watch not in self._uses:
+                    inotify.remove(watch)
+            kind = CgroupError if directory.alive() else CgroupGone
+            raise kind("watch", directory.path, " ".join(files), error.errno or 0) from error
+        for watch, entry in added:
+            self._keep(key, watch, entry)
+        self.fire(key)
+
+    def usage_threshold(self, key: Key, directory: Directory, usage_bytes: int) -> None:
+        """v1: memory usage crosses the threshold in either direction; also fires when the cgroup goes."""
+        self._eventfd(key, eventfd.usage_threshold(directory, usage_bytes))
+
+    def out_of_memory(self, key: Key, directory: Directory) -> None:
+        """v1: the cgroup, or one below it, is out of memory; also fires when it goes."""
+        self._eventfd(key, eventfd.out_of_memory(directory))
+
+    def pressure(
+        self,
+        key: Key,
+        resource: psi.Resource,
+        scope: psi.Scope,
+        stall_us: int,
+        window_us: int,
+        *,
+        directory: Directory | None = None,
+    ) -> str:
+        """Stalls on the whole machine or in one cgroup. Returns what the kernel did not grant, or nothing."""
+        trigger = psi.trigger(resource, scope, stall_us, window_us, directory=directory)
+
+        def fired() -> None:
+            trigger.clear()
+            self.fire(key)
+
+        self._reader(key, trigger.fileno(), fired, trigger.close)
+        self.fire(key)
+        return trigger.note
+
+    def exit_of(self, key: Key, pid: int) -> None:
+        """The process has ended, now or long ago. It may still have to be waited for by its parent."""
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self.fire(key)
+            return
+
+        def ended() -> None:
+            self._loop.remove_reader(fd)  # a pidfd stays readable
+            self.fire(key)
+
+        self._reader(key, fd, ended, lambda: os.close(fd))
+
+    # --- how ---
+
+    def _eventfd(self, key: Key, fd: int) -> None:
+        def fired() -> None:
+            if eventfd.clear(fd):
+                self.fire(key)
+
+        self._reader(key, fd, fired, lambda: os.close(fd))
+        self.fire(key)
+
+    def _reader(self, key: Key, fd: int, fired: Callable[[], None], close: Callable[[], None]) -> None:
+        def closer() -> None:
+            self._loop.remove_reader(fd)
+            close()
+
+        self._loop.add_reader(fd, fired)
+        self._closers.setdefault(key, []).append(closer)
+
+    def _one_inotify(self) -> Inotify:
+        if self._inotify is None:
+            self._inotify = Inotify()
+            self._loop.add_reader(self._inotify.fileno(), self._noticed)
+        return self._inotify
+
+    def _keep(self, key: Key, watch: int, name: str) -> None:
+        asking = self._asking.setdefault((watch, name), {})
+        asking[key] = asking.get(key, 0) + 1
+        self._uses[watch] = self._uses.get(watch, 0) + 1
+        self._closers.setdefault(key, []).append(lambda: self._drop(key, watch, name))
+
+    def _drop(self, key: Key, watch: int, name: str) -> None:
+        asking = self._asking[watch, name]
+        asking[key] -= 1
+        if asking[key] == 0:
+            del asking[key]
+        if not asking:
+            del self._asking[watch, name]
+        self._uses[watch] -= 1
+        if self._uses[watch] == 0:
+            del self._uses[watch]
+            if self._inotify is not None:
+                self._inotify.remove(watch)
+
+    def _noticed(self) -> None:
+        assert self._inotify is not None
+        for event in self._inotify.read():
+            for key in self._meant(event):
+                self.fire(key)
+
+    def _meant(self, event: Noticed) -> list[Key]:
+        if event.mask & IN_Q_OVERFLOW:
+            return [key for asking in self._asking.values() for key in asking]
+        return list(self._asking.get((event.watch, event.name), ()))

@@ -1,0 +1,328 @@
+"""What a cgroup uses, read the same way from v1 and v2.
+
+A `UsageReader` opens the files of one cgroup once and reads each with one `pread` per tick; it belongs to that cgroup,
+not to its name, and says `CgroupGone` when it is removed. `usage` is the same for one look. What a kernel does not tell
+is None, which is not zero.
+
+On v1 the counts of events are those of the cgroup alone, on v2 there are those of everything below it as well.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+from collections.abc import Iterable, Mapping
+from typing import Literal, Protocol, get_args
+
+import msgspec
+
+from plimsoll.codec.kernel.files import Keyed, Pressure, flat_keyed, number_or_max, pressure
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, KeptFile
+from plimsoll.linux.machine import HUGEPAGES
+from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES, working_set_bytes
+from plimsoll.rules.model.kernel import CgroupVersion
+from plimsoll.rules.resources.memory import page_label
+
+Part = Literal["memory", "events", "cpu", "pressure", "pids", "hugetlb"]
+PARTS: frozenset[Part] = frozenset(get_args(Part))
+
+
+class MemoryUsage(msgspec.Struct, frozen=True):
+    usage_bytes: int
+    working_set_bytes: int | None  # usage − inactive_file: what eviction looks at
+    limit_bytes: int | None = None  # None: no limit
+    anon_bytes: int | None = None
+    file_bytes: int | None = None
+    inactive_file_bytes: int | None = None
+    page_faults: int | None = None
+    major_page_faults: int | None = None
+
+
+class MemoryEvents(msgspec.Struct, frozen=True):
+    low: int | None = None
+    high: int | None = None
+    max: int | None = None  # v1: failcnt
+    oom: int | None = None
+    oom_kill: int | None = None
+    oom_group_kill: int | None = None
+
+
+class CpuUsage(msgspec.Struct, frozen=True):
+    usage_us: int | None = None
+    user_us: int | None = None
+    system_us: int | None = None
+    periods: int | None = None
+    throttled_periods: int | None = None
+    throttled_us: int | None = None
+
+
+class Pids(msgspec.Struct, frozen=True):
+    current: int
+    limit: int | None = None  # None: no limit
+
+
+class Pressures(msgspec.Struct, frozen=True):
+    cpu: Pressure | None = None
+    memory: Pressure | None = None
+    io: Pressure | None = None
+
+
+class Usage(msgspec.Struct, frozen=True):
+    memory: MemoryUsage | None = None
+    events: MemoryEvents | None = None  # with everything below; v2 only
+    events_local: MemoryEvents | None = None
+    cpu: CpuUsage | None = None
+    pressure: Pressures | None = None
+    pids: Pids | None = None
+    hugetlb_bytes: Mapping[str, int] | None = None  # `2MB` → bytes in use
+
+
+class Opens(Protocol):
+    """The part of a cgroupfs driver that is needed here."""
+
+    @property
+    def version(self) -> CgroupVersion: ...
+    def directory(self, path: str, file: str) -> Directory: ...
+
+
+_PRESSURE = ("cpu.pressure", "memory.pressure", "io.pressure")
+_FILES: dict[CgroupVersion, dict[Part, tuple[str, ...]]] = {
+    2: {
+        "memory": ("memory.current", "memory.stat", "memory.max"),
+        "events": ("memory.events", "memory.events.local"),
+        "cpu": ("cpu.stat",),
+        "pressure": _PRESSURE,
+        "pids": ("pids.current", "pids.max"),
+    },
+    1: {
+        "memory": ("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes"),
+        "events": ("memory.failcnt", "memory.oom_control"),
+        "cpu": ("cpuacct.usage", "cpuacct.usage_user", "cpuacct.usage_sys", "cpu.stat"),
+        "pressure": _PRESSURE,
+        "pids": ("pids.current", "pids.max"),
+    },
+}
+# Kernel key → field. The sums over everything below are `total_…` on v1.
+_STAT_V2 = {
+    "anon": "anon_bytes",
+    "file": "file_bytes",
+    "inactive_file": "inactive_file_bytes",
+    "pgfault": "page_faults",
+    "pgmajfault": "major_page_faults",
+}
+_STAT_V1 = {
+    "total_rss": "anon_bytes",
+    "total_cache": "file_bytes",
+    "total_inactive_file": "inactive_file_bytes",
+    "total_pgfault": "page_faults",
+    "total_pgmajfault": "major_page_faults",
+}
+_CPU_V2 = {
+    "usage_usec": "usage_us",
+    "user_usec": "user_us",
+    "system_usec": "system_us",
+    "nr_periods": "periods",
+    "nr_throttled": "throttled_periods",
+    "throttled_usec": "throttled_us",
+}
+
+
+class UsageReader:
+    """Keeps one fd per file: with every part about ten (v2) or fourteen (v1), so ask for the parts you need."""
+
+    def __init__(self, driver: Opens, path: str, parts: Iterable[Part] = PARTS) -> None:
+        self.version: CgroupVersion = driver.version
+        self.path = path
+        self._parts = frozenset(parts)
+        self._kept: dict[str, KeptFile] = {}
+        try:
+            with driver.directory(path, "cgroup.procs"):
+                pass  # CgroupGone is about the cgroup, not about one of its hierarchies
+            for file in _wanted_files(self.version, self._parts):
+                self._keep(driver, file)
+        except CgroupError:
+            self.close()
+            raise
+
+    def _keep(self, driver: Opens, file: str) -> None:
+        try:
+            with driver.directory(self.path, file) as directory:
+                if directory.has(file) and not (file.endswith(".pressure") and directory.read_if_there(file) is None):
+                    self._kept[file] = KeptFile(directory, file)
+        except CgroupGone:
+            return  # not in that hierarchy: absent
+        except CgroupError as error:
+            if error.errno != errno.ENOENT:  # a hierarchy that is not mounted
+                raise
+
+    def close(self) -> None:
+        for kept in self._kept.values():
+            kept.close()
+        self._kept.clear()
+
+    def read(self) -> Usage:
+        """One look; CgroupGone once the cgroup is removed."""
+        texts = {file: kept.read() for file, kept in self._kept.items()}
+        return from_texts(texts, self.version)
+
+
+def usage(driver: Opens, path: str, parts: Iterable[Part] = PARTS) -> Usage | None:
+    """None where there is no such cgroup."""
+    try:
+        reader = UsageReader(driver, path, parts)
+    except CgroupGone:
+        return None
+    try:
+        return reader.read()
+    except CgroupGone:
+        return None
+    finally:
+        reader.close()
+
+
+def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> Usage:
+    """From the files' contents, those that are there."""
+    return Usage(
+        _memory_v2(texts) if version == 2 else _memory_v1(texts),
+        _events(texts.get("memory.events")),
+        _events(texts.get("memory.events.local")) if version == 2 else _events_v1(texts),
+        _cpu_v2(texts) if version == 2 else _cpu_v1(texts),
+        _pressures(texts),
+        _pids(texts),
+        _hugetlb(texts),
+    )
+
+
+def host_pressure(directory: str = "/proc/pressure") -> Pressures | None:
+    """Of the whole machine; None where the kernel has no PSI, it is switched off, or not for us to read."""
+    found: dict[str, bytes] = {}
+    for resource in ("cpu", "memory", "io"):
+        try:
+            fd = os.open(f"{directory}/{resource}", os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, PermissionError):
+            continue
+        try:
+            found[f"{resource}.pressure"] = os.read(fd, 4096)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:  # psi=0
+                raise
+        finally:
+            os.close(fd)
+    return _pressures(found)
+
+
+def _wanted_files(version: CgroupVersion, parts: frozenset[Part]) -> list[str]:
+    files = [file for part, names in _FILES[version].items() if part in parts for file in names]
+    if "hugetlb" in parts:
+        suffix = "current" if version == 2 else "usage_in_bytes"
+        files += [f"hugetlb.{label}.{suffix}" for label in huge_page_labels()]
+    return files
+
+
+@functools.cache
+def huge_page_labels() -> tuple[str, ...]:
+    """The sizes that this kernel has, as file names spell them."""
+    try:
+        found = os.listdir(HUGEPAGES)
+    except FileNotFoundError:
+        return ()
+    sizes = sorted(int(name.removeprefix("hugepages-").removesuffix("kB")) * 1024 for name in found)
+    return tuple(map(page_label, sizes))
+
+
+def _picked(found: Keyed, fields: Mapping[str, str]) -> dict[str, int]:
+    return {field: found[key] for key, field in fields.items() if key in found}
+
+
+def _from_stat(text: bytes, fields: Mapping[str, str]) -> dict[str, int]:
+    """The same from a text with ten times as many keys as are needed: read at every tick for every cgroup."""
+    found, padded = {}, b"\n" + text
+    for key, field in fields.items():
+        begin = padded.find(b"\n%b " % key.encode())
+        if begin >= 0:
+            begin += len(key) + 2
+            end = padded.find(b"\n", begin)
+            found[field] = int(padded[begin : end if end >= 0 else None])
+    return found
+
+
+def _memory(used: bytes | None, stat: bytes | None, limit: int | None, fields: Mapping[str, str]) -> MemoryUsage | None:
+    if used is None:
+        return None
+    usage_bytes, stats = int(used), _from_stat(stat or b"", fields)
+    inactive = stats.get("inactive_file_bytes")
+    working_set = None if inactive is None else working_set_bytes(usage_bytes, inactive)
+    return MemoryUsage(usage_bytes, working_set, limit, **stats)
+
+
+def _memory_v2(texts: Mapping[str, bytes]) -> MemoryUsage | None:
+    limit = number_or_max(texts.get("memory.max", b"max"))
+    used, stat = texts.get("memory.current"), texts.get("memory.stat")
+    if used is None and stat is not None:  # the top has no memory.current (04 §1.1)
+        found = _from_stat(stat, _STAT_V2)
+        used = b"%d" % (found.get("anon_bytes", 0) + found.get("file_bytes", 0))
+    return _memory(used, stat, limit, _STAT_V2)
+
+
+def _memory_v1(texts: Mapping[str, bytes]) -> MemoryUsage | None:
+    limit = number_or_max(texts.get("memory.limit_in_bytes", b"max"))
+    if limit is not None and limit > UNLIMITED_ABOVE_BYTES:
+        limit = None
+    return _memory(texts.get("memory.usage_in_bytes"), texts.get("memory.stat"), limit, _STAT_V1)
+
+
+def _events(text: bytes | None) -> MemoryEvents | None:
+    if text is None:
+        return None
+    found = flat_keyed(text)
+    return MemoryEvents(**{key: found[key] for key in MemoryEvents.__struct_fields__ if key in found})
+
+
+def _events_v1(texts: Mapping[str, bytes]) -> MemoryEvents | None:
+    failures, control = texts.get("memory.failcnt"), flat_keyed(texts.get("memory.oom_control", b""))
+    if failures is None and not control:
+        return None
+    return MemoryEvents(max=None if failures is None else int(failures), oom_kill=control.get("oom_kill"))
+
+
+def _cpu_v2(texts: Mapping[str, bytes]) -> CpuUsage | None:
+    text = texts.get("cpu.stat")
+    return None if text is None else CpuUsage(**_picked(flat_keyed(text), _CPU_V2))
+
+
+def _cpu_v1(texts: Mapping[str, bytes]) -> CpuUsage | None:
+    stat = flat_keyed(texts.get("cpu.stat", b""))
+    used = _micros(texts.get("cpuacct.usage"))
+    if not stat and used is None:
+        return None
+    return CpuUsage(
+        used,
+        _micros(texts.get("cpuacct.usage_user")),
+        _micros(texts.get("cpuacct.usage_sys")),
+        stat.get("nr_periods"),
+        stat.get("nr_throttled"),
+        _micros(stat.get("throttled_time")),
+    )
+
+
+def _micros(nanos: bytes | int | None) -> int | None:
+    return None if nanos is None else int(nanos) // 1000
+
+
+def _pressures(texts: Mapping[str, bytes]) -> Pressures | None:
+    found = {
+        name: pressure(texts[f"{name}.pressure"]) for name in ("cpu", "memory", "io") if f"{name}.pressure" in texts
+    }
+    return Pressures(**found) if found else None
+
+
+def _pids(texts: Mapping[str, bytes]) -> Pids | None:
+    if (current := texts.get("pids.current")) is None:
+        return None
+    return Pids(int(current), number_or_max(texts.get("pids.max", b"max")))
+
+
+def _hugetlb(texts: Mapping[str, bytes]) -> dict[str, int] | None:
+    found = {file.split(".")[1]: int(text) for file, text in texts.items() if file.startswith("hugetlb.")}
+    return found or None

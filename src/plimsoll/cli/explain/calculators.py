@@ -1,0 +1,156 @@
+"""`plimsoll explain qos|oom|memory-high|allocatable|weight`: one number, its formula, nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.cli.parameters import Amount, Amounts, Factor
+from plimsoll.cli.terminal import inert
+from plimsoll.errors import InvalidObject
+from plimsoll.rules.admission.validation import resource_errors
+from plimsoll.rules.cgroups.desired import workload
+from plimsoll.rules.cgroups.reasons import (
+    human_bytes,
+    human_cores,
+    memory_high_formula,
+    quota_formula,
+    shares_formula,
+    weight_formula,
+)
+from plimsoll.rules.explain.advice import qos_sentence
+from plimsoll.rules.model.objects import Container, Pod, PodSpec, ResourceList, Resources
+from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
+from plimsoll.rules.quantity import Quantity
+from plimsoll.rules.resources.cpu import quota_us, shares, weight_linear, weight_quadratic
+from plimsoll.rules.resources.memory import memory_high
+from plimsoll.rules.resources.node_policy import NodePolicy
+from plimsoll.rules.resources.oom_score import burstable_score, clamped
+
+
+@click.command("qos")
+@click.option("--request", "requests", type=Amounts(), default="", help="cpu=250m,memory=1Gi")
+@click.option("--limit", "limits", type=Amounts(), default="", help="cpu=500m,memory=2Gi")
+def qos(requests: ResourceList, limits: ResourceList) -> None:
+    """The class of a pod with one such container."""
+    question = NodeQuestion(_defaults())
+    setting, _ = question.setting()
+    resources = Resources(requests or None, limits or None)
+    pod = Pod(spec=PodSpec(containers=(Container(name="c", image="i", resources=resources),)))
+    work = workload(pod, setting)
+    errors = resource_errors(work.pod.spec.containers[0].resources, "resources")
+    if errors:
+        raise InvalidObject(errors)
+    click.echo(work.qos)
+    click.echo(qos_sentence(work, setting))
+
+
+@click.command("oom")
+@click.option("--request", type=Amount(), default="0", show_default=True, help="The container's memory request.")
+@click.option("--capacity", type=Amount(), required=True, help="The node's memory, not its allocatable.")
+def oom(request: Quantity, capacity: Quantity) -> None:
+    """oom_score_adj of a container in a Burstable pod."""
+    if not capacity.value:
+        raise click.BadParameter("a node has memory", param_hint="--capacity")
+    plain = burstable_score(request.value, capacity.value)
+    score = clamped(plain)
+    click.echo(str(score))
+    text = f"1000 − ⌊1000 · {request.value} / {capacity.value}⌋ = {plain}"
+    click.echo(text if plain == score else f"{text}; kept between 3 and 999: {score}")
+    click.echo("Guaranteed and system-node-critical: −997; BestEffort: 1000")
+
+
+@click.command("memory-high")
+@click.option("--request", type=Amount(), default="0", show_default=True)
+@click.option("--limit", type=Amount(), default="0", show_default=True, help="0 or absent: none.")
+@click.option("--allocatable", type=Amount(), help="Node allocatable memory without the eviction term, if no limit.")
+@click.option("--factor", type=Factor(), default=0.9, show_default=True)
+@click.option("--page-size", type=click.IntRange(1, 1 << 30), default=4096, show_default=True)
+@click.option("--profile", type=click.Choice(list(PROFILES)), default=DEFAULT_PROFILE.name, show_default=True)
+def memory_high_command(
+    request: Quantity, limit: Quantity, allocatable: Quantity | None, factor: float, page_size: int, profile: str
+) -> None:
+    """memory.high of a container with Memory QoS on."""
+    chosen = profile_named(profile)
+    available = allocatable.value if allocatable is not None else None
+    high = memory_high(
+        request.value,
+        limit.value,
+        available,
+        factor,
+        page_size=page_size,
+        without_request=chosen.memory_high_without_request,
+    )
+    if high is None:
+        click.echo("not set")
+        click.echo(_why_not_high(request, limit, available, chosen))
+        return
+    policy = NodePolicy(0, available, throttling_factor=factor, page_size=page_size)
+    click.echo(f"{high}  {human_bytes(high)}")
+    click.echo(memory_high_formula(request.value, limit.value, high, policy))
+    if not request.value and not limit.value:
+        click.echo(chosen.notes["memory_high_without_request"])
+
+
+def _why_not_high(request: Quantity, limit: Quantity, allocatable: int | None, profile: Profile) -> str:
+    neither = not request.value and not limit.value
+    if request.value == limit.value and not (neither and profile.memory_high_without_request):
+        return "the request equals the limit: such a container is never throttled"
+    if not limit.value and not allocatable:
+        return "without a limit the node's allocatable memory is needed: --allocatable"
+    return "the formula gives no more than the request"
+
+
+@click.command("allocatable")
+@node_options
+def allocatable(**options: Any) -> None:
+    """What a node offers: capacity less reservations less the hard eviction threshold."""
+    from plimsoll.rules.explain.explanation import allocatable_steps
+
+    setting, notes = NodeQuestion(options).setting()
+    for name in setting.allocatable:
+        click.echo(f"{inert(name):<20} {allocatable_steps(setting, name)}")
+    absolute = setting.absolute["memory"].value
+    click.echo(f"{'kubepods memory':<20} {absolute}  (absolute: no eviction term)  {human_bytes(absolute)}")
+    for note in notes:
+        click.echo(f"note: {inert(note)}", err=True)
+
+
+@click.command("weight")
+@click.argument("cpu", type=Amount())
+@click.option("--period", type=click.IntRange(1000, 1_000_000), default=100_000, show_default=True, help="µs")
+def weight(cpu: Quantity, period: int) -> None:
+    """A CPU amount as shares, weights (old and new runtimes) and quota."""
+    policy = NodePolicy(0, period_us=period)
+    cpu_shares = shares(cpu.milli)
+    click.echo(human_cores(cpu.milli))
+    click.echo(f"{'cpu.shares':<22} {cpu_shares:>8}  {shares_formula(cpu.milli)}")
+    linear = f"{weight_linear(cpu_shares):>8}  {weight_formula(cpu.milli, 'linear')}"
+    click.echo(f"{'cpu.weight (linear)':<22} {linear}  ← kubelet; older runtimes")
+    quadratic = f"{weight_quadratic(cpu_shares):>8}  {weight_formula(cpu.milli, 'quadratic')}"
+    click.echo(f"{'cpu.weight (quadratic)':<22} {quadratic}  ← runc ≥ 1.3.2, crun ≥ 1.23")
+    click.echo(f"{'quota µs':<22} {quota_us(cpu.milli, period):>8}  {quota_formula(cpu.milli, policy, systemd=False)}")
+
+
+def _defaults() -> dict[str, Any]:
+    return {
+        "config_file": None,
+        "node_file": None,
+        "capacity": "cpu=1,memory=1Gi",
+        "profile": DEFAULT_PROFILE.name,
+        "cgroup": "v2",
+        "driver": None,
+        "runtime": "containerd",
+        "container_weight": None,
+    }
+
+
+COMMANDS: dict[str, click.Command] = {
+    "qos": qos,
+    "oom": oom,
+    "memory-high": memory_high_command,
+    "allocatable": allocatable,
+    "weight": weight,
+}

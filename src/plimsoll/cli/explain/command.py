@@ -1,0 +1,97 @@
+"""`plimsoll explain`: manifests → tree, table, JSON, YAML or a script; and small calculators below the same word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from plimsoll.cli.node_options import NodeQuestion, node_options
+
+CALCULATORS = ("qos", "oom", "memory-high", "allocatable", "weight")
+QUESTIONS = {
+    "resize": ("plimsoll.cli.explain.resize", "explain_resize"),
+    "eviction-order": ("plimsoll.cli.explain.eviction_order", "eviction_order"),
+    "oom-order": ("plimsoll.cli.explain.oom_order", "oom_order_command"),
+}
+MANIFESTS = "manifests"
+
+
+class ExplainGroup(click.Group):
+    """The first word chooses a calculator or a question; anything else is a file, a directory or an option of the main
+    form."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*CALCULATORS, *QUESTIONS, "-h", "--help"):
+            args = [MANIFESTS, *args]
+        elif args[0] in ("-h", "--help"):
+            args = [MANIFESTS, "--help"]
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in CALCULATORS:
+            from plimsoll.cli.explain import calculators
+
+            return calculators.COMMANDS[cmd_name]
+        if cmd_name in QUESTIONS:
+            import importlib
+
+            module, attribute = QUESTIONS[cmd_name]
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=ExplainGroup)
+def explain() -> None:
+    """What a node will do with a manifest."""
+
+
+class MainForm(click.Command):
+    """Nobody types the name of the main form, so nobody shall read it."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        return super().make_context("", args, parent, **extra)
+
+
+@explain.command(MANIFESTS, cls=MainForm)
+@click.argument("files", nargs=-1, metavar="FILE|DIR|-...")
+@node_options
+@click.option("-o", "--output", type=click.Choice(["tree", "table", "json", "yaml", "sh"]), default="tree")
+@click.option("--diff", metavar="A,B", help="Only what differs: 1.27,1.36 or cgroupfs,systemd or v1,v2 …")
+@click.option("--advise", is_flag=True, help="The nearest change that makes each pod Guaranteed.")
+@click.option("--brief", is_flag=True, help="Values without formulas.")
+def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:
+    """Say what a node will do with each pod: class, score, and every cgroup file with its formula.
+
+    Takes Pods, Lists, `kubectl get … -o json` dumps and everything with a pod template (Deployment, StatefulSet,
+    DaemonSet, ReplicaSet, Job, CronJob), from files, directories or standard input (-).
+
+    The kubelet's own flags are taken as well (docs/kubelet-config.md lists them); a flag beats the file.
+
+    \b
+    Calculators for one number:
+      plimsoll explain qos --request cpu=1,memory=1Gi --limit cpu=1,memory=1Gi
+      plimsoll explain oom --request 1Gi --capacity 8Gi
+      plimsoll explain memory-high --request 1Gi --limit 2Gi
+      plimsoll explain allocatable --capacity cpu=48,memory=263192560Ki --system-reserved cpu=2,memory=4Gi
+      plimsoll explain weight 250m
+
+    \b
+    Questions about what happens later:
+      plimsoll explain resize old.yaml new.yaml --capacity cpu=8,memory=16Gi
+      plimsoll explain eviction-order pods.yaml --usage web=900Mi,batch=2Gi
+      plimsoll explain oom-order pods.yaml --usage web=900Mi,batch=2Gi
+    """
+    from plimsoll.cli.explain import run
+
+    if diff is not None and (output == "sh" or advise or brief):
+        raise click.UsageError(
+            "--diff prints a table, or with -o json its rows; --advise and --brief do not go with it"
+        )
+    if not files:
+        raise click.UsageError("name a file, a directory, or - for standard input (see --help)")
+    question = NodeQuestion(options)
+    raise click.exceptions.Exit(run.run(files, question, output=output, diff=diff, advise=advise, brief=brief))

@@ -1,0 +1,184 @@
+"""`plimsoll plan`: pods as JSON lines in, one result per line out, in order. The batch form of explain for fleets.
+
+A line that cannot be planned gives `{"line": N, "errors": [...]}` in its place, so that results and input still match.
+Work goes in blocks of lines; with `-j N` blocks go to N processes and come back in order.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+import click
+import msgspec
+
+from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.cli.terminal import inert
+from plimsoll.codec.lean.lean import pod_from_json
+from plimsoll.codec.lean.plan_pod import quick_decode
+from plimsoll.errors import FieldError, InvalidName, InvalidObject, InvalidQuantity
+from plimsoll.rules.admission.validation import create_errors
+from plimsoll.rules.explain.batch import block_plans
+from plimsoll.rules.explain.plan import Placement, PodPlan, placement, pod_plan
+from plimsoll.rules.model.cgroup_names import uid_errors
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.resources.defaulting import admitted, defaulted
+from plimsoll.rules.resources.node_policy import NodePolicy
+
+BLOCK_BYTES = 1 << 16  # some hundred pods: few enough to stay in the processor's cache from stage to stage
+
+
+class Refused(msgspec.Struct, frozen=True):
+    line: int
+    errors: list[FieldError]
+
+
+_ENCODER = msgspec.json.Encoder()
+_NOT_QUICK = (msgspec.MsgspecError, InvalidQuantity, RecursionError, UnicodeDecodeError)
+_PODS = {"", "Pod"}
+
+
+def planned_block(
+    lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool = False
+) -> tuple[bytes, int]:
+    """Results for a block of lines, joined, and how many were refused. `first` is the number of the first line."""
+    refused: list[tuple[int, Refused]] = []
+    pods = [] if check else _quickly_read(lines)
+    if not pods:
+        for number, line in enumerate(lines, first):
+            if line and not line.isspace():
+                try:
+                    pods.append(_read(line, policy, check))
+                except InvalidObject as error:
+                    refused.append((len(pods) + len(refused), Refused(number, list(error.errors))))
+    try:
+        results: list[PodPlan | Refused] = [*block_plans(pods, policy, place)]
+    except (InvalidObject, InvalidName):  # some pod cannot be planned: find out which, one by one
+        return _one_by_one(lines, first, policy, place, check)
+    for index, each in refused:
+        results.insert(index, each)
+    return _ENCODER.encode_lines(results), len(refused)
+
+
+def _quickly_read(lines: list[bytes]) -> list[Pod]:
+    """All of a block where none needs a second look or is refused; nothing otherwise."""
+    try:
+        pods = list(map(quick_decode(), lines))
+        if {pod.kind for pod in pods} <= _PODS and all(pod.spec.containers for pod in pods):
+            return [admitted(pod) if pod.spec.priority_class_name else pod for pod in pods]
+    except (*_NOT_QUICK, InvalidObject):
+        pass
+    return []
+
+
+def _one_by_one(lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool) -> tuple[bytes, int]:
+    results = [_planned(line, number, policy, place, check) for number, line in enumerate(lines, first) if line.strip()]
+    return _ENCODER.encode_lines(results), sum(isinstance(each, Refused) for each in results)
+
+
+def _planned(line: bytes, number: int, policy: NodePolicy, place: Placement, check: bool) -> PodPlan | Refused:
+    try:
+        pod = _read(line, policy, check)
+        return pod_plan(pod, policy, place)
+    except InvalidObject as error:
+        return Refused(number, list(error.errors))
+    except InvalidName:
+        return Refused(number, uid_errors(pod.metadata.uid))
+
+
+def _read(line: bytes, policy: NodePolicy, check: bool) -> Pod:
+    """One pod, as admission leaves it; raises InvalidObject for anything else."""
+    pod = pod_from_json(line) if check else _decoded(line)
+    if pod.kind not in _PODS:
+        detail = "one Pod per line: jq -c '.items[]' unpacks a list"
+        raise InvalidObject([FieldError("FieldValueNotSupported", "kind", detail, pod.kind)])
+    if not pod.spec.containers:
+        raise InvalidObject([FieldError("FieldValueRequired", "spec.containers")])
+    if check:
+        errors = create_errors(defaulted(pod, pod_level=policy.pod_level), pod_level=policy.pod_level)
+        if errors:
+            raise InvalidObject(errors)
+    return admitted(pod) if pod.spec.priority_class_name else pod
+
+
+def _decoded(line: bytes) -> Pod:
+    try:
+        return quick_decode()(line)
+    except _NOT_QUICK:
+        return pod_from_json(line)
+
+
+def blocks(stream: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
+    """Lines in blocks, with the number of each block's first line."""
+    number = 1
+    while lines := stream.readlines(BLOCK_BYTES):
+        yield lines, number
+        number += len(lines)
+
+
+def tuned_collector() -> None:
+    """Every result is short-lived and free of cycles; collecting generations of them only costs time."""
+    gc.freeze()
+    gc.set_threshold(200_000, 50, 1000)
+
+
+@click.command("plan")
+@click.argument("file", default="-", metavar="[FILE|-]")
+@node_options
+@click.option("--check", is_flag=True, help="Also refuse what an API server would; pods of a cluster have passed that.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
+def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
+    """Pods as JSON lines → one JSON result per line: class, requests, limits, scores and cgroup files.
+
+    \b
+      kubectl get pods -A -o json | jq -c '.items[]' | plimsoll plan -j 2 --node node.yaml
+    """
+    setting, notes = NodeQuestion(options).setting()
+    for note in notes:
+        click.echo(f"note: {inert(note)}", err=True)
+    if setting.policy.memory_qos and setting.policy.high_without_request:
+        note = setting.profile.notes["memory_high_without_request"]
+        click.echo(f"note: memory.high of containers without memory settings: {note}", err=True)
+    place = placement(setting.pods_root, setting.driver)
+    tuned_collector()
+    output, refused = sys.stdout.buffer, 0
+    with _opened(file) as stream:
+        for text, count in _results(stream, jobs, setting.policy, place, check):
+            output.write(text)
+            refused += count
+    output.flush()
+    if refused:
+        click.echo(f'plimsoll: {refused} refused; see the lines with "errors"', err=True)
+    raise click.exceptions.Exit(2 if refused else 0)
+
+
+def _opened(file: str) -> BinaryIO:
+    if file == "-":
+        return sys.stdin.buffer
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror}") from None
+
+
+def _results(
+    stream: BinaryIO, jobs: int, policy: NodePolicy, place: Placement, check: bool
+) -> Iterator[tuple[bytes, int]]:
+    if jobs == 1:
+        for lines, first in blocks(stream):
+            yield planned_block(lines, first, policy, place, check)
+        return
+    from concurrent.futures import Future, ProcessPoolExecutor
+
+    # Twice as many blocks under way as processes: none waits, and memory stays bounded however long the input is.
+    waiting: deque[Future[tuple[bytes, int]]] = deque()
+    with ProcessPoolExecutor(jobs) as pool:
+        for lines, first in blocks(stream):
+            waiting.append(pool.submit(planned_block, lines, first, policy, place, check))
+            if len(waiting) >= 2 * jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

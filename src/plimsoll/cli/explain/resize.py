@@ -1,0 +1,158 @@
+"""`plimsoll explain resize OLD NEW`: what would come of a resize, from two manifests and a node, asking nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from plimsoll.cli.manifests import Given, Inputs, on_node, read_inputs, refused
+from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.cli.resize.answer import ResizeAnswer, lines, resize_answer
+from plimsoll.cli.resize.forecast import cpu_refusal
+from plimsoll.cli.terminal import Paint, colourful, inert
+from plimsoll.codec.defaults.resources import with_defaults
+from plimsoll.rules.admission.comparison import Document, Version
+from plimsoll.rules.admission.resize import kept_for_resize, spec_changed
+from plimsoll.rules.cgroups.desired import workload
+from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
+from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.resize.forecast import Api, forecast
+from plimsoll.rules.resize.steps import FileChange, resize_writes
+from plimsoll.rules.resize.verdict import node_resize_gates, resize_setting
+from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.scheduling.fit import allocated_load
+
+
+@click.command("resize")
+@click.argument("old", metavar="OLD")
+@click.argument("new", metavar="NEW")
+@node_options
+@click.option("--others", multiple=True, metavar="FILE|DIR", help="The node's other pods (a `kubectl get pods` dump).")
+@click.option("--used", default="", metavar="LIST", help="Working sets: app=300Mi,sidecar=20Mi or one amount for all.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, output: str, **options: Any) -> int:
+    """Say what would come of changing the pod OLD to NEW: verdict, restarts, every cgroup file in the order written.
+
+    Exit code 0: accepted; 1: Deferred or Infeasible; 2: refused.
+
+    \b
+    Examples:
+      plimsoll explain resize pod.yaml bigger.yaml
+      plimsoll explain resize pod.yaml bigger.yaml --capacity cpu=8,memory=16Gi --others pods.json
+      plimsoll explain resize pod.yaml smaller.yaml --used 300Mi --node node.yaml --profile 1.36
+    """
+    question = NodeQuestion(options)
+    setting, notes = question.setting()
+    before, after = _only_pod(old, setting), _only_pod(new, setting)
+    beside, passed = _beside(others, question.node, before.pod, setting)
+    answer = _answer(before, after, beside, used, setting, question.node)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+    else:
+        paint = Paint(colourful())
+        click.echo("\n".join(lines(answer, paint)), color=paint.colour)
+    for note in (*notes, *passed):
+        click.echo(f"note: {inert(note)}", err=True)
+    return answer.exit_code
+
+
+def _sound(inputs: Inputs, setting: Setting) -> Inputs:
+    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
+    if problems:
+        raise click.ClickException("\n".join(map(str, problems)))
+    return inputs
+
+
+def _only_pod(file: str, setting: Setting) -> Given:
+    inputs = _sound(read_inputs([file]), setting)
+    if len(inputs.pods) != 1:
+        raise click.ClickException(f"{file}: holds {len(inputs.pods)} pods, wants one")
+    return inputs.pods[0]
+
+
+def _beside(files: tuple[str, ...], node: Node | None, pod: Pod, setting: Setting) -> tuple[list[Pod], Sequence[str]]:
+    """The node's other pods, and what was passed over. A dump of the node's pods has the pod itself as well."""
+    if not files:
+        return [], ()
+    inputs = on_node(_sound(read_inputs(files), setting), node)
+    return [each.pod for each in inputs.pods if not _is_same(each.pod, pod)], inputs.passed
+
+
+def _is_same(one: Pod, other: Pod) -> bool:
+    """By name: a manifest has no uid, and may leave out the namespace."""
+    named = [(each.metadata.namespace or "default", each.metadata.name) for each in (one, other)]
+    return bool(one.metadata.name) and named[0] == named[1]
+
+
+def _answer(
+    old: Given, new: Given, others: list[Pod], used: str, setting: Setting, given_node: Node | None
+) -> ResizeAnswer:
+    name = setting.machine.name or "node"
+    before = _version(old.found.document, name, setting)
+    # As the subresource does it: what is no resource and no resize policy is put back.
+    sent = _version(new.found.document, name, setting, before.pod).document
+    wanted = {**sent, "metadata": before.document.get("metadata")}
+    gates = node_resize_gates(setting.config)
+    kept = kept_for_resize(before.document, wanted, gates)
+    after = _version(kept, name, setting, before.pod)
+    notes = []
+    if not _is_same(old.pod, new.pod):
+        notes.append(f"NEW is another pod by its name, {new.pod.metadata.name}: only its amounts are taken")
+    if spec_changed(wanted, kept):
+        notes.append("NEW differs in more than resources; a resize leaves all of that as it is")
+    status = NodeStatus(setting.capacity, setting.allocatable)
+    node = Node(Metadata(name), status=status)
+    if given_node is not None:
+        node = msgspec.structs.replace(given_node, status=status)
+    held = [held_pod(each) for each in others]
+    found = forecast(
+        before,
+        after,
+        resize_setting(
+            setting, allocated_load(node, held), cpu_refusal=cpu_refusal(setting, [*held, held_pod(before.pod)])
+        ),
+        working_sets=_working_sets(used, before.pod),
+        api=Api(gates, in_place=setting.config.gate("InPlacePodVerticalScaling")),
+    )
+    writes: tuple[FileChange, ...] = ()
+    if found.outcome in ("accepted", "deferred"):
+        title = old.found.title
+        works = [workload(each, setting, title=f"other {index}") for index, each in enumerate(others)]
+        writes = resize_writes(
+            workload(held_pod(before.pod), setting, title=title), workload(_settled(after.pod), setting, title=title),
+            works, setting,
+        )  # fmt: skip
+    return resize_answer(found, before.pod, after.pod, writes, notes)
+
+
+def _version(document: Document, node: str, setting: Setting, stored: Pod | None = None) -> Version:
+    """As the API server keeps it: defaulted, and bound to the node."""
+    bound = {**document, "spec": {**(document.get("spec") or {}), "nodeName": node}}
+    return with_defaults(
+        bound,
+        pod_level=setting.policy.pod_level,
+        resize_policy=setting.profile.resize_policy_defaulted,
+        stored=stored,
+    )
+
+
+def _settled(pod: Pod) -> Pod:
+    """Once it is done, the status says nothing else than the spec."""
+    return msgspec.structs.replace(pod, status=Pod().status)
+
+
+def _working_sets(text: str, pod: Pod) -> dict[str, int] | None:
+    from plimsoll.cli.explain.usage import named_amounts
+
+    if not text:
+        return None
+    names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
+    amounts = named_amounts(text, "--used", bare=True)
+    if "" in amounts:
+        return dict.fromkeys(names, amounts[""])
+    if unknown := amounts.keys() - set(names):
+        raise click.BadParameter(f"no container {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
+    return amounts

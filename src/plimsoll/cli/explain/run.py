@@ -1,0 +1,139 @@
+"""One `explain` call from inputs to output: read, refuse what is wrong, explain the rest; exit 2 on anything wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+import msgspec
+
+from plimsoll.cli.manifests import Given, Inputs, Problem, on_node, read_inputs, refused
+from plimsoll.cli.node_options import NodeQuestion
+from plimsoll.cli.terminal import Paint, colourful, inert
+from plimsoll.rules.cgroups.desired import Workload, workload
+from plimsoll.rules.explain.explanation import Explanation, explanation
+from plimsoll.rules.node.node_config import Setting
+
+# Which option each word of --diff belongs to.
+DIFF_WORDS = {
+    "1.27": "profile",
+    "1.36": "profile",
+    "cgroupfs": "driver",
+    "systemd": "driver",
+    "v1": "cgroup",
+    "v2": "cgroup",
+    "linear": "container_weight",
+    "quadratic": "container_weight",
+    "process": "runtime",
+    "containerd": "runtime",
+    "crio": "runtime",
+}
+
+
+def run(
+    files: Sequence[str], question: NodeQuestion, *, output: str, diff: str | None, advise: bool, brief: bool
+) -> int:
+    inputs = on_node(read_inputs(files), question.node)
+    if diff is not None:
+        return _run_diff(inputs, question, diff, output)
+    setting, notes = question.setting()
+    good, problems = _sorted_out(inputs, setting)
+    found = explanation(_workloads(good, setting), setting, advise=advise)
+    if good:
+        _print(found, setting, output, brief=brief, advise=advise)
+    return _finish(inputs, problems, notes, len(good))
+
+
+def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) -> int:
+    from plimsoll.cli.explain.diff import differences, print_differences
+
+    first, second = _diff_words(diff)
+    sides = []
+    for word in (first, second):
+        setting, notes = question.setting(**{DIFF_WORDS[word]: word})
+        good, problems = _sorted_out(inputs, setting)
+        sides.append((good, problems, notes, explanation(_workloads(good, setting), setting), setting))
+    (good, problems, notes, left, _), (_, other_problems, _, right, _) = sides
+    rows = differences(left, right)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+    elif output == "yaml":
+        click.echo(_yaml(rows), nl=False)
+    else:
+        print_differences(rows, first, second, Paint(colourful()))
+    merged = problems + [each for each in other_problems if each not in problems]
+    return _finish(inputs, merged, notes, len(good))
+
+
+def _diff_words(diff: str) -> tuple[str, str]:
+    words = [word.strip() for word in diff.split(",")]
+    if len(words) != 2 or any(word not in DIFF_WORDS for word in words):
+        raise click.BadParameter(f"{diff!r}: two of {', '.join(DIFF_WORDS)}", param_hint="--diff")
+    if DIFF_WORDS[words[0]] != DIFF_WORDS[words[1]] or words[0] == words[1]:
+        raise click.BadParameter(f"{diff!r}: the two words must be alternatives of one option", param_hint="--diff")
+    return words[0], words[1]
+
+
+def _sorted_out(inputs: Inputs, setting: Setting) -> tuple[list[Given], list[Problem]]:
+    good, problems = [], list(inputs.problems)
+    for given in inputs.pods:
+        wrong = refused(given, setting)
+        problems += wrong
+        if not wrong:
+            good.append(given)
+    return good, problems
+
+
+def _workloads(given: Sequence[Given], setting: Setting) -> list[Workload]:
+    """Titles are unique: the namespace where there is one, a number where that is not enough."""
+    seen: Counter[str] = Counter()
+    works = []
+    for each in given:
+        namespace = each.pod.metadata.namespace
+        title = inert(f"{namespace}/{each.found.title}" if namespace not in ("", "default") else each.found.title)
+        seen[title] += 1
+        unique = title if seen[title] == 1 else f"{title} ({seen[title]})"
+        works.append(workload(each.pod, setting, base=each.found.base, title=unique))
+    return works
+
+
+def _print(found: Explanation, setting: Setting, output: str, *, brief: bool, advise: bool) -> None:
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    elif output == "yaml":
+        click.echo(_yaml(found), nl=False)
+    elif output == "sh":
+        from plimsoll.cli.explain.script import script
+
+        click.echo(script(found, setting), nl=False)
+    elif output == "table":
+        from plimsoll.cli.explain.tree import table_lines
+
+        click.echo("\n".join(table_lines(found)))
+    else:
+        from plimsoll.cli.explain.tree import tree_lines
+
+        paint = Paint(colourful())
+        click.echo("\n".join(tree_lines(found, paint, brief=brief, advise=advise)), color=paint.colour)
+
+
+def _yaml(value: object) -> str:
+    import yaml
+
+    return str(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True))
+
+
+def _finish(inputs: Inputs, problems: Sequence[Problem], notes: Sequence[str], good: int) -> int:
+    for note in notes:
+        click.echo(f"note: {inert(note)}", err=True)
+    for line in inputs.passed:
+        click.echo(f"note: {inert(line)}", err=True)
+    for problem in sorted(problems, key=lambda each: (each.file, each.document)):
+        click.echo(inert(str(problem)), err=True)
+    if not good and not problems:
+        click.echo("plimsoll: no pod in the input", err=True)
+        return 2
+    sys.stdout.flush()
+    return 2 if problems else 0

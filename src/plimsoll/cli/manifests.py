@@ -1,0 +1,251 @@
+"""Files, directories, standard input → pods, and everything that is wrong with them, with file, document and line.
+
+Manifests for `apply` and `delete`: every object in files, directories or standard input, or
+everything wrong there.
+
+Nothing is sent while anything is unreadable: a file is applied as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from plimsoll.codec.lean.lean import read_as_far
+from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, path_steps, written_path
+from plimsoll.codec.manifests.unknown_fields import unknown_fields
+from plimsoll.codec.yaml.reader import Document as YamlDocument
+from plimsoll.codec.yaml.reader import YamlError, read
+from plimsoll.errors import FieldError, PlimsollError
+from plimsoll.rules.admission.validation import create_errors
+from plimsoll.rules.model.cgroup_names import uid_errors
+from plimsoll.rules.model.objects import Node, Pod
+from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.resources.bounds import oversized
+from plimsoll.rules.resources.defaulting import admitted, defaulted
+
+SUFFIXES = (".yaml", ".yml", ".json")
+MAX_DEPTH = 1000  # kubectl goes to 10000; no manifest goes to 100, and depth is what costs time
+
+
+class Problem(msgspec.Struct, frozen=True):
+    file: str
+    document: int
+    line: int | None
+    text: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where}: document {self.document}: {self.text}"
+
+
+class Given(msgspec.Struct, frozen=True):
+    """One pod as the user wrote it."""
+
+    found: FoundPod
+    pod: Pod
+    unreadable: tuple[FieldError, ...]
+    file: str
+    document: YamlDocument
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    pods: list[Given]
+    problems: list[Problem]
+    passed: list[str]  # what holds no pod, one line each
+
+
+def read_inputs(names: Sequence[str]) -> Inputs:
+    """Everything readable in the named files; nothing stops at the first error."""
+    inputs = Inputs([], [], [])
+    for file, data in files_in(names, inputs.problems):
+        before = len(inputs.pods) + len(inputs.problems) + len(inputs.passed)
+        for index, document in enumerate(read(data, MAX_DEPTH), 1):
+            if isinstance(document, YamlError):
+                inputs.problems.append(Problem(file, document.document or index, document.line, document.message))
+            else:
+                for path, line in document.duplicates:
+                    inputs.passed.append(f"{file}:{line}: {written_path(path)} is written twice; the last one counts")
+                _read_document(file, document, inputs)
+        if before == len(inputs.pods) + len(inputs.problems) + len(inputs.passed):
+            inputs.passed.append(f"{file}: empty")
+    return inputs
+
+
+def files_in(names: Sequence[str], problems: list[Problem]) -> Iterator[tuple[str, bytes]]:
+    for name in names:
+        if name == "-":
+            yield "<stdin>", sys.stdin.buffer.read()
+            continue
+        for path in _manifests_below(name) if os.path.isdir(name) else [name]:
+            try:
+                with open(path, "rb") as file:
+                    data = file.read()
+            except OSError as error:
+                problems.append(Problem(path, 1, None, error.strerror or str(error)))
+            else:
+                yield path, data
+
+
+def _manifests_below(directory: str) -> list[str]:
+    return sorted(
+        os.path.join(folder, file)
+        for folder, _, files in os.walk(directory)
+        for file in files
+        if file.endswith(SUFFIXES)
+    )
+
+
+def _read_document(file: str, document: YamlDocument, inputs: Inputs) -> None:
+    for found in found_pods(document.value):
+        if isinstance(found, Passed):
+            if found.is_error:
+                inputs.problems.append(Problem(file, document.index, document.line_of(found.at), found.reason))
+            else:
+                inputs.passed.append(f"{file}: {found.reason}")
+            continue
+        pod, unreadable = read_as_far(found.document, Pod)
+        for unknown in unknown_fields(found.document):
+            if unknown.is_error:
+                unreadable.append(FieldError("FieldValueForbidden", unknown.field, unknown.message()))
+            else:
+                field = found.written(unknown.field)
+                line = document.line_of(path_steps(field))
+                inputs.passed.append(f"{file}:{line}: {field}: {unknown.message()}")
+        inputs.pods.append(Given(found, admitted(pod), tuple(unreadable), file, document))
+
+
+def on_node(inputs: Inputs, node: Node | None) -> Inputs:
+    """Only what takes room on the node: pods that have ended hold nothing, pods bound elsewhere are elsewhere."""
+    pods, ended, elsewhere = [], 0, 0
+    for given in inputs.pods:
+        bound = given.pod.spec.node_name
+        if given.pod.status.phase in ("Succeeded", "Failed"):
+            ended += 1
+        elif node is not None and bound and bound != node.metadata.name:
+            elsewhere += 1
+        else:
+            pods.append(given)
+    passed = list(inputs.passed)
+    if ended:
+        passed.append(f"{ended} pods have ended and hold nothing")
+    if elsewhere and node is not None:
+        passed.append(f"{elsewhere} pods are bound to other nodes than {node.metadata.name}")
+    nodes = {given.pod.spec.node_name for given in pods} - {""}
+    if node is None and len(nodes) > 1:
+        passed.append(f"pods of {len(nodes)} nodes are explained as if on one; --node FILE keeps those of one node")
+    return Inputs(pods, inputs.problems, passed)
+
+
+def refused(given: Given, setting: Setting) -> list[Problem]:
+    """What cannot be read of the pod, and what an API server would refuse about the rest.
+
+    What follows from something unreadable is not said again: a container with a broken amount is judged no further.
+    """
+    gated = setting.policy.pod_level
+    errors = list(given.unreadable)
+    broken = {_owner(error.field) for error in errors}
+    pod = defaulted(given.pod, pod_level=gated)
+    findings = [*uid_errors(pod.metadata.uid), *create_errors(pod, pod_level=gated), *oversized(pod)]
+    for error in findings:
+        if _owner(error.field) not in broken and not any(_is_below(error.field, each.field) for each in errors):
+            errors.append(error)
+    return problems_of(errors, given.found, given.file, given.document)
+
+
+def _is_below(field: str, other: str) -> bool:
+    return field == other or field.startswith((f"{other}.", f"{other}["))
+
+
+def _owner(field: str) -> str:
+    """The block a field's neighbours may have been judged with: its container's, or the pod's, resources."""
+    return field.partition(".resources")[0] if ".resources" in field else field
+
+
+def problems_of(errors: Sequence[FieldError], found: FoundPod, file: str, document: YamlDocument) -> list[Problem]:
+    problems = []
+    for error in errors:
+        field = found.written(error.field)
+        line = document.line_of(path_steps(field))
+        text = f"{field}: {error.message()}" if field else error.message()
+        problems.append(Problem(file, document.index, line, text))
+    return sorted(problems, key=lambda problem: problem.line or 0)
+
+
+Document = dict[str, Any]
+
+
+class UnreadableManifests(PlimsollError):
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "nothing was sent:\n" + "\n".join(map(str, self.problems))
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    document: Document
+    file: str
+
+    @property
+    def name(self) -> str:
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.document["metadata"].get("namespace") or "")
+
+    @property
+    def api_version(self) -> str:
+        return str(self.document["apiVersion"])
+
+    @property
+    def kind(self) -> str:
+        return str(self.document["kind"])
+
+
+def read_manifests(names: Sequence[str]) -> list[Manifest]:
+    """Raises UnreadableManifests with every problem."""
+    problems: list[Problem] = []
+    found: list[Manifest] = []
+    for file, data in files_in(names, problems):
+        for index, document in enumerate(read(data, MAX_DEPTH), 1):
+            if isinstance(document, YamlError):
+                problems.append(Problem(file, document.document or index, document.line, document.message))
+                continue
+            for each in _objects(document.value):
+                wrong = _problem(each)
+                if wrong:
+                    problems.append(Problem(file, document.index, document.line, wrong))
+                else:
+                    found.append(Manifest(each, file))
+    if not found and not problems:
+        raise UnreadableManifests([Problem(", ".join(names), 1, None, "no object in it")])
+    if problems:
+        raise UnreadableManifests(problems)
+    return found
+
+
+def _objects(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict) and isinstance(value.get("items"), list) and str(value.get("kind")).endswith("List"):
+        for each in value["items"]:
+            yield from _objects(each)
+    elif value is not None:
+        yield value
+
+
+def _problem(value: Any) -> str:
+    if not isinstance(value, dict):
+        return "not an object"
+    for field in ("apiVersion", "kind"):
+        if not isinstance(value.get(field), str) or not value[field]:
+            return f"{field} is missing"
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        return "metadata.name is missing: an object is applied and deleted by its name"
+    return ""

@@ -1,0 +1,117 @@
+"""`plimsoll oom [POD]`: processes that the kernel killed for memory: which, at whose limit, and who else it weighed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from plimsoll.cli.client import Cluster, PodName, answered, cluster_options
+from plimsoll.cli.node_info import node_page
+from plimsoll.cli.terminal import Paint, colourful, inert, table
+from plimsoll.codec.node_pages import KillShown, OomPage
+from plimsoll.rules.cgroups.reasons import human_bytes
+
+CANDIDATES = 5
+STAT_SHOWN = ("anon", "file", "kernel", "kernel_stack", "slab", "shmem", "rss", "cache")
+
+
+@click.command("oom")
+@click.argument("pod", type=PodName(), required=False, metavar="[POD]")
+@cluster_options
+@click.option("--on", "node_name", default="", metavar="NODE", help="Only of this node. [default: all, or the pod's]")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
+    """Show which processes the kernel killed for memory, the newest last; of all namespaces unless -n names one.
+
+    \b
+    Examples:
+      plimsoll oom
+      plimsoll oom web
+      plimsoll oom --on n1 -o json
+    """
+    kills, notes = answered(options, lambda cluster: _asked(cluster, pod or "", node_name))
+    if options["namespace"]:
+        kills = [each for each in kills if each.namespace == options["namespace"]]
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode({"kills": kills}), indent=2).decode())
+    else:
+        for line in lines(kills, time.time(), Paint(colourful())):
+            click.echo(line)
+    for note in notes:
+        click.echo(f"note: {inert(note)}", err=True)
+    return 0
+
+
+async def _asked(cluster: Cluster, pod: str, node_name: str) -> tuple[list[KillShown], list[str]]:
+    """From every node that has the page; a node that has not, or is away, is named."""
+    from plimsoll.cli.node_info import chosen_node
+    from plimsoll.errors import PlimsollError
+    from plimsoll.kube.request import NODES, listing
+
+    if node_name:
+        described = [await chosen_node(cluster, node_name)]
+    else:
+        described = (await cluster.ask(listing(NODES))).get("items") or []
+    nodes = [str(each["metadata"]["name"]) for each in described]
+    kills: list[KillShown] = []
+    failures: list[PlimsollError] = []
+    for node in nodes:
+        try:
+            kills += (await node_page(cluster, node, "oom", OomPage)).kills
+        except PlimsollError as error:
+            failures.append(error)
+    if failures and len(failures) == len(nodes):
+        raise failures[0]
+    found = sorted((each for each in kills if not pod or each.pod == pod), key=lambda each: each.time_s)
+    return found, list(map(str, failures))
+
+
+def lines(kills: Sequence[KillShown], now_s: float, paint: Paint) -> Iterator[str]:
+    if not kills:
+        yield "no kill is known"
+        return
+    for index, kill in enumerate(kills):
+        if index:
+            yield ""
+        yield from _kill(kill, now_s, paint)
+
+
+def _kill(kill: KillShown, now_s: float, paint: Paint) -> Iterator[str]:
+    from plimsoll.api.machinery.timestamps import human_duration, rfc3339
+
+    where = "/".join(filter(None, (kill.namespace, kill.pod or kill.pod_uid))) or "no pod"
+    yield (
+        f"{paint(rfc3339(kill.time_s), 'dim')}  {human_duration(now_s - kill.time_s)} ago  "
+        f"{paint(inert(where), 'bold')}{f' {inert(kill.container)}' if kill.container else ''}"
+    )
+    yield f"  {inert(kill.sentence)}"
+    facts = []
+    if kill.process:
+        adj = "" if kill.oom_score_adj is None else f", oom_score_adj {kill.oom_score_adj}"
+        facts.append(("process", f"{kill.process} (pid {kill.pid}){adj}"))
+    if kill.limit_path:
+        facts.append(("limit of", kill.limit_path))
+    if kill.limit_bytes is not None:
+        facts.append(("limit", human_bytes(kill.limit_bytes)))
+    if kill.usage_bytes is not None:
+        age = "" if kill.sample_age_s is None else f", {kill.sample_age_s:.1f} s before"
+        facts.append(("used", f"{human_bytes(kill.usage_bytes)}{age}"))
+    stat = [f"{name} {human_bytes(kill.stat[name])}" for name in STAT_SHOWN if kill.stat.get(name)]
+    if stat:
+        facts.append(("memory", ", ".join(stat)))
+    facts.append(("known from", kill.source))
+    for title, text in facts:
+        yield f"  {paint(f'{title:<10}', 'dim')} {inert(text)}"
+    if kill.candidates:
+        ordered = sorted(kill.candidates, key=lambda each: -each.resident_bytes)
+        rows = [
+            [f"    {each.pid}", inert(each.name), human_bytes(each.resident_bytes), str(each.oom_score_adj)]
+            for each in ordered[:CANDIDATES]
+        ]
+        yield from table(rows, ("    PID", "CANDIDATE", "RESIDENT", "ADJ"))
+        if len(ordered) > CANDIDATES:
+            yield paint(f"    and {len(ordered) - CANDIDATES} more", "dim")

@@ -1,0 +1,138 @@
+"""`plimsoll pressure`: a node's eviction signals, how far each is from its thresholds, who would go next, who went."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.node_info import node_page
+from plimsoll.cli.printers import order_lines
+from plimsoll.cli.terminal import Paint, colourful, inert, table
+from plimsoll.codec.node_pages import PressurePage, SignalShown, ThresholdShown
+from plimsoll.errors import InvalidQuantity
+from plimsoll.rules.cgroups.reasons import human_bytes
+from plimsoll.rules.config.thresholds import MEMORY_AVAILABLE
+from plimsoll.rules.eviction.assessment import RESOURCE_OF
+from plimsoll.rules.eviction.decision import Candidate
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY
+from plimsoll.rules.quantity import QUANTITIES, Quantity
+
+NEXT_VICTIMS, LAST_DECISIONS = 5, 5
+HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
+
+
+@click.command("pressure")
+@click.argument("node", default="", required=False, metavar="[NODE]")
+@cluster_options
+@click.option(
+    "--victims", type=click.IntRange(0), default=NEXT_VICTIMS, show_default=True, help="How many of the next."
+)
+@click.option(
+    "--all", "everything", is_flag=True, help="The next ones for every signal, not only memory and what is met."
+)
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+def pressure(node: str, victims: int, everything: bool, output: str, **options: Any) -> int:
+    """Show how near a node is to evicting pods, and whom it would evict.
+
+    \b
+    Examples:
+      plimsoll pressure
+      plimsoll pressure n1 --victims 20
+      plimsoll pressure -o json
+    """
+    found = answered(options, lambda cluster: _asked(cluster, node))
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+    else:
+        for line in lines(found, victims, time.time(), Paint(colourful()), everything=everything):
+            click.echo(line)
+    return 0
+
+
+async def _asked(cluster: Cluster, node: str) -> PressurePage:
+    from plimsoll.cli.node_info import chosen_node
+
+    name = str((await chosen_node(cluster, node))["metadata"]["name"])
+    return await node_page(cluster, name, "pressure", PressurePage)
+
+
+def lines(found: PressurePage, victims: int, now_s: float, paint: Paint, *, everything: bool = False) -> Iterator[str]:
+    if found.conditions:
+        yield f"conditions: {paint(', '.join(map(inert, found.conditions)), 'bold', 'red')}"
+    else:
+        yield f"conditions: {paint('no pressure', 'green')}"
+    rows = [
+        [
+            inert(signal.signal) if index == 0 else "",
+            _shown(signal.signal, signal.available) if index == 0 else "",
+            _shown(signal.signal, signal.capacity) if index == 0 else "",
+            _shown(signal.signal, threshold.value) if threshold is not None else "-",
+            "-" if threshold is None else "hard" if not threshold.grace_s else f"{threshold.grace_s:g} s",
+            "-" if threshold is None else _distance(signal, threshold),
+        ]
+        for signal in found.signals
+        for index, threshold in enumerate(signal.thresholds or (None,))
+    ]
+    for index, line in enumerate(table(rows, HEADER) if rows else ()):
+        yield paint(line, "dim") if index == 0 else paint(line, "red") if line.endswith("met") else line
+    for order, signals in _orders(found, everything=everything).items():
+        if order and victims:
+            yield ""
+            yield f"next for {paint(', '.join(map(inert, signals)), 'bold')}"
+            yield from order_lines(order, RESOURCE_OF.get(signals[0], ""), paint, victims)
+    if found.decisions:
+        yield ""
+        yield "evicted"
+        for each in list(found.decisions)[: -LAST_DECISIONS - 1 : -1]:
+            who = "nobody" if each.victim is None else f"{each.victim.namespace}/{each.victim.name}"
+            yield f"  {_ago(now_s - each.time_s):>8}  {paint(inert(who), 'bold')}  {inert(each.signal)}"
+            yield f"            {inert(each.message.strip())}"
+            if each.why:
+                yield f"            {inert(each.why)}"
+
+
+def _orders(found: PressurePage, *, everything: bool) -> dict[tuple[Candidate, ...], list[str]]:
+    """Signals of one file system have one order; it is shown once."""
+    met = {each.signal for each in found.signals if any(threshold.met for threshold in each.thresholds)}
+    orders: dict[tuple[Candidate, ...], list[str]] = {}
+    for signal, order in found.order.items():
+        if everything or signal == MEMORY_AVAILABLE or signal in met:
+            orders.setdefault(order, []).append(signal)
+    return orders
+
+
+def _distance(signal: SignalShown, threshold: ThresholdShown) -> str:
+    """What may still be used before the threshold is met."""
+    available, value = _amount(signal.available), _amount(threshold.value)
+    if threshold.met or available is None or value is None:
+        return "met" if threshold.met else "unknown"
+    return _text(signal.signal, (available - value).value)
+
+
+def _shown(signal: str, text: str) -> str:
+    amount = _amount(text)
+    return inert(text) if amount is None else _text(signal, amount.value)
+
+
+def _text(signal: str, amount: int) -> str:
+    return (
+        human_bytes(amount) if RESOURCE_OF.get(signal) in (MEMORY, EPHEMERAL_STORAGE) and amount >= 0 else str(amount)
+    )
+
+
+def _amount(text: str) -> Quantity | None:
+    try:
+        return QUANTITIES[text]
+    except InvalidQuantity:
+        return None
+
+
+def _ago(seconds: float) -> str:
+    from plimsoll.api.machinery.timestamps import human_duration
+
+    return human_duration(seconds)

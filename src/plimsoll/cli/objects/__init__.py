@@ -1,0 +1,1 @@
+"""The commands about objects of a cluster: get, describe, apply, delete, logs, exec, events."""

@@ -1,0 +1,91 @@
+"""`plimsoll apply -f`: server-side apply of every object in the files, in their order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+import click
+
+from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.terminal import inert
+
+if TYPE_CHECKING:
+    from plimsoll.cli.manifests import Manifest
+    from plimsoll.kube.discovery import Kind
+
+Document = dict[str, Any]
+APPLY = "application/apply-patch+yaml"  # JSON is YAML
+MANAGER = "plimsoll"
+REFUSED = 2
+
+
+@click.command("apply")
+@click.option("-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="What to apply.")
+@cluster_options
+@click.option("--dry-run", is_flag=True, help="Ask the server, change nothing.")
+@click.option("--force-conflicts", is_flag=True, help="Take fields over that somebody else manages.")
+def apply(files: tuple[str, ...], dry_run: bool, force_conflicts: bool, **options: Any) -> int:
+    """Create objects, or change them to what the files say (server-side apply).
+
+    All files are read before the first object is sent. Exit code 2 if the server refuses any of them.
+
+    \b
+    Examples:
+      plimsoll apply -f pod.yaml
+      plimsoll apply -f deploy/ --dry-run
+      cat pod.yaml | plimsoll apply -f - -n shop
+    """
+    from plimsoll.cli.manifests import read_manifests
+
+    manifests = read_manifests(files)
+    return answered(options, lambda cluster: _apply(cluster, manifests, dry_run, force_conflicts, options["namespace"]))
+
+
+async def _apply(cluster: Cluster, manifests: list[Manifest], dry_run: bool, force: bool, namespace: str) -> int:
+    from plimsoll.kube.discovery import kind_of_object
+    from plimsoll.kube.request import ApiError
+
+    kinds = await cluster.kinds()
+    meant: list[tuple[Manifest, Kind, str]] = []
+    for each in manifests:
+        kind = kind_of_object(kinds, each.api_version, each.kind)
+        if namespace and kind.namespaced and each.namespace not in ("", namespace):
+            raise click.ClickException(
+                f"{each.file}: {kind.title}/{each.name} is of namespace {each.namespace}, not of {namespace} (-n)"
+            )
+        meant.append((each, kind, (each.namespace or cluster.namespace) if kind.namespaced else ""))
+    code = 0
+    for manifest, kind, where in meant:
+        try:
+            done = await _applied(cluster, manifest, kind, where, dry_run, force)
+        except ApiError as error:
+            click.echo(f"plimsoll: {inert(manifest.file)}: {inert(str(error))}", err=True)
+            if error.code == 409:
+                click.echo("          --force-conflicts takes these fields over", err=True)
+            code = REFUSED
+        else:
+            click.echo(f"{kind.title}/{inert(manifest.name)} {done}{' (dry run)' if dry_run else ''}")
+    return code
+
+
+async def _applied(cluster: Cluster, manifest: Manifest, kind: Kind, namespace: str, dry_run: bool, force: bool) -> str:
+    import msgspec
+
+    from plimsoll.kube.request import Request, document, get
+
+    before = await cluster.answer(get(kind.resource, manifest.name, namespace))
+    query = {"fieldManager": MANAGER, "force": str(force).lower(), **({"dryRun": "All"} if dry_run else {})}
+    path = f"{kind.resource.path(namespace, manifest.name)}?{urlencode(query)}"
+    answer = await cluster.answer(Request("PATCH", path, msgspec.json.encode(manifest.document), APPLY))
+    after = document(answer)
+    if before.status >= 400:
+        return "created"
+    return "unchanged" if _wanted(document(before)) == _wanted(after) else "configured"
+
+
+def _wanted(found: Document) -> Document:
+    """What somebody may have wanted of an object; status and bookkeeping change by themselves."""
+    metadata = found.get("metadata") or {}
+    kept = {key: value for key, value in metadata.items() if key not in ("managedFields", "resourceVersion")}
+    return {**found, "status": None, "metadata": kept}

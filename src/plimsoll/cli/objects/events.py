@@ -1,0 +1,82 @@
+"""`plimsoll events`: what has happened, the newest last; of one object, a namespace, or everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.printers import EVENTS_HEADER, Columns, last_seen, row, shown
+
+Document = dict[str, Any]
+
+
+@click.command("events")
+@cluster_options
+@click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
+@click.option("--for", "about", default="", metavar="KIND/NAME", help="Only about this object.")
+@click.option("--types", default="", metavar="Warning,Normal", help="Only of these types.")
+@click.option("-w", "--watch", is_flag=True, help="Then every new one, until Ctrl-C.")
+@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="[default: a table]")
+def events(about: str, types: str, watch: bool, output: str | None, **options: Any) -> int:
+    """Show events, the newest last.
+
+    \b
+    Examples:
+      plimsoll events
+      plimsoll events --for pod/web
+      plimsoll events -A --types Warning -w
+    """
+    if about and "/" not in about:
+        raise click.UsageError("--for wants KIND/NAME, for instance pod/web")
+    wanted = {each.strip() for each in types.split(",") if each.strip()}
+    return answered(options, lambda cluster: _events(cluster, about, wanted, watch, output, options))
+
+
+async def _events(
+    cluster: Cluster, about: str, types: set[str], watch: bool, output: str | None, options: dict[str, Any]
+) -> int:
+    from plimsoll.kube.request import EVENTS, listing, watching
+
+    everywhere = bool(options["all_namespaces"])
+    namespace, fields = "" if everywhere else cluster.namespace, ""
+    if about:
+        word, _, name = about.partition("/")
+        kind = await cluster.kind(word)
+        fields = f"involvedObject.kind={kind.kind},involvedObject.name={name}"
+        if not kind.namespaced:  # events about nodes live in `default`, as kubelets write them
+            namespace = "" if not options["namespace"] else cluster.namespace
+    listed = await cluster.ask(listing(EVENTS, namespace=namespace, fields=fields))
+    found = sorted((each for each in listed.get("items") or () if _of(each, types)), key=last_seen)
+    if output:
+        click.echo(shown({"apiVersion": "v1", "kind": "List", "items": found}, output))
+        return 0
+    columns = Columns()
+    now_s = _now_s()
+    cells = [row(each, now_s, namespace=everywhere) for each in found]
+    if cells:
+        cells.insert(0, ["NAMESPACE", *EVENTS_HEADER] if everywhere else list(EVENTS_HEADER))
+        for line in columns.lines(cells):
+            click.echo(line)
+    elif not watch:
+        click.echo("No events found." if everywhere else f"No events found in {cluster.namespace} namespace.", err=True)
+    if watch:
+        version = str((listed.get("metadata") or {}).get("resourceVersion") or "")
+        async for change in cluster.lines(watching(EVENTS, version, namespace=namespace, fields=fields)):
+            event = msgspec.json.decode(change)
+            if event["type"] in ("ADDED", "MODIFIED") and _of(event["object"], types):
+                for text in columns.lines([row(event["object"], _now_s(), namespace=everywhere)]):
+                    click.echo(text)
+    return 0
+
+
+def _of(event: Document, types: set[str]) -> bool:
+    return not types or event.get("type") in types
+
+
+def _now_s() -> float:
+    import time
+
+    return time.time()

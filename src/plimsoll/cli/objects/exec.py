@@ -1,0 +1,186 @@
+"""One command in one container, over a WebSocket with channels (v5.channel.k8s.io).
+
+Each message begins with its channel: 0 stdin, 1 stdout, 2 stderr, 3 the final Status, 4 the terminal's size, 255 "this
+channel is closed". With a terminal ours is raw meanwhile, and is put back whatever happens; then everything the command
+prints goes to the terminal as it is, which is what -t is for.
+
+`plimsoll exec`: a command in a container. `exec_session` talks; here is what may be asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import click
+import msgspec
+
+from plimsoll.cli.client import Cluster, PodName, answered, cluster_options
+from plimsoll.cli.terminal import inert
+from plimsoll.kube.request import PODS
+from plimsoll.kube.websocket import WebSocket
+
+STDIN, STDOUT, STDERR, STATUS, SIZE, CLOSED = 0, 1, 2, 3, 4, 255
+SUBPROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+CHUNK = 1 << 15
+BROKEN = 1
+
+
+class Asked(msgspec.Struct, frozen=True):
+    pod: str
+    container: str
+    command: tuple[str, ...]
+    stdin: bool
+    tty: bool
+
+
+async def executed(cluster: Cluster, asked: Asked) -> int:
+    """The command's exit code."""
+    query = [("command", each) for each in asked.command]
+    query += [("container", asked.container)] if asked.container else []
+    query += [("stdin", "true")] if asked.stdin else []
+    query += [("stdout", "true"), *([("tty", "true")] if asked.tty else [("stderr", "true")])]
+    path = f"{PODS.path(cluster.namespace, asked.pod, 'exec')}?{urlencode(query)}"
+    socket = await cluster.transport.websocket(path, SUBPROTOCOLS)
+    try:
+        with raw_terminal() if asked.tty else contextlib.nullcontext():
+            if asked.tty:
+                _send_sizes(socket)
+            reading = asyncio.create_task(_input(socket)) if asked.stdin else None
+            try:
+                return await _output(socket)
+            finally:
+                if reading is not None:
+                    reading.cancel()
+                    await asyncio.gather(reading, return_exceptions=True)
+    finally:
+        await socket.close()
+
+
+async def _output(socket: WebSocket) -> int:
+    """Until the Status comes: its exit code."""
+    streams = {STDOUT: sys.stdout.buffer, STDERR: sys.stderr.buffer}
+    while (message := await socket.receive()) is not None:
+        if not message:
+            continue
+        channel, data = message[0], message[1:]
+        if channel in streams:
+            streams[channel].write(data)
+            streams[channel].flush()
+        elif channel == STATUS:
+            return exit_code(data)
+    click.echo("plimsoll: the connection ended before the command did", err=True)
+    return BROKEN
+
+
+def exit_code(data: bytes) -> int:
+    """Of the Status that ends a session; what is no exit code is said."""
+    try:
+        status = msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        status = {"status": "Failure", "message": data.decode("utf-8", "replace")}
+    if status.get("status") == "Success":
+        return 0
+    for cause in (status.get("details") or {}).get("causes") or ():
+        if cause.get("reason") == "ExitCode" and str(cause.get("message")).isdecimal():
+            return int(cause["message"])
+    click.echo(f"plimsoll: {inert(str(status.get('message') or 'the command could not be run'))}", err=True)
+    return BROKEN
+
+
+async def _input(socket: WebSocket) -> None:
+    """Standard input, until it ends. A file is read in a thread; a terminal or pipe when it has something."""
+    source = sys.stdin.buffer
+    try:
+        number = source.fileno()
+    except OSError:  # standard input need not be a file
+        number = -1
+    while True:
+        data = await _read(number) if number >= 0 else await asyncio.to_thread(source.read, CHUNK)
+        if not data:
+            break
+        await socket.send(bytes([STDIN]) + data)
+    if socket.subprotocol == SUBPROTOCOLS[0]:
+        await socket.send(bytes([CLOSED, STDIN]))
+
+
+async def _read(number: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    try:
+        loop.add_reader(number, _resolve, ready)
+    except PermissionError:  # epoll refuses plain files, which are always ready
+        return await asyncio.to_thread(os.read, number, CHUNK)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(number)
+    return os.read(number, CHUNK)
+
+
+def _resolve(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _send_sizes(socket: WebSocket) -> None:
+    """Now, and whenever the window changes."""
+    loop, sending = asyncio.get_running_loop(), set[asyncio.Task[None]]()
+
+    def send() -> None:
+        found = os.get_terminal_size(sys.stdin.fileno())
+        size = msgspec.json.encode({"Width": found.columns, "Height": found.lines})
+        task = loop.create_task(socket.send(bytes([SIZE]) + size))
+        sending.add(task)
+        task.add_done_callback(sending.discard)
+
+    send()
+    loop.add_signal_handler(signal.SIGWINCH, send)
+
+
+@contextlib.contextmanager
+def raw_terminal() -> Iterator[None]:
+    import termios
+    import tty as terminal
+
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    try:
+        terminal.setraw(number)
+        yield
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)
+
+
+@click.command("exec", context_settings={"allow_interspersed_args": False})
+@cluster_options
+@click.option("-c", "--container", default="", help="Which one. [default: the only one]")
+@click.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input on.")
+@click.option("-t", "--tty", is_flag=True, help="The command gets a terminal. Needs one here, and -i.")
+@click.argument("pod", type=PodName(), metavar="POD")
+@click.argument("command", nargs=-1, required=True, metavar="[--] COMMAND...", type=click.UNPROCESSED)
+def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, tty: bool, **options: Any) -> int:
+    """Run a command in a container; its exit code is ours. Options go before POD.
+
+    \b
+    Examples:
+      plimsoll exec web -- cat /sys/fs/cgroup/memory.max
+      plimsoll exec -it web -- sh
+      echo hi | plimsoll exec -i -c app web -- cat
+    """
+    if command[0] == "--":
+        command = command[1:]
+    if not command:
+        raise click.UsageError("which command? plimsoll exec POD -- COMMAND")
+    if tty and not (sys.stdin.isatty() and with_input):
+        click.echo("plimsoll: -t without a terminal, or without -i: going on without", err=True)
+        tty = False
+
+    asked = Asked(pod, container, command, with_input, tty)
+    return answered(options, lambda cluster: executed(cluster, asked))

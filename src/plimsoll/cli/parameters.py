@@ -1,0 +1,56 @@
+"""Types of command-line options: quantities, lists of quantities, factors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from plimsoll.errors import InvalidQuantity
+from plimsoll.rules.model.objects import ResourceList
+from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity
+
+
+class Amount(click.ParamType[Quantity]):
+    name = "quantity"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Quantity:
+        if isinstance(value, Quantity):
+            return value
+        try:
+            quantity = QUANTITIES[str(value)]
+        except InvalidQuantity as error:
+            self.fail(f"{value!r}: {error.reason}", param, ctx)
+        if quantity.nanos < 0:
+            self.fail(f"{value!r}: must be greater than or equal to 0", param, ctx)
+        if quantity.milli > MAX_INT64:
+            self.fail(f"{value!r}: no node has that much", param, ctx)
+        return quantity
+
+
+class Factor(click.FloatRange):
+    """Above 0, at most 1, and a number: `nan` is within every range."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if number != number:
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
+
+
+class Amounts(click.ParamType[ResourceList]):
+    name = "list"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceList:
+        if isinstance(value, dict):
+            return value
+        found: ResourceList = {}
+        for part in filter(None, str(value).split(",")):
+            name, equals, text = part.partition("=")
+            if not equals:
+                self.fail(f"{part!r} is not name=amount", param, ctx)
+            found[name.strip()] = Amount().convert(text.strip(), param, ctx)
+        return found

@@ -1,0 +1,293 @@
+"""Tables as the server makes them (`kubectl get` asks for the same), printed as kubectl prints them.
+
+The server decides columns and cells; columns with a priority above 0 are for `-o wide`. All cells come from a cluster,
+so all of them are made harmless first.
+
+Steps and what could not be had, for people and for programs.
+
+Pods in the order of eviction as a table: each with the key that puts it before the next one.
+
+One event as one line, for `events` and `describe`.
+
+API objects as JSON or YAML, and how errors and results are put into lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import click
+import msgspec
+
+from plimsoll.api.machinery.timestamps import age, epoch_seconds
+from plimsoll.cgroups.engine.executor import step_text
+from plimsoll.cgroups.engine.transaction import Applied
+from plimsoll.cli.terminal import Paint, colourful, display_width, inert, on_terminal, table
+from plimsoll.errors import InvalidQuantity
+from plimsoll.rules.cgroups.reasons import human_bytes
+from plimsoll.rules.cgroups.reconcile import Unmet
+from plimsoll.rules.cgroups.steps import Make, Remove, Step, Write
+from plimsoll.rules.eviction.decision import Candidate
+from plimsoll.rules.eviction.ranking import PIDS
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY
+from plimsoll.rules.quantity import QUANTITIES
+
+Document = dict[str, Any]
+ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+GAP = "   "  # three blanks, as kubectl
+
+
+def header(found: Document, *, wide: bool, namespaces: bool) -> list[str]:
+    names = [inert(str(each.get("name", ""))).upper() for each in _columns(found) if wide or not each.get("priority")]
+    return ["NAMESPACE", *names] if namespaces else names
+
+
+def rows(found: Document, *, wide: bool, namespaces: bool, prefix: str = "") -> Iterator[list[str]]:
+    """`prefix`: `pod/` where several kinds are shown, before the name."""
+    columns = _columns(found)
+    for row in found.get("rows") or ():
+        cells = [
+            inert(_cell(cell))
+            for column, cell in zip(columns, row.get("cells") or (), strict=False)
+            if wide or not column.get("priority")
+        ]
+        if cells and prefix:
+            cells[0] = prefix + cells[0]
+        if namespaces:
+            cells.insert(0, inert(str(_metadata(row).get("namespace") or "")))
+        yield cells
+
+
+def names(found: Document) -> list[str]:
+    return [str(_metadata(row).get("name") or "") for row in found.get("rows") or ()]
+
+
+def as_table(listed: Document) -> Document:
+    """For a server that makes no tables: names and when they were made."""
+    if listed.get("kind") == "Table":
+        return listed
+    items = listed["items"] if isinstance(listed.get("items"), list) else [listed]
+    return {
+        "kind": "Table",
+        "metadata": listed.get("metadata") or {},
+        "columnDefinitions": [{"name": "Name"}, {"name": "Created"}],
+        "rows": [
+            {
+                "cells": [(each.get("metadata") or {}).get(name) or "" for name in ("name", "creationTimestamp")],
+                "object": {"metadata": each.get("metadata") or {}},
+            }
+            for each in items
+        ],
+    }
+
+
+class Columns:
+    """Prints rows as they come, as wide as the widest so far: a watch cannot wait for the last one."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+
+    def lines(self, cells: Sequence[Sequence[str]]) -> Iterator[str]:
+        for line in cells:
+            self._widths += [0] * (len(line) - len(self._widths))
+            self._widths = [max(size, display_width(cell)) for size, cell in zip(self._widths, line, strict=False)]
+        for line in cells:
+            padded = (cell + " " * (size - display_width(cell)) for cell, size in zip(line, self._widths, strict=False))
+            yield GAP.join(padded).rstrip()
+
+
+def _columns(found: Document) -> list[Document]:
+    return [each for each in found.get("columnDefinitions") or () if isinstance(each, dict)]
+
+
+def _metadata(row: Document) -> Document:
+    return (row.get("object") or {}).get("metadata") or {}
+
+
+def _cell(cell: Any) -> str:
+    if cell is None:
+        return "<none>"
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    return str(cell)
+
+
+_ID = re.compile(r"\b[0-9a-f]{64}\b")
+
+
+def print_applied(applied: Applied, output: str, *, dry_run: bool = False, notes: Iterable[str] = ()) -> None:
+    if output == "json":
+        document = {
+            "subject": applied.subject,
+            "dryRun": dry_run,
+            "steps": msgspec.to_builtins(applied.steps),
+            "unmet": msgspec.to_builtins(applied.unmet),
+        }
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        return
+    paint = Paint(colourful())
+    for line in grouped(applied.steps, paint):
+        click.echo(line)
+    would = "would be " if dry_run else ""
+    if applied.steps:
+        click.echo(f"{inert(applied.subject)}: {counted(applied.steps)} {would}made")
+    else:
+        click.echo(f"{inert(applied.subject)}: nothing to do, everything is as it should be")
+    print_unmet(applied.unmet, paint)
+    for note in notes:
+        click.echo(paint(f"note: {inert(note)}", "dim"), err=True)
+
+
+def grouped(steps: Sequence[Step], paint: Paint) -> Iterable[str]:
+    """The writes of one cgroup stand below its path."""
+    at = ""
+    for step in steps:
+        if isinstance(step, Write):
+            if step.path != at:
+                yield f"{paint('write', 'cyan')} {_short(step.path)}"
+            was = "" if step.was is None else paint(f"  (was {step.was})", "dim")
+            yield f"    {step.file:<32} {step.value}{was}"
+        else:
+            yield from lines([step], paint)
+        at = step.path
+
+
+def _short(text: str) -> str:
+    """Ids as people show them: the first twelve of 64 digits."""
+    return _ID.sub(lambda found: found[0][:12], inert(text))
+
+
+def lines(steps: Sequence[Step], paint: Paint) -> Iterable[str]:
+    colours = {Make: "green", Remove: "red"}
+    for step in steps:
+        verb, _, rest = step_text(step).partition(" ")
+        yield f"{paint(verb, colours.get(type(step), 'cyan'))} {_short(rest)}"
+
+
+def counted(steps: Sequence[Step]) -> str:
+    return "1 step" if len(steps) == 1 else f"{len(steps)} steps"
+
+
+def print_unmet(unmet: Sequence[Unmet], paint: Paint) -> None:
+    """The same lack in many cgroups is one line."""
+    grouped: dict[tuple[str, str], list[Unmet]] = {}
+    for each in unmet:
+        grouped.setdefault((each.file, each.reason), []).append(each)
+    for (file, reason), some in grouped.items():
+        first = some[0]
+        have = first.have or "nothing"
+        where = first.path if len(some) == 1 else f"{first.path} and {len(some) - 1} more"
+        click.echo(paint(f"{file}: want {first.want}, have {have} ({reason}): {where}", "yellow"))
+
+
+EVICTIONS_HEADER = ("#", "POD", "PRIORITY", "USES", "REQUESTS", "OVER", "BEFORE THE NEXT BECAUSE")
+
+
+def order_lines(order: Sequence[Candidate], resource: str, paint: Paint, most: int | None = None) -> Iterator[str]:
+    place, rows = 0, []
+    for candidate in order[:most]:
+        place += not candidate.critical
+        rows.append(_row(candidate, place, resource))
+    lines = list(table(rows, EVICTIONS_HEADER))
+    yield paint(lines[0], "dim") if lines else "no pods"
+    yield from lines[1:]
+    if most is not None and len(order) > most:
+        yield paint(f"and {len(order) - most} more", "dim")
+
+
+def _row(candidate: Candidate, place: int, resource: str) -> list[str]:
+    request = _number(candidate.request)
+    over = candidate.usage - request
+    before = "exempt: critical" if candidate.critical else candidate.before
+    return [
+        "-" if candidate.critical else str(place),
+        inert(f"{candidate.namespace or 'default'}/{candidate.name}"),
+        str(candidate.priority),
+        _shown(candidate.usage, resource) if candidate.has_usage else "unknown",
+        "-" if resource == PIDS else _shown(request, resource),
+        "-" if resource == PIDS or over <= 0 or not candidate.has_usage else _shown(over, resource),
+        inert(before),
+    ]
+
+
+def _number(text: str) -> int:
+    try:
+        return QUANTITIES[text].value
+    except InvalidQuantity:
+        return 0
+
+
+def _shown(amount: int, resource: str) -> str:
+    return human_bytes(amount) if resource in (MEMORY, EPHEMERAL_STORAGE) else str(amount)
+
+
+EVENTS_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
+
+
+def last_seen(event: Document) -> float:
+    return epoch_seconds(_time(event)) or 0.0
+
+
+def _time(event: Document) -> object:
+    series = event.get("series") or {}
+    return (
+        series.get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or (event.get("metadata") or {}).get("creationTimestamp")
+    )
+
+
+def when(event: Document, now_s: float) -> str:
+    """`5s`, or `5s (x3 over 2m)`."""
+    count = int((event.get("series") or {}).get("count") or event.get("count") or 1)
+    last = age(_time(event), now_s)
+    if count < 2:
+        return last
+    first = event.get("firstTimestamp") or event.get("eventTime") or _time(event)
+    return f"{last} (x{count} over {age(first, now_s)})"
+
+
+def row(event: Document, now_s: float, *, namespace: bool = False) -> list[str]:
+    about = event.get("involvedObject") or {}
+    cells = [
+        when(event, now_s),
+        inert(str(event.get("type") or "")),
+        inert(str(event.get("reason") or "")),
+        inert(f"{str(about.get('kind') or '').lower()}/{about.get('name') or ''}"),
+        message(event),
+    ]
+    return [inert(str((event.get("metadata") or {}).get("namespace") or "")), *cells] if namespace else cells
+
+
+def message(event: Document) -> str:
+    return inert(" ".join(str(event.get("message") or "").split()))
+
+
+def json_text(value: Any) -> str:
+    """Indented. JSON escapes what is below U+0020; the rest is made harmless where a terminal would read it."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=4).decode()
+    return "\n".join(map(inert, text.splitlines())) if on_terminal() else text
+
+
+def yaml_text(value: Any) -> str:
+    """PyYAML escapes control characters by itself."""
+    import yaml
+
+    return str(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True)).rstrip("\n")
+
+
+def shown(value: Any, output: str) -> str:
+    return json_text(value) if output == "json" else yaml_text(value)
+
+
+def without_managed_fields(document: Document) -> Document:
+    """As kubectl shows objects."""
+    metadata = document.get("metadata")
+    if isinstance(metadata, dict) and "managedFields" in metadata:
+        return {**document, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}
+    if isinstance(document.get("items"), list):
+        return {**document, "items": [without_managed_fields(each) for each in document["items"]]}
+    return document

@@ -1,0 +1,1 @@
+"""`plimsoll resize`: forecast, request, and wait until the node has applied it."""

@@ -1,0 +1,184 @@
+"""`plimsoll api`: the API server in the foreground, until a signal ends it; copies of its store, made and put back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from plimsoll.linux.state_dir import default_state
+
+_STATE = click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where keys and objects are kept.  [default: $PLIMSOLL_HOME, /var/lib/plimsoll, ~/.local/state/plimsoll]",
+)
+
+
+@click.group(invoke_without_command=True)
+@_STATE
+@click.option(
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:6443", show_default=True, help="Port 0: any free one."
+)
+@click.option("--profile", "profile_name", default="1.27", show_default=True, help="Behave as Kubernetes 1.27 or 1.36.")
+@click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false, as on a kube-apiserver.")
+@click.option("--audit-log", metavar="FILE", type=click.Path(path_type=Path), help="One line of JSON per request.")
+@click.option("--scheduler/--no-scheduler", default=True, help="Whether to schedule pods in this process too.")
+@click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input does, as after a signal.")
+@click.pass_context
+def api(context: click.Context, /, state_dir: Path | None, **options: Any) -> None:
+    """Serve the Kubernetes API. The first start makes a CA and an admin kubeconfig, whose path is printed.
+
+    \b
+    plimsoll api &
+    kubectl --kubeconfig ~/.local/state/plimsoll/admin.kubeconfig get nodes
+    """
+    context.obj = state_dir
+    if context.invoked_subcommand is None:
+        import asyncio
+
+        asyncio.run(run(default_state(state_dir), **options))
+
+
+def _announced(url: str, kubeconfig: Path) -> None:
+    click.echo(f"{url}\nKUBECONFIG={kubeconfig}")
+
+
+async def run(
+    state: Path,
+    listen: str,
+    profile_name: str,
+    feature_gates: str,
+    audit_log: Path | None,
+    scheduler: bool,
+    while_stdin: bool = False,
+    announced: Callable[[str, Path], None] = _announced,
+) -> None:
+    """The server until a signal ends it; `announced` is told where it listens and with which file one reaches it."""
+    import contextlib
+
+    from plimsoll.api.auth.authenticator import server_names, write_admin_kubeconfig
+    from plimsoll.api.auth.ca import Authority
+    from plimsoll.api.machinery.metrics import Audit
+    from plimsoll.api.server.log_format import log_to_stderr
+    from plimsoll.api.server.server import Listener, serve
+    from plimsoll.cli.daemon import allow_many_files, host_and_port, settle, stop_event
+    from plimsoll.cli.server.assembly import control_plane
+    from plimsoll.linux.state_dir import write_private
+    from plimsoll.rules.config.parse import reading
+    from plimsoll.rules.profile import profile_named
+
+    host, port = host_and_port(listen)
+    profile = profile_named(profile_name)
+    read = reading(None, profile, {"featureGates": feature_gates} if feature_gates else {})
+    for note in read.notes:
+        click.echo(f"plimsoll: {note}", err=True)
+    authority = Authority(state)
+    authority.prepare(server_names(host))
+    log_to_stderr()
+    stop = stop_event(while_stdin=while_stdin)
+    with contextlib.ExitStack() as stack:
+        audit = None
+        if audit_log is not None:
+            audit = Audit(stack.enter_context(_appended(audit_log)))
+        app = control_plane(state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit)
+
+        def announce(url: str) -> None:
+            path = write_admin_kubeconfig(state, authority, url)
+            write_private(state / "address", url.encode())
+            announced(url, path)
+            settle()
+
+        allow_many_files()
+        await serve(app, Listener(host, port, authority.server_context()), announce, stop)
+
+
+def _appended(path: Path) -> Any:
+    """For the owner only: it names users and objects."""
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    return os.fdopen(handle, "ab", buffering=0)
+
+
+@api.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.pass_obj
+def backup(state_dir: Path | None, file: Path) -> None:
+    """Copy the store to FILE, also while the server runs."""
+    from plimsoll.store.backup import backup as copy
+
+    copy(default_state(state_dir) / "store", file)
+    click.echo(f"{file}")
+
+
+@api.command()
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.pass_obj
+def restore(state_dir: Path | None, file: Path) -> None:
+    """Put a copy back; no server may be running. What was there is moved aside."""
+    from plimsoll.store.backup import restore as put_back
+
+    aside = put_back(file, default_state(state_dir) / "store")
+    click.echo("restored" if aside is None else f"restored; what was there is now in {aside}")
+
+
+@api.group()
+def token() -> None:
+    """Who may ask: kubeconfigs for nodes, bearer tokens for people and programs."""
+
+
+@token.command("create")
+@click.option("--node", metavar="NAME", help="Print a kubeconfig with a node's certificate.")
+@click.option("--user", metavar="NAME", help="Print a kubeconfig with a bearer token.")
+@click.option("--role", type=click.Choice(["admin", "viewer"]), default="viewer", show_default=True)
+@click.option("--server", metavar="URL", help="Where the API is reached.  [default: where it listened last]")
+@click.pass_obj
+def create_token(state_dir: Path | None, node: str | None, user: str | None, role: str, server: str | None) -> None:
+    """A new identity, printed as a kubeconfig: keep it to yourself."""
+    from plimsoll.api.auth.ca import Authority, kubeconfig
+    from plimsoll.api.machinery.users import MASTERS, VIEWERS, Tokens
+    from plimsoll.cli.server.assembly import node_kubeconfig
+    from plimsoll.rules.model.names import dns_subdomain_problems
+
+    if (node is None) == (user is None):
+        raise click.UsageError("give --node NAME or --user NAME")
+    state = default_state(state_dir)
+    authority = Authority(state)
+    if not authority.ca_file.exists():
+        raise click.ClickException(f"{state} has no CA yet: start `plimsoll api` once")
+    address = state / "address"
+    url = server or (address.read_text() if address.exists() else "https://127.0.0.1:6443")
+    if node is not None:
+        for complaint in dns_subdomain_problems(node):
+            raise click.UsageError(f"--node {node!r}: {complaint}")
+        click.echo(node_kubeconfig(authority, url, node), nl=False)
+        return
+    assert user is not None
+    made = Tokens(state).create(user, (MASTERS if role == "admin" else VIEWERS,))
+    click.echo(kubeconfig(url, authority.ca_file.read_bytes(), user, made), nl=False)
+
+
+@token.command("list")
+@click.pass_obj
+def list_tokens(state_dir: Path | None) -> None:
+    """Users that have bearer tokens."""
+    from plimsoll.api.machinery.users import Tokens
+
+    for name in Tokens(default_state(state_dir)).names():
+        click.echo(name)
+
+
+@token.command("revoke")
+@click.argument("user")
+@click.pass_obj
+def revoke_token(state_dir: Path | None, user: str) -> None:
+    """Every bearer token of a user; it works no longer at once."""
+    from plimsoll.api.machinery.users import Tokens
+
+    gone = Tokens(default_state(state_dir)).revoke(user)
+    if not gone:
+        raise click.ClickException(f"{user!r} has no token")
+    click.echo(f"{user}: {gone} revoked")

@@ -1,0 +1,66 @@
+"""A whole control plane put together: the API server with its loops, the joint with the nodes and the scheduler."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from plimsoll.api.auth.authenticator import authenticator
+from plimsoll.api.auth.ca import Authority, kubeconfig
+from plimsoll.api.handlers.csr import certificate_requests
+from plimsoll.api.handlers.reviews import REVIEWS
+from plimsoll.api.machinery.metrics import Audit
+from plimsoll.api.machinery.users import NODE_PREFIX
+from plimsoll.api.nodeproxy.client import NodeCalls
+from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
+from plimsoll.api.nodeproxy.streams import NodeStreams
+from plimsoll.api.server.app import App, Options, Service
+from plimsoll.api.server.metrics import measured
+from plimsoll.api.server.services import client_of, loops, running
+from plimsoll.rules.profile import Profile
+from plimsoll.scheduler.loop import Scheduler
+
+SCHEDULER = "system:kube-scheduler"
+
+
+def control_plane(
+    state: Path,
+    authority: Authority,
+    profile: Profile,
+    gates: dict[str, bool] | None = None,
+    *,
+    scheduler: bool = True,
+    audit: Audit | None = None,
+) -> App:
+    calls = NodeCalls(authority)
+    streams, metrics = NodeStreams(calls), NodeMetrics(calls)
+    services: list[Service] = [measured, loops, metrics.service]
+    if scheduler:
+        services.append(running("scheduler", _schedule))
+    return App(
+        Options(
+            state_directory=state,
+            authenticate=authenticator(state),
+            profile=profile,
+            gates=gates,
+            services=services,
+            handlers={**REVIEWS, **certificate_requests(authority), **metrics.handlers()},
+            streamers={
+                ("", "pods", "log"): streams.log,
+                ("", "pods", "exec"): streams.no_upgrade,
+                ("", "nodes", "proxy"): streams.proxy,
+            },
+            sockets={("", "pods", "exec"): streams.exec},
+            audit=audit,
+        )
+    )
+
+
+async def _schedule(app: App) -> None:
+    client = client_of(app, SCHEDULER)
+    await Scheduler(client, app.cluster.profile, os.uname().nodename, time.monotonic).run()
+
+
+def node_kubeconfig(authority: Authority, url: str, name: str) -> bytes:
+    return kubeconfig(url, authority.ca_file.read_bytes(), f"{NODE_PREFIX}{name}", authority.issue_node(name))

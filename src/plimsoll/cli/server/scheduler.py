@@ -1,0 +1,60 @@
+"""`plimsoll scheduler`: the scheduler by itself, beside any Kubernetes control plane."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from plimsoll.kube.kubeconfig import Access
+    from plimsoll.rules.profile import Profile
+
+
+@click.command()
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), help="[default: $KUBECONFIG, then this pod's own account]"
+)
+@click.option("--context", default="", metavar="NAME", help="Which of its contexts. [default: the current one]")
+@click.option("--profile", default="1.27", show_default=True, help="Count and speak as Kubernetes 1.27 or 1.36.")
+def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
+    """Give waiting pods to nodes, by their requests only, until Ctrl-C.
+
+    `plimsoll api` has it inside; this is for `plimsoll api --no-scheduler` and for other API servers. It takes the pods
+    whose schedulerName is default-scheduler, so run one such scheduler only.
+    """
+    import asyncio
+
+    from plimsoll.api.server.log_format import log_to_stderr
+    from plimsoll.kube.kubeconfig import in_cluster, load
+    from plimsoll.rules.profile import profile_named
+
+    chosen = profile_named(profile)
+    file = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
+    access = load(file, context) if file is not None else in_cluster(os.environ)
+    log_to_stderr()
+    click.echo(f"scheduling for {access.server} as Kubernetes {chosen.name}")
+    asyncio.run(_run(access, chosen))
+
+
+async def _run(access: Access, profile: Profile) -> None:
+    import asyncio
+    import signal
+    import time
+
+    from plimsoll.kube.client import Client
+    from plimsoll.kube.http import HttpTransport
+    from plimsoll.scheduler.loop import Scheduler
+
+    transport = HttpTransport(access, agent="plimsoll-scheduler")
+    work = asyncio.create_task(Scheduler(Client(transport), profile, os.uname().nodename, time.monotonic).run())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, work.cancel)
+    try:
+        await work
+    except asyncio.CancelledError:
+        pass
+    finally:
+        await transport.close()

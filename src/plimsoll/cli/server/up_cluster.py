@@ -1,0 +1,372 @@
+"""The cluster that `up` is: two children brought up in order, three pods, a report; and everything ended again.
+
+Whatever happens on the way (Ctrl-C during the start, a child that dies, a refusal) leads to the same end: the node
+agent is told to end its pods and take away what it made, the API server ends too, then this process looks whether
+anything of ours is left and takes that away as well. A second Ctrl-C kills both at once and does the last step alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from plimsoll.cli.daemon import Child, ChildFailed, host_and_port
+from plimsoll.cli.node.machine import LiveNode, node_name, opened
+from plimsoll.cli.terminal import Paint, inert
+from plimsoll.errors import PlimsollError
+
+if TYPE_CHECKING:
+    from plimsoll.cli.server.up_containerd import UpContainerd
+    from plimsoll.kube.client import Client
+
+START_S = 20.0  # until the pods run; later than that, what is missing is said
+END_S = 4.0  # Ctrl-C ends everything within five seconds; the rest is for what a killed child has left
+API_LISTEN, NODE_LISTEN = "127.0.0.1:6443", "127.0.0.1:10250"
+LOOK_S = 0.1
+NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+Document = dict[str, Any]
+
+
+class UpOptions(msgspec.Struct, frozen=True):
+    state_dir: Path | None = None
+    listen: str | None = None
+    profile: str = "1.27"
+    feature_gates: str = ""
+    capacity: str | None = None
+    config_file: str | None = None
+    cgroup_root: str | None = None
+    name: str | None = None
+    simulate: bool = False
+    demo: Path | None = None
+    with_containerd: bool = False
+
+    def node_words(self, state: Path, *, simulate: bool, endpoint: str = "") -> list[str]:
+        """The node's part of the command line. `endpoint`: of the runtime that is not embedded."""
+        given = {
+            "--profile": self.profile,
+            "--feature-gates": self.feature_gates,
+            "--capacity": self.capacity,
+            "--config": self.config_file,
+            "--cgroup-root": self.cgroup_root,
+            "--state-dir": str(state),
+            "--container-runtime-endpoint": endpoint,
+        }
+        words = [word for option, value in given.items() if value for word in (option, value)]
+        if endpoint:
+            words.append("--keep-images")
+        return [*words, "--simulate"] if simulate else words
+
+
+async def run(options: UpOptions, paint: Paint) -> int:
+    """Until Ctrl-C or SIGTERM (exit code 0), or until a part of it fails."""
+    stop, force = asyncio.Event(), asyncio.Event()
+
+    def pressed() -> None:
+        (force if stop.is_set() else stop).set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, pressed)
+    cluster = Cluster(options, paint)
+    serving = asyncio.create_task(cluster.serve())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stop.set()  # from now on a signal means: at once
+    if serving.done():
+        click.echo(paint("ending what was started", "dim"), err=True)
+    else:
+        click.echo(paint("\nending; Ctrl-C again kills at once", "dim"), err=True)
+        serving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await serving
+    await _ended(cluster, force)
+    stopping.cancel()
+    if not serving.cancelled() and (error := serving.exception()) is not None:
+        raise error
+    return 0
+
+
+async def _ended(cluster: Cluster, force: asyncio.Event) -> None:
+    ending, forcing = asyncio.create_task(cluster.end()), asyncio.create_task(force.wait())
+    await asyncio.wait({ending, forcing}, return_when=asyncio.FIRST_COMPLETED)
+    forcing.cancel()
+    if not ending.done():
+        ending.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await ending
+        await cluster.kill()
+    await cluster.sweep()
+
+
+class Cluster:
+    def __init__(self, options: UpOptions, paint: Paint) -> None:
+        self._options, self._paint = options, paint
+        self._name = node_name(options.name)
+        self._live: LiveNode | None = None
+        self._state = Path()
+        self._api: Child | None = None
+        self._node: Child | None = None
+        self._containerd: UpContainerd | None = None
+
+    async def serve(self) -> None:
+        """Bring everything up, say so, and stay until a child ends."""
+        from plimsoll.linux.state_dir import default_state
+
+        begun_s = time.monotonic()
+        self._state = default_state(self._options.state_dir)
+        if self._options.with_containerd:
+            from plimsoll.cli.server.up_containerd import UpContainerd
+
+            self._containerd = UpContainerd(self._state, self._paint)
+            await self._containerd.start()
+        self._live, simulate = await self._opened()
+        url, kubeconfig = await self._start_api()
+        await self._start_node(url, simulate)
+        running = asyncio.create_task(self._shown(url, kubeconfig, begun_s))
+        assert self._api is not None and self._node is not None
+        tasks = {running, asyncio.create_task(self._api.ended()), asyncio.create_task(self._node.ended())}
+        if self._containerd is not None:
+            tasks.add(asyncio.create_task(self._containerd.ended()))
+        try:
+            await _until_one_fails(tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _shown(self, url: str, kubeconfig: Path, begun_s: float) -> None:
+        async with _client(kubeconfig) as client:
+            pods = await self._demo(client, begun_s + START_S)
+        self._announce(url, kubeconfig, pods, time.monotonic() - begun_s)
+
+    # --- start ---
+
+    async def _opened(self) -> tuple[LiveNode, bool]:
+        """The node's cgroups, set up; on a kernel in memory where this machine's cannot be had, which is said.
+
+        Set up here already, so that a tree of somebody else's is refused, and a lack of rights found, before anything
+        runs. The node agent finds it done.
+        """
+        from plimsoll.cgroups.drivers.detect import CgroupsUnusable
+        from plimsoll.cgroups.drivers.interface import CgroupError
+        from plimsoll.cgroups.engine.executor import StepRefused
+
+        if not self._options.simulate:
+            try:
+                live = self._live = self._looked(simulate=False)
+                await live.tree.setup()
+                return live, False
+            except CgroupsUnusable as error:
+                if self._containerd is not None:
+                    raise
+                reason = str(error)
+            except StepRefused as error:
+                not_ours = isinstance(error.cause, CgroupError) and error.cause.errno in NOT_ALLOWED
+                if error.left or not not_ours or self._containerd is not None:
+                    raise
+                reason = str(error.cause)
+            sentence = f"no limits are enforced here ({reason}); processes, logs and exec are real"
+            click.echo(self._paint(sentence, "yellow"))
+        return self._looked(simulate=True), True
+
+    def _endpoint(self) -> str:
+        return self._containerd.endpoint if self._containerd is not None else ""
+
+    def _looked(self, *, simulate: bool) -> LiveNode:
+        from plimsoll.cli.node.command import node
+
+        words = self._options.node_words(self._state, simulate=simulate, endpoint=self._endpoint())
+        context = node.make_context("node", words, parent=click.get_current_context())
+        live = opened(context.params)
+        if live.setting.config.system_cgroups:
+            raise PlimsollError("systemCgroups: `up` moves no processes of this machine; leave it out")
+        return live
+
+    async def _start_api(self) -> tuple[str, Path]:
+        listen = _free(self._options.listen or API_LISTEN, chosen=self._options.listen is not None)
+        words = ["api", "--state-dir", str(self._state), "--listen", listen, "--profile", self._options.profile]
+        if self._options.feature_gates:
+            words += ["--feature-gates", self._options.feature_gates]
+        self._api = Child("API server", words, self._state / "api.log")
+        await self._api.start()
+        url = await self._api.line()
+        kubeconfig = (await self._api.line()).removeprefix("KUBECONFIG=")
+        return url, Path(kubeconfig)
+
+    async def _start_node(self, url: str, simulate: bool) -> None:
+        from plimsoll.api.auth.ca import Authority
+        from plimsoll.cli.server.assembly import node_kubeconfig
+        from plimsoll.linux.state_dir import write_private
+
+        file = self._state / "node.kubeconfig"
+        write_private(file, node_kubeconfig(Authority(self._state), url, self._name))
+        words = ["node", "--kubeconfig", str(file), "--name", self._name, "--listen", NODE_LISTEN, "--end-pods"]
+        words += self._options.node_words(self._state, simulate=simulate, endpoint=self._endpoint())
+        self._node = Child("node agent", words, self._state / "node.log")
+        await self._node.start()
+        ready = await self._node.line()
+        if not ready.startswith("ready"):
+            raise ChildFailed(f"the node agent said {ready!r}; see {self._node.log}")
+
+    async def _demo(self, client: Client, until_s: float) -> list[Document]:
+        """The pods of this node once the demo's run, or as they are when the time is over."""
+        from plimsoll.kube import request
+        from plimsoll.kube.request import ApiError
+
+        names = set()
+        for document in _manifests(self._options.demo):
+            names.add(document["metadata"]["name"])
+            try:
+                await client.ask(request.create(request.PODS, document, "default"))
+            except ApiError as error:
+                if error.reason != "AlreadyExists":
+                    raise
+        listing = request.listing(request.PODS, fields=f"spec.nodeName={self._name}")
+        everywhere = request.listing(request.PODS, namespace="default")
+        while True:
+            asked = await client.ask(listing)
+            pods = [pod for pod in asked.get("items") or () if not _is_over(pod)]
+            running = {pod["metadata"]["name"] for pod in pods if _is_ready(pod)}
+            if names <= running or time.monotonic() > until_s:
+                break
+            await asyncio.sleep(LOOK_S)
+        if missing := names - running:
+            found = (await client.ask(everywhere)).get("items") or ()
+            for line in _troubles([pod for pod in found if pod["metadata"]["name"] in missing]):
+                click.echo(self._paint(line, "red"))
+        return [pod for pod in pods if _is_ready(pod)]
+
+    # --- words ---
+
+    def _announce(self, url: str, kubeconfig: Path, pods: list[Document], took_s: float) -> None:
+        from plimsoll.cli.server.up_report import node_report, printed
+
+        assert self._live is not None
+        paint, live = self._paint, self._live
+        setting = live.setting
+        kernel = "a kernel in memory" if live.driver.simulated else f"cgroup v{live.driver.version}, {setting.driver}"
+        size = f"{setting.machine.cores} CPU, {setting.capacity['memory']} memory"
+        head = f"Kubernetes {setting.profile.name} is up, {took_s:.1f} s: node {self._name} ({size}; {kernel})"
+        click.echo(paint(head, "bold"))
+        click.echo(f"   {url}   (Ctrl-C takes away everything but the objects in {self._state})\n")
+        for line in printed(node_report(live, pods), live.driver.simulated, paint) if pods else ():
+            click.echo(f"   {line}")
+        for note in () if live.driver.simulated else live.notes:
+            click.echo(paint(f"   note: {inert(note)}", "dim"))
+        click.echo(paint("\nYour turn:", "bold"))
+        for line in self._next_steps(kubeconfig):
+            click.echo(f"   {paint(line, 'cyan')}")
+
+    def _next_steps(self, kubeconfig: Path) -> Iterator[str]:
+        yield f"export KUBECONFIG={kubeconfig}"
+        yield "kubectl get pods -o wide"
+        yield f"kubectl describe node {self._name}"
+        if self._options.demo is not None:
+            yield "kubectl exec gold -- cat /proc/self/cgroup /proc/self/oom_score_adj"
+            yield "kubectl top pods"
+            yield "plimsoll resize silver --cpu 100m --wait"
+        if not (self._live is not None and self._live.driver.simulated):
+            root = self._options.cgroup_root
+            yield f"plimsoll tree {f'{root} ' if root else ''}--state-dir {self._state}"
+
+    # --- end ---
+
+    async def end(self) -> None:
+        """Both at once: the node has nothing more to tell, since its pods come back with the next `up`."""
+        both = [child for child in (self._node, self._api) if child is not None]
+        in_time = await asyncio.gather(*(child.end(END_S) for child in both))
+        for child in (child for child, ended in zip(both, in_time, strict=True) if not ended):
+            click.echo(self._paint(f"the {child.name} did not end in time and was killed", "yellow"), err=True)
+
+    async def kill(self) -> None:
+        for child in (self._node, self._api):
+            if child is not None:
+                await child.kill()
+
+    async def sweep(self) -> None:
+        """What the node agent has not taken away itself: it was killed, or never came to it."""
+        for trouble in await self._containerd.end() if self._containerd is not None else ():
+            click.echo(self._paint(f"left behind: {inert(trouble)}", "red"), err=True)
+        if self._live is None or self._live.driver.simulated:
+            return
+        from plimsoll.cli.node.assembly import swept
+
+        for trouble in await swept(self._live, self._state):
+            click.echo(self._paint(f"left behind: {inert(trouble)}", "red"), err=True)
+
+
+async def _until_one_fails(tasks: set[asyncio.Task[Any]]) -> None:
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    for task in done:
+        task.result()
+
+
+@contextlib.asynccontextmanager
+async def _client(file: Path) -> AsyncIterator[Client]:
+    from plimsoll.kube.client import Client
+    from plimsoll.kube.http import HttpTransport
+    from plimsoll.kube.kubeconfig import load
+
+    transport = HttpTransport(load(file))
+    try:
+        yield Client(transport)
+    finally:
+        await transport.close()
+
+
+def _free(listen: str, *, chosen: bool) -> str:
+    """Where to listen: what was chosen, or the usual port, or any other where that one is taken."""
+    host, port = host_and_port(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or chosen:
+                return listen  # the API server says what is wrong
+            return f"{host}:0"
+    return listen
+
+
+def _manifests(file: Path | None) -> Iterator[Document]:
+    from plimsoll.codec.yaml.reader import YamlError, read
+
+    for found in read(file.read_bytes()) if file is not None else ():
+        if isinstance(found, YamlError):
+            raise PlimsollError(f"{file}: {found}")
+        yield found.value
+
+
+def _is_over(pod: Document) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _is_ready(pod: Document) -> bool:
+    status = pod.get("status") or {}
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    return status.get("phase") == "Running" and conditions.get("Ready") == "True"
+
+
+def _troubles(pods: list[Document]) -> Iterator[str]:
+    for pod in pods:
+        status = pod.get("status") or {}
+        waiting = [
+            (each.get("state") or {}).get("waiting") or {"reason": "not ready"}
+            for each in status.get("containerStatuses") or ()
+        ]
+        why = [f"{each.get('reason', '')} {each.get('message', '')}".strip() for each in waiting]
+        why += [each.get("message", "") for each in status.get("conditions") or () if each.get("status") != "True"]
+        reason = status.get("message") or next(filter(None, why), "nothing is known about it yet")
+        yield f"pod {pod['metadata']['name']} does not run: {status.get('phase', 'Unknown')}, {inert(reason)}"

@@ -1,0 +1,163 @@
+"""What `up` shows once the pods run: each pod's class, score and cgroups, the kernel's values beside explain's.
+
+The kernel is asked, not the agent: every file that `plimsoll explain` names for the pods of this node is read, from
+kubepods down to the containers, and what differs is said with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from plimsoll.cli.node.machine import LiveNode
+from plimsoll.cli.terminal import CLASS_COLOURS, Paint, inert, table
+from plimsoll.codec.lean.lean import pod_from_json
+from plimsoll.linux.capabilities import has_capability
+from plimsoll.linux.processes import oom_score_adj
+from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree, workload
+from plimsoll.rules.cgroups.rounding import same_value
+from plimsoll.rules.model.cgroup_names import container_component
+
+KEY_FILES = (
+    "cpu.shares", "cpu.weight", "cpu.cfs_quota_us", "cpu.max", "memory.limit_in_bytes", "memory.min", "memory.high",
+    "memory.max",
+)  # fmt: skip
+
+
+_CLASSES = tuple(CLASS_COLOURS)  # the best kept first
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """One cgroup: what explain says, what the kernel has. `wrong`: file → (explained, kernel's or None)."""
+
+    path: str
+    shown: str  # the key files, for people
+    files: int
+    wrong: Mapping[str, tuple[str, str | None]]
+
+
+class PodReport(msgspec.Struct, frozen=True):
+    name: str
+    qos: str
+    score: str
+    cgroups: tuple[Compared, ...]
+
+
+class NodeReport(msgspec.Struct, frozen=True):
+    pods: tuple[PodReport, ...]
+    above: tuple[Compared, ...]  # kubepods and the classes
+    unmet: tuple[str, ...]
+
+    @property
+    def cgroups(self) -> list[Compared]:
+        return [*self.above, *(each for pod in self.pods for each in pod.cgroups)]
+
+
+def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]]) -> NodeReport:
+    """`pods`: every pod of this node, as the API has it, that has not ended."""
+    works = [workload(pod_from_json(msgspec.json.encode(pod)), live.setting) for pod in pods]
+    works.sort(key=lambda work: (_CLASSES.index(work.qos), work.pod.metadata.name))
+    tree = desired_tree(works, live.setting)
+    above, found = [], {}
+    for cgroup in _walked(tree):
+        if cgroup.level in ("pods", "class"):
+            above.append(_compared(live, cgroup, cgroup.path))
+        elif cgroup.level == "pod":
+            found[cgroup.path.rpartition("/")[2]] = cgroup
+    ids = {pod["metadata"]["uid"]: _container_ids(pod) for pod in pods} if live.told is not None else {}
+    reports = [_pod(live, work, found, ids.get(work.pod.metadata.uid, {})) for work in works]
+    unmet = () if live.driver.simulated else tuple(dict.fromkeys(map(_lack, live.tree.status().unmet)))
+    return NodeReport(tuple(reports), tuple(above), unmet)
+
+
+def _lack(unmet: Any) -> str:
+    return f"{unmet.file}: {unmet.reason}"
+
+
+def _walked(cgroup: Cgroup) -> Iterator[Cgroup]:
+    yield cgroup
+    for child in cgroup.children:
+        yield from _walked(child)
+
+
+def _container_ids(pod: Mapping[str, Any]) -> dict[str, str]:
+    """Name → id of those that a runtime has made."""
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return {each["name"]: each["containerID"].rpartition("/")[2] for each in statuses if each.get("containerID")}
+
+
+def _pod(live: LiveNode, work: Workload, found: Mapping[str, Cgroup], ids: Mapping[str, str]) -> PodReport:
+    """`ids`: of containers whose cgroups are the runtime's."""
+    uid = work.pod.metadata.uid
+    cgroup = next(each for name, each in found.items() if uid in name or uid.replace("-", "_") in name)
+    paths = live.tree.paths(uid)
+    for name, container_id in ids.items():
+        component = container_component(container_id, live.setting.driver, live.setting.runtime)
+        paths[name] = f"{paths.get('', cgroup.path)}/{component}"
+    parts = [(cgroup, paths.get("", cgroup.path))]
+    real = not live.driver.simulated
+    parts += [(child, paths.get(child.name, "")) for child in cgroup.children if not real or child.name in paths]
+    scores = [_score(live, child, path) for child, path in parts[1:]]
+    return PodReport(
+        work.pod.metadata.name,
+        work.qos,
+        ", ".join(dict.fromkeys(scores)) or "?",
+        tuple(_compared(live, each, path) for each, path in parts),
+    )
+
+
+def _score(live: LiveNode, container: Cgroup, path: str) -> str:
+    want = container.oom_score_adj
+    if live.driver.simulated:
+        return f"{want}"
+    pids = live.tree.processes(path, deep=True)
+    have = oom_score_adj(pids[0]) if pids else None
+    if have == want:
+        return f"{want}"
+    if have is None:
+        return f"{want} (no process)"
+    lowered = want is not None and want < have
+    reason = "needs CAP_SYS_RESOURCE" if lowered and not has_capability("SYS_RESOURCE") else "differs"
+    return f"{want}, have {have}: {reason}"
+
+
+def _compared(live: LiveNode, cgroup: Cgroup, path: str) -> Compared:
+    wanted = {file.name: str(file.value) for file in cgroup.files}
+    seen = live.driver.look(path, wanted)
+    have = dict(seen.files) if seen is not None else {}
+    page_size = live.setting.machine.page_size
+    wrong = {
+        file: (text, have.get(file))
+        for file, text in wanted.items()
+        if not live.driver.has(file) and not (file in have and same_value(file, text, have[file], page_size))
+    }
+    if live.driver.simulated:
+        wrong, have = {}, wanted
+    shown = " ".join(f"{file}={have[file]}" for file in KEY_FILES if file in wanted and file in have)
+    return Compared(path, shown, len(wanted), wrong)
+
+
+def printed(report: NodeReport, simulated: bool, paint: Paint) -> Iterator[str]:
+    rows = [(inert(pod.name), pod.qos, pod.score, pod.cgroups[0].path) for pod in report.pods]
+    header, *lines = table(rows, ("POD", "CLASS", "OOM_SCORE_ADJ", "CGROUP"))
+    yield paint(header, "dim")
+    for pod, line in zip(report.pods, lines, strict=True):
+        yield line.replace(pod.qos, paint(pod.qos, CLASS_COLOURS[pod.qos]), 1)
+        for cgroup in pod.cgroups[:1]:
+            yield paint(f"    {cgroup.shown or '(nothing but the least cpu share)'}", "dim")
+    every = report.cgroups
+    files = sum(each.files for each in every)
+    if simulated:
+        yield f"{files} files in {len(every)} cgroups as plimsoll explain says, in memory: nothing is enforced here"
+        return
+    wrong = [(each.path, file, *pair) for each in every for file, pair in each.wrong.items()]
+    if wrong:
+        for path, file, want, have in wrong:
+            yield paint(f"{path} {file}: explained {want}, the kernel has {have or 'nothing'}", "red")
+    else:
+        text = f"{files} files in {len(every)} cgroups: the kernel has what plimsoll explain says"
+        yield paint(text, "green")
+    for lack in report.unmet:
+        yield paint(f"not on this machine: {inert(lack)}", "yellow")

@@ -1,0 +1,1 @@
+"""Defaults that the API server writes into objects."""

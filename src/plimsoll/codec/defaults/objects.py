@@ -1,0 +1,343 @@
+"""What the API server fills in by itself when an object is written (05 B6, 01 §3).
+
+Pods and pod templates get the same defaults, with three exceptions: only pods get requests from limits, pod-level
+resources, and host ports on the host's network. Resource lists are rounded everywhere (R-2). What admission adds
+(tolerations, priority, service account) is not here, nor what the API does at creation alone (finalizers, phases).
+
+Defaults are put in at the place where Go prints them. Parts that need no change are shared with the given document.
+
+The pull policy that an image's name implies.
+
+Defaults of volumes: modes of projected files, paths and names that drivers assume (05 B6).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from plimsoll.codec.defaults.resources import with_defaults
+from plimsoll.codec.lean.lean import from_document, lean_pod
+from plimsoll.codec.schema.field_order import in_go_order, put
+from plimsoll.codec.schema.schema import Kind, struct
+from plimsoll.rules.admission.limit_range import defaulted_limit_range
+from plimsoll.rules.model.objects import ResourceList
+from plimsoll.rules.model.policies import LimitRange
+from plimsoll.rules.quantity import QUANTITIES
+
+# A reference to an image: domain and path in lower case, then tag, then digest.
+_IMAGE = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*+"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?P<digest>@[A-Za-z0-9+._-]+:[0-9a-fA-F]{32,})?"
+)
+
+
+def pull_policy(image: str) -> str:
+    """Always for the tag latest, written or meant; a reference that cannot be read has no tag."""
+    match = _IMAGE.fullmatch(image)
+    if match is None:
+        return "IfNotPresent"
+    tag = match["tag"] or ("" if match["digest"] else "latest")
+    return "Always" if tag == "latest" else "IfNotPresent"
+
+
+Document = dict[str, Any]
+
+_MODE = 0o644
+_BY_SOURCE: dict[str, Document] = {
+    "hostPath": {"type": ""},
+    "secret": {"defaultMode": _MODE},
+    "configMap": {"defaultMode": _MODE},
+    "downwardAPI": {"defaultMode": _MODE},
+    "projected": {"defaultMode": _MODE},
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False, "kind": "Shared"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+_TOKEN_SECONDS = 3600
+
+
+def defaulted_volume(volume: Document) -> Document:
+    """A volume without any source is an emptyDir."""
+    source = next((name for name in volume if name != "name" and volume[name] is not None), "")
+    if not source:
+        return {**volume, "emptyDir": {}}
+    value = _filled(volume, source, _BY_SOURCE.get(source, {}))
+    if source == "downwardAPI":
+        value = _with_items(value)
+    elif source == "projected":
+        value = {**value, "sources": [_projection(each) for each in value.get("sources") or []]}
+    elif source == "ephemeral":
+        value = _ephemeral(value)
+    elif source == "image" and not value.get("pullPolicy"):
+        value = {**value, "pullPolicy": pull_policy(value.get("reference") or "")}
+    return volume if value is volume[source] else {**volume, source: value}
+
+
+def _filled(holder: Document, name: str, defaults: Document) -> Document:
+    return put(struct("core.Volume").fields[name].type.struct, holder[name], defaults) if defaults else holder[name]
+
+
+def _with_items(source: Document) -> Document:
+    items = source.get("items")
+    return {**source, "items": [_file(each) for each in items]} if items else source
+
+
+def _file(item: Document) -> Document:
+    reference = item.get("fieldRef")
+    return {**item, "fieldRef": put("core.ObjectFieldSelector", reference, {"apiVersion": "v1"})} if reference else item
+
+
+def _projection(source: Document) -> Document:
+    if source.get("downwardAPI"):
+        return {**source, "downwardAPI": _with_items(source["downwardAPI"])}
+    token = source.get("serviceAccountToken")
+    if token is None or token.get("expirationSeconds") is not None:
+        return source
+    filled = put("core.ServiceAccountTokenProjection", token, {"expirationSeconds": _TOKEN_SECONDS})
+    return {**source, "serviceAccountToken": filled}
+
+
+def _ephemeral(source: Document) -> Document:
+    template = source.get("volumeClaimTemplate")
+    if not template:
+        return source
+    spec = put("core.PersistentVolumeClaimSpec", template.get("spec") or {}, {"volumeMode": "Filesystem"})
+    return {**source, "volumeClaimTemplate": {**template, "spec": spec}}
+
+
+_TEMPLATED = ("Deployment", "ReplicaSet", "Job")
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
+_PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS = ("postStart", "preStop")
+_RESOURCES = (("resources", "limits"), ("resources", "requests"))
+_MAX_INT32 = 2**31 - 1
+
+_POD_SPEC: Document = {
+    "restartPolicy": "Always",
+    "terminationGracePeriodSeconds": 30,
+    "dnsPolicy": "ClusterFirst",
+    "securityContext": {},
+    "schedulerName": "default-scheduler",
+    "enableServiceLinks": True,
+}
+_CONTAINER: Document = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+_PROBE: Document = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_HTTP: Document = {"path": "/", "scheme": "HTTP"}
+
+
+def with_kind_defaults(
+    kind: Kind,
+    document: Document,
+    *,
+    pod_level: bool = True,
+    resize_policy: bool = False,
+    stored: Document | None = None,
+) -> Document:
+    """A decoded document with Kubernetes' defaults; raises InvalidObject. Idempotent; never changes its argument.
+
+    `stored`: what it is an update of.
+    """
+    if kind.name == "Pod":
+        before = lean_pod(stored) if resize_policy and stored is not None else None
+        document = with_defaults(document, pod_level=pod_level, resize_policy=resize_policy, stored=before).document
+        return {**document, "spec": defaulted_pod_spec(document.get("spec") or {}, is_template=False)}
+    if kind.name in _TEMPLATED:
+        return _WORKLOADS[kind.name](document)
+    change = _OTHERS.get(kind.name)
+    return document if change is None else change(document)
+
+
+def defaulted_pod_spec(spec: Document, *, is_template: bool) -> Document:
+    changed: Document = {}
+    if volumes := spec.get("volumes"):
+        changed["volumes"] = [defaulted_volume(each) for each in volumes]
+    for kind in _CONTAINERS:
+        if containers := spec.get(kind):
+            changed[kind] = [
+                defaulted_container(each, kind, host_ports=bool(spec.get("hostNetwork")) and not is_template)
+                for each in containers
+            ]
+    if is_template:
+        _round_template(changed, spec)
+    return put("core.PodSpec", {**spec, **changed}, _POD_SPEC)
+
+
+def _round_template(changed: Document, spec: Document) -> None:
+    for kind in _CONTAINERS:
+        if kind in changed:
+            changed[kind] = [_with_lists(each, *_RESOURCES) for each in changed[kind]]
+    rounded = _with_lists(spec, ("overhead",), *_RESOURCES)
+    changed.update({name: rounded[name] for name in ("overhead", "resources") if name in rounded})
+
+
+def defaulted_container(container: Document, kind: str, *, host_ports: bool) -> Document:
+    changed: Document = {}
+    if ports := container.get("ports"):
+        changed["ports"] = [_port(each, host_ports and kind != "ephemeralContainers") for each in ports]
+    if variables := container.get("env"):
+        changed["env"] = [_variable(each) for each in variables]
+    for name in _PROBES:
+        if probe := container.get(name):
+            changed[name] = _probe(probe)
+    if lifecycle := container.get("lifecycle"):
+        changed["lifecycle"] = {
+            name: _handler(hook) if name in _HOOKS and hook else hook for name, hook in lifecycle.items()
+        }
+    name = "core.EphemeralContainer" if kind == "ephemeralContainers" else "core.Container"
+    defaults = _CONTAINER
+    if not container.get("imagePullPolicy"):
+        defaults = {**_CONTAINER, "imagePullPolicy": pull_policy(container.get("image") or "")}
+    return put(name, {**container, **changed} if changed else container, defaults)
+
+
+def _port(port: Document, on_host: bool) -> Document:
+    defaults: Document = {"protocol": "TCP"}
+    if on_host and port.get("containerPort"):
+        defaults["hostPort"] = port["containerPort"]
+    return put("core.ContainerPort", port, defaults)
+
+
+def _variable(variable: Document) -> Document:
+    source = variable.get("valueFrom")
+    if not source or not source.get("fieldRef"):
+        return variable
+    reference = put("core.ObjectFieldSelector", source["fieldRef"], {"apiVersion": "v1"})
+    return {**variable, "valueFrom": {**source, "fieldRef": reference}}
+
+
+def _probe(probe: Document) -> Document:
+    probe = _handler(probe)
+    if probe.get("grpc") and probe["grpc"].get("service") is None:
+        probe = {**probe, "grpc": put("core.GRPCAction", {**probe["grpc"], "service": ""}, {})}
+    return put("core.Probe", probe, _PROBE)
+
+
+def _handler(handler: Document) -> Document:
+    if handler.get("httpGet") is None:
+        return handler
+    return {**handler, "httpGet": put("core.HTTPGetAction", handler["httpGet"], _HTTP)}
+
+
+def _with_template(document: Document, name: str, defaults: Document) -> Document:
+    spec = put(name, document.get("spec") or {}, defaults)
+    template = spec.get("template") or {}
+    pod_spec = defaulted_pod_spec(template.get("spec") or {}, is_template=True)
+    return {**document, "spec": {**spec, "template": {**template, "spec": pod_spec}}}
+
+
+def _replica_set(document: Document) -> Document:
+    return _with_template(document, "apps.ReplicaSetSpec", {"replicas": 1})
+
+
+def _deployment(document: Document) -> Document:
+    spec = document.get("spec") or {}
+    strategy = put("apps.DeploymentStrategy", spec.get("strategy") or {}, {"type": "RollingUpdate"})
+    if strategy["type"] == "RollingUpdate":
+        rolling = put(
+            "apps.RollingUpdateDeployment",
+            strategy.get("rollingUpdate") or {},
+            {"maxUnavailable": "25%", "maxSurge": "25%"},
+        )
+        strategy = {**strategy, "rollingUpdate": rolling}
+    spec = put("apps.DeploymentSpec", {**spec, "strategy": strategy}, {})
+    defaults = {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}
+    return _with_template({**document, "spec": spec}, "apps.DeploymentSpec", defaults)
+
+
+def _job(document: Document) -> Document:
+    spec = document.get("spec") or {}
+    policy = spec.get("podFailurePolicy")
+    defaults: Document = {
+        "parallelism": 1,
+        "backoffLimit": 6 if spec.get("backoffLimitPerIndex") is None else _MAX_INT32,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "podReplacementPolicy": "Failed" if policy else "TerminatingOrFailed",
+    }
+    if spec.get("parallelism") is None and spec.get("completions") is None:
+        defaults["completions"] = 1
+    document = _with_template(document, "batch.JobSpec", defaults)
+    labels = ((document["spec"]["template"].get("metadata") or {}).get("labels")) or {}
+    metadata = document.get("metadata") or {}
+    if labels and not metadata.get("labels"):
+        document = {**document, "metadata": put("meta.ObjectMeta", metadata, {"labels": labels})}
+    return document
+
+
+_WORKLOADS: dict[str, Callable[[Document], Document]] = {
+    "ReplicaSet": _replica_set,
+    "Deployment": _deployment,
+    "Job": _job,
+}
+
+
+def _limit_range(document: Document) -> Document:
+    items = (document.get("spec") or {}).get("limits") or ()
+    if not items:
+        return document
+    lean = defaulted_limit_range(from_document(document, LimitRange))
+    limits = []
+    for given, item in zip(items, lean.spec.limits, strict=True):
+        lists = {
+            "max": item.max,
+            "min": item.min,
+            "default": item.default,
+            "defaultRequest": item.default_request,
+            "maxLimitRequestRatio": item.max_limit_request_ratio,
+        }
+        texts = {name: _texts(amounts) for name, amounts in lists.items() if amounts}
+        limits.append(in_go_order("core.LimitRangeItem", {**given, **texts}))
+    return {**document, "spec": {**document["spec"], "limits": limits}}
+
+
+def _texts(amounts: ResourceList) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(amounts.items())}
+
+
+def _resource_quota(document: Document) -> Document:
+    return _with_lists(document, ("spec", "hard"), ("status", "hard"), ("status", "used"))
+
+
+def _node(document: Document) -> Document:
+    return _with_lists(document, ("status", "capacity"), ("status", "allocatable"))
+
+
+def _priority_class(document: Document) -> Document:
+    return {**document, "preemptionPolicy": document.get("preemptionPolicy") or "PreemptLowerPriority"}
+
+
+_OTHERS: dict[str, Callable[[Document], Document]] = {
+    "LimitRange": _limit_range,
+    "ResourceQuota": _resource_quota,
+    "Node": _node,
+    "PriorityClass": _priority_class,
+}
+
+
+def _with_lists(document: Document, *paths: tuple[str, ...]) -> Document:
+    """The document with the resource lists at these paths rounded."""
+    for path in paths:
+        document = _with_rounded(document, path)
+    return document
+
+
+def _with_rounded(document: Document, path: tuple[str, ...]) -> Document:
+    name, *rest = path
+    value = document.get(name)
+    if not isinstance(value, dict):
+        return document
+    rounded = _with_rounded(value, tuple(rest)) if rest else _rounded(value)
+    return document if rounded is value else {**document, name: rounded}
+
+
+def _rounded(amounts: dict[str, str]) -> dict[str, str]:
+    quantities = {name: QUANTITIES[text] for name, text in amounts.items()}
+    if not any(each.is_fine for each in quantities.values()):
+        return amounts
+    return {name: str(each.rounded_to_milli()) for name, each in quantities.items()}

@@ -1,0 +1,91 @@
+"""A pod document as the server keeps it: resource lists defaulted, rounded and in canonical text (spec 01 §3).
+
+The rules default lean pods; a document also has everything else. `with_defaults` reads the one from the other, lets the
+rules decide, and writes only the resource lists (and resize policies) back into a copy. Parts that need no change are
+shared with the given document; that one is never touched.
+"""
+
+from __future__ import annotations
+
+from plimsoll.codec.lean.lean import lean_pod
+from plimsoll.rules.admission.comparison import Document, Version
+from plimsoll.rules.model.objects import Container, ContainerStatus, Pod, PodStatus, ResourceList, Resources
+from plimsoll.rules.resources.defaulting import defaulted
+
+
+def with_defaults(
+    document: Document, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None
+) -> Version:
+    """The version that the server would store; raises InvalidObject. The arguments are `defaulted`'s."""
+    given = lean_pod(document)
+    pod = defaulted(given, pod_level=pod_level, resize_policy=resize_policy, stored=stored)
+    return Version(written(document, pod, given), pod)
+
+
+def written(document: Document, pod: Pod, given: Pod) -> Document:
+    result = dict(document)
+    spec = dict(document.get("spec") or {})
+    for key, containers, before in (
+        ("containers", pod.spec.containers, given.spec.containers),
+        ("initContainers", pod.spec.init_containers, given.spec.init_containers),
+    ):
+        if containers:
+            spec[key] = [
+                _container(each or {}, after, was)
+                for each, after, was in zip(spec[key], containers, before, strict=True)
+            ]
+    if pod.spec.resources is not None:
+        spec["resources"] = _resources(spec["resources"], pod.spec.resources)
+    _set_list(spec, "overhead", pod.spec.overhead)
+    if spec:
+        result["spec"] = spec
+    status = document.get("status")
+    if status:
+        result["status"] = _status(status, pod)
+    return result
+
+
+def _container(document: Document, container: Container, given: Container) -> Document:
+    result = dict(document)
+    if result.get("resources") is not None:
+        result["resources"] = _resources(result["resources"], container.resources)
+    if container.resize_policy != given.resize_policy:
+        result["resizePolicy"] = [
+            {"resourceName": entry.resource_name, "restartPolicy": entry.restart_policy}
+            for entry in container.resize_policy
+        ]
+    return result
+
+
+def _status(document: Document, pod: Pod) -> Document:
+    result = dict(document)
+    for key, statuses in (
+        ("containerStatuses", pod.status.container_statuses),
+        ("initContainerStatuses", pod.status.init_container_statuses),
+    ):
+        if statuses:
+            result[key] = [_holding(each or {}, status) for each, status in zip(result[key], statuses, strict=True)]
+    return _holding(result, pod.status)
+
+
+def _holding(document: Document, holder: PodStatus | ContainerStatus) -> Document:
+    """A status with `resources` and `allocatedResources`: the pod's or a container's."""
+    result = dict(document)
+    if holder.resources is not None:
+        result["resources"] = _resources(result["resources"], holder.resources)
+    _set_list(result, "allocatedResources", holder.allocated_resources)
+    return result
+
+
+def _resources(document: Document, resources: Resources) -> Document:
+    result = dict(document)
+    _set_list(result, "requests", resources.requests)
+    _set_list(result, "limits", resources.limits)
+    return result
+
+
+def _set_list(target: Document, key: str, resources: ResourceList | None) -> None:
+    if resources is None:
+        target.pop(key, None)
+    else:
+        target[key] = {name: str(quantity) for name, quantity in resources.items()}

@@ -1,0 +1,1 @@
+"""Go's text forms: times, durations and fmt verbs, as Kubernetes prints them."""

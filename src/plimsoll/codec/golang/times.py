@@ -1,0 +1,163 @@
+"""Times as Go's `time.Parse` reads them and the API prints them, with Go's own sentences when it cannot.
+
+Two layouts: RFC 3339 (any number of decimals is read, none is kept) and the same with exactly six decimals (leases,
+event times). Both are kept and printed in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from plimsoll.rules.gotext import byte_quoted
+from plimsoll.rules.timestamps import date_of
+
+LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
+ZERO: Final = "0001-01-01T00:00:00Z"
+ZERO_MICRO: Final = "0001-01-01T00:00:00.000000Z"
+
+# What is printed back unchanged; days from the 29th on need a look at the calendar.
+CANONICAL: Final = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+_MONTH_DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_FRACTION: Final = re.compile(r"[.,]([0-9]+)")
+
+
+class TimeError(ValueError):
+    """`str()` is Go's sentence."""
+
+
+class _Parser:
+    def __init__(self, text: str, layout: str) -> None:
+        self.text = text
+        self.rest = text
+        self.layout = layout
+
+    def bad(self, element: str) -> TimeError:
+        return TimeError(
+            f"parsing time {byte_quoted(self.text)} as {byte_quoted(self.layout)}: "
+            f"cannot parse {byte_quoted(self.rest)} as {byte_quoted(element)}"
+        )
+
+    def off(self, message: str) -> TimeError:
+        return TimeError(f"parsing time {byte_quoted(self.text)}: {message}")
+
+    def literal(self, mark: str) -> None:
+        if not self.rest.startswith(mark):
+            raise self.bad(mark)
+        self.rest = self.rest[1:]
+
+    def number(self, element: str, digits: int, least: int, most: int, name: str) -> int:
+        taken = self.rest[:digits]
+        # Go reads a one-digit hour and day.
+        if element in ("15", "02") and len(taken) == digits and taken[0].isdigit() and not _is_digits(taken):
+            taken = taken[:1]
+        if not _is_digits(taken) or (len(taken) < digits and element not in ("15", "02")):
+            raise self.bad(element)
+        value = int(taken)
+        if not least <= value <= most:
+            self.rest = self.rest[len(taken) :]
+            raise self.off(f"{name} out of range")
+        self.rest = self.rest[len(taken) :]
+        return value
+
+    def micros(self) -> int:
+        """`.000000`: exactly six digits."""
+        taken = self.rest[:7]
+        if len(taken) < 7 or taken[0] not in ".," or not _is_digits(taken[1:]):
+            raise self.bad(".000000")
+        self.rest = self.rest[7:]
+        return int(taken[1:])
+
+    def offset_minutes(self) -> int:
+        rest = self.rest
+        if rest.startswith("Z"):
+            self.rest = rest[1:]
+            return 0
+        if len(rest) < 6 or rest[3] != ":" or rest[0] not in "+-" or not _is_digits(rest[1:3] + rest[4:6]):
+            raise self.bad("Z07:00")
+        hours, minutes = int(rest[1:3]), int(rest[4:6])
+        # Go lets an offset of 24 hours or 60 minutes pass.
+        if hours > 24:
+            raise self.off("time zone offset hour out of range")
+        if minutes > 60:
+            raise self.off("time zone offset minute out of range")
+        self.rest = rest[6:]
+        total = hours * 60 + minutes
+        return -total if rest[0] == "-" else total
+
+
+def _is_digits(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def utc_time(text: str) -> str:
+    """An RFC 3339 time as the API prints it: UTC, whole seconds; raises TimeError."""
+    return _parsed(text, LAYOUT)
+
+
+def utc_micro_time(text: str) -> str:
+    """The same with six decimals; raises TimeError."""
+    return _parsed(text, MICRO_LAYOUT)
+
+
+def _parsed(text: str, layout: str) -> str:
+    parser = _Parser(text, layout)
+    year = parser.number("2006", 4, 0, 9999, "year")
+    parser.literal("-")
+    month = parser.number("01", 2, 1, 12, "month")
+    parser.literal("-")
+    day = parser.number("02", 2, 0, 99, "day")
+    parser.literal("T")
+    hour = parser.number("15", 2, 0, 23, "hour")
+    parser.literal(":")
+    minute = parser.number("04", 2, 0, 59, "minute")
+    parser.literal(":")
+    second = parser.number("05", 2, 0, 59, "second")
+    micros = 0
+    if layout is MICRO_LAYOUT:
+        micros = parser.micros()
+    elif (fraction := _FRACTION.match(parser.rest)) is not None:
+        parser.rest = parser.rest[fraction.end() :]
+    offset = parser.offset_minutes()
+    if parser.rest:
+        raise parser.off(f"extra text: {byte_quoted(parser.rest)}")
+    if not 1 <= day <= _days_in(year, month):
+        raise parser.off("day out of range")
+    if offset:
+        year, month, day, hour, minute = _shifted(year, month, day, hour, minute, -offset)
+    decimals = f".{micros:06d}" if layout is MICRO_LAYOUT else ""
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}{decimals}Z"
+
+
+def _days_in(year: int, month: int) -> int:
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    return 29 if month == 2 and leap else _MONTH_DAYS[month - 1]
+
+
+def _shifted(year: int, month: int, day: int, hour: int, minute: int, by: int) -> tuple[int, int, int, int, int]:
+    """A time moved by at most 25 hours."""
+    days, minutes = divmod(hour * 60 + minute + by, 24 * 60)
+    day += days
+    while day < 1:
+        month -= 1
+        if month < 1:
+            year, month = year - 1, 12
+        day += _days_in(year, month)
+    while day > _days_in(year, month):
+        day -= _days_in(year, month)
+        month += 1
+        if month > 12:
+            year, month = year + 1, 1
+    return year, month, day, minutes // 60, minutes % 60
+
+
+def from_unix(seconds: int, micros: int | None = None) -> str:
+    """A moment counted from 1970 as the API prints it, with six decimals if `micros` is given; raises TimeError."""
+    days, rest = divmod(seconds, 86_400)
+    year, month, day = date_of(days)
+    if not 0 <= year <= 9999:
+        raise TimeError("Time.MarshalJSON: year outside of range [0,9999]")
+    decimals = "" if micros is None else f".{micros:06d}"
+    hour, minute, second = rest // 3600, rest // 60 % 60, rest % 60
+    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}{decimals}Z"

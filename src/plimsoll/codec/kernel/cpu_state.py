@@ -1,0 +1,89 @@
+"""The CPU manager's state file, as a kubelet writes it: the same fields, and the same checksum.
+
+The checksum is FNV-1a over the way Go prints the structure with the checksum at zero. So a file of ours can be read by
+a kubelet, and one of a kubelet's by us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from plimsoll.errors import PlimsollError
+from plimsoll.rules.cpuset import cpu_numbers, cpu_text
+
+Entries = Mapping[str, Mapping[str, frozenset[int]]]
+
+
+class CpuStateDamaged(PlimsollError):
+    pass
+
+
+class CpuState(msgspec.Struct, frozen=True):
+    """`shared`: the CPUs that nobody owns."""
+
+    policy: str
+    shared: frozenset[int]
+    owned: Entries
+
+
+class _File(msgspec.Struct, frozen=True, omit_defaults=True):
+    policy_name: str = msgspec.field(name="policyName")
+    default: str = msgspec.field(name="defaultCpuSet")
+    checksum: int
+    entries: dict[str, dict[str, str]] = {}
+
+
+def checksum(policy: str, default: str, entries: Mapping[str, Mapping[str, str]]) -> int:
+    inner = " ".join(
+        f"{uid}:map[{' '.join(f'{name}:{containers[name]}' for name in sorted(containers))}]"
+        for uid, containers in sorted(entries.items())
+    )
+    text = (
+        f"(*state.CPUManagerCheckpoint){{PolicyName:(string){policy} DefaultCPUSet:(string){default} "
+        f"Entries:(map[string]map[string]string)map[{inner}] Checksum:(checksum.Checksum)0}}"
+    )
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return value
+
+
+def cpu_state_json(state: CpuState) -> bytes:
+    entries = {
+        uid: {name: cpu_text(cpus) for name, cpus in containers.items()} for uid, containers in state.owned.items()
+    }
+    default = cpu_text(state.shared)
+    return msgspec.json.encode(
+        {
+            "policyName": state.policy,
+            "defaultCpuSet": default,
+            **({"entries": entries} if entries else {}),
+            "checksum": checksum(state.policy, default, entries),
+        }
+    )
+
+
+def cpu_state_from_json(data: bytes) -> CpuState:
+    try:
+        file = msgspec.json.decode(data, type=_File)
+    except msgspec.DecodeError as error:
+        raise CpuStateDamaged(str(error)) from None
+    if checksum(file.policy_name, file.default, file.entries) != file.checksum:
+        raise CpuStateDamaged("checkpoint is corrupted")
+    return CpuState(
+        file.policy_name,
+        _cpus("default cpu set", file.default),
+        {
+            uid: {name: _cpus(f'cpuset for container "{name}" in pod "{uid}"', text) for name, text in each.items()}
+            for uid, each in file.entries.items()
+        },
+    )
+
+
+def _cpus(what: str, text: str) -> frozenset[int]:
+    numbers = cpu_numbers(text)
+    if numbers is None:
+        raise CpuStateDamaged(f'could not parse {what}: "{text}"')
+    return frozenset(numbers)

@@ -1,0 +1,98 @@
+"""A pod's document → `RunPod`, and a `RunStatus` → the status document that is reported.
+
+The document was validated when it was stored, so decoding goes straight into the structs. Nulls (an API may print
+`lastProbeTime: null`, and a manifest may hold anything) mean absent everywhere; where the straight way meets one it
+minds, they are taken out and the document is read once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from plimsoll.codec.lean.lean import quantity_text
+from plimsoll.errors import FieldError, InvalidObject, InvalidQuantity
+from plimsoll.rules.model.pod_status import RunStatus
+from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.quantity import QUANTITIES, Quantity
+
+Document = dict[str, Any]
+
+# What Kubernetes prints whether or not it is zero.
+_ALWAYS_PRINTED = {"ready": False, "restartCount": 0, "image": "", "imageID": "", "lastState": {}, "state": {}}
+_CONTAINER_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+
+
+@cache
+def _decoder() -> Callable[[bytes | str], RunPod]:
+    return msgspec.json.Decoder(RunPod, dec_hook=_quantity).decode
+
+
+def _quantity(kind: type, value: Any) -> Any:
+    if kind is not Quantity:  # `object`: a part that is only kept
+        return value
+    text = quantity_text(value)
+    return QUANTITIES["" if text is None else text]
+
+
+def run_pod_from_json(data: bytes | str) -> RunPod:
+    """One pod; raises InvalidObject."""
+    try:
+        return _decoder()(data)
+    except (msgspec.ValidationError, InvalidQuantity):
+        return _patiently(msgspec.json.decode(data))
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise InvalidObject([FieldError("FieldValueInvalid", "", f"not JSON: {error}")]) from None
+
+
+def run_pod(document: Document) -> RunPod:
+    """The same from a document of JSON types."""
+    try:
+        return msgspec.convert(document, RunPod, dec_hook=_quantity)
+    except (msgspec.ValidationError, InvalidQuantity):
+        return _patiently(document)
+
+
+def _patiently(document: Any) -> RunPod:
+    try:
+        return msgspec.convert(_without_nulls(document), RunPod, dec_hook=_quantity)
+    except InvalidQuantity as error:
+        raise InvalidObject([FieldError("FieldValueInvalid", "", str(error))]) from None
+    except msgspec.ValidationError as error:
+        sentence, _, path = str(error).partition(" - at `$")
+        raise InvalidObject([FieldError("FieldValueInvalid", path.strip(".`"), sentence)]) from None
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_nulls(inner) for inner in value if inner is not None]
+    return value
+
+
+def status_document(status: RunStatus) -> Document:
+    """As a kubelet would send it: absent members left out, those that are always printed put in."""
+    # By way of JSON: lists, not tuples, so that it can be compared with what an API server answered.
+    document: Document = msgspec.json.decode(msgspec.json.encode(status, enc_hook=str))
+    for kind in _CONTAINER_LISTS:
+        for container in document.get(kind, ()):
+            for field, zero in _ALWAYS_PRINTED.items():
+                container.setdefault(field, zero if not isinstance(zero, dict) else {})
+            _complete_state(container["state"])
+            _complete_state(container["lastState"])
+    for condition in document.get("conditions", ()):
+        condition.setdefault("lastProbeTime", None)
+        condition.setdefault("lastTransitionTime", None)
+    return document
+
+
+def _complete_state(state: Document) -> None:
+    terminated = state.get("terminated")
+    if terminated is not None:
+        terminated.setdefault("exitCode", 0)
+        terminated.setdefault("startedAt", None)
+        terminated.setdefault("finishedAt", None)

@@ -1,0 +1,1 @@
+"""Manifests: pods inside documents of any kind, unknown fields, static pod files."""

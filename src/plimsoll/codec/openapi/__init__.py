@@ -1,0 +1,1 @@
+"""The OpenAPI documents that kubectl reads, versions 2 and 3."""

@@ -1,0 +1,237 @@
+"""OpenAPI v3 documents generated from the schema (05 B4), one per group version.
+
+kubectl takes three things from them: that PATCH knows `fieldValidation` (so the server validates), the merge keys (so
+`codec.patch.server_side_apply` computes its patch from them), and names, types and descriptions for `explain`. Each
+document holds the paths of its kinds and every struct they reach. A document's hash changes with its content, as
+kubectl caches by URL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from plimsoll.codec.schema.schema import KINDS, Field, Kind, StructType, Type, struct
+
+Document = dict[str, Any]
+
+_META = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_PACKAGES = {"meta": _META, "metrics": "io.k8s.metrics.pkg.apis.metrics.v1beta1"}
+_NAMED_SCALARS: dict[str, tuple[str, Document]] = {
+    "Quantity": (
+        "io.k8s.apimachinery.pkg.api.resource.Quantity",
+        {"description": "An exact amount, such as 500m or 128Mi.", "oneOf": [{"type": "string"}, {"type": "number"}]},
+    ),
+    "IntOrString": (
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        {
+            "description": "A number or a text.",
+            "format": "int-or-string",
+            "oneOf": [{"type": "integer"}, {"type": "string"}],
+        },
+    ),
+    "Time": (
+        f"{_META}.Time",
+        {"description": "A time (RFC 3339).", "type": "string", "format": "date-time"},
+    ),
+    "MicroTime": (
+        f"{_META}.MicroTime",
+        {"description": "A time (RFC 3339) with six decimals.", "type": "string", "format": "date-time"},
+    ),
+    "Duration": (f"{_META}.Duration", {"description": "A duration, such as 20s.", "type": "string"}),
+    "FieldsV1": (f"{_META}.FieldsV1", {"description": "A set of fields.", "type": "object"}),
+}
+_SCALARS: dict[str, Document] = {
+    "string": {"type": "string"},
+    "bytes": {"type": "string", "format": "byte"},
+    "bool": {"type": "boolean"},
+    "int32": {"type": "integer", "format": "int32"},
+    "int64": {"type": "integer", "format": "int64"},
+}
+_PATCH_TYPES = (
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+)
+_PATCH_OPTIONS = ("dryRun", "fieldManager", "fieldValidation", "force")
+_WRITE_OPTIONS = ("dryRun", "fieldManager", "fieldValidation")
+_DESCRIPTIONS = {
+    "dryRun": "All: check everything, store nothing.",
+    "fieldManager": "Name of whoever makes the change.",
+    "fieldValidation": "Ignore, Warn or Strict: what to do about unknown and duplicate fields.",
+    "force": "Take fields over from other managers (apply only).",
+}
+
+
+def openapi_index() -> bytes:
+    """The answer to GET /openapi/v3."""
+    paths = {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={openapi_hash(path)}"} for path in _kinds_by_path()}
+    return msgspec.json.encode({"paths": paths})
+
+
+def openapi_paths() -> tuple[str, ...]:
+    """Of all documents."""
+    return tuple(_kinds_by_path())
+
+
+def openapi_document(path: str) -> bytes | None:
+    """The answer to GET /openapi/v3/{path} (`api/v1`, `apis/apps/v1`), None if there is none."""
+    return _document(path) if path in _kinds_by_path() else None
+
+
+@cache
+def openapi_hash(path: str) -> str:
+    """The content hash of that document (ETag, `?hash=`); empty if there is none."""
+    document = openapi_document(path)
+    return "" if document is None else hashlib.sha256(document).hexdigest().upper()
+
+
+@cache
+def _kinds_by_path() -> dict[str, tuple[Kind, ...]]:
+    found: dict[str, tuple[Kind, ...]] = {}
+    for kind in KINDS:
+        if kind.version != "v1" and kind.group == "policy":
+            continue  # the old eviction, read but not served
+        path = f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
+        found[path] = (*found.get(path, ()), kind)
+    return dict(sorted(found.items()))
+
+
+@cache
+def _document(path: str) -> bytes:
+    schemas: Document = {}
+    paths: Document = {}
+    kinds = _kinds_by_path()[path]
+    for kind in kinds:
+        _add(schemas, kind.root)
+        if kind.plural:
+            paths |= _paths(path, kind)
+    for kind in kinds:
+        schemas[_name(kind.table)]["x-kubernetes-group-version-kind"] = [_group_version_kind(kind)]
+    document = {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": kinds[0].version},
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": dict(sorted(schemas.items()))},
+    }
+    return msgspec.json.encode(document)
+
+
+def _group_version_kind(kind: Kind) -> Document:
+    return {"group": kind.group, "kind": kind.name, "version": kind.version}
+
+
+def _paths(path: str, kind: Kind) -> Document:
+    collection = f"/{path}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"/{path}/{kind.plural}"
+    body = {"*/*": {"schema": {"$ref": _reference(kind.table)}}}
+    patch = {type_: {"schema": {"type": "object"}} for type_ in _PATCH_TYPES}
+    return {
+        collection: {
+            "get": _operation(kind, "list", ()),
+            "post": _operation(kind, "post", _WRITE_OPTIONS, body),
+            "parameters": _path_parameters("namespace") if kind.namespaced else [],
+        },
+        f"{collection}/{{name}}": {
+            "get": _operation(kind, "get", ()),
+            "put": _operation(kind, "put", _WRITE_OPTIONS, body),
+            "delete": _operation(kind, "delete", ("dryRun",)),
+            "patch": _operation(kind, "patch", _PATCH_OPTIONS, patch),
+            "parameters": _path_parameters("name", *(("namespace",) if kind.namespaced else ())),
+        },
+    }
+
+
+def _path_parameters(*names: str) -> list[Document]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
+        for name in names
+    ]
+
+
+def _operation(kind: Kind, action: str, options: tuple[str, ...], body: Document | None = None) -> Document:
+    operation: Document = {
+        "parameters": [
+            {
+                "name": name,
+                "in": "query",
+                "description": _DESCRIPTIONS[name],
+                "schema": {"type": "boolean" if name == "force" else "string", "uniqueItems": True},
+            }
+            for name in options
+        ],
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": _group_version_kind(kind),
+    }
+    if body is not None:
+        operation["requestBody"] = {"content": body, "required": True}
+    return operation
+
+
+def _name(table: str) -> str:
+    group, _, name = table.partition(".")
+    return f"{_PACKAGES.get(group, f'io.k8s.api.{group}.v1')}.{name}"
+
+
+def _reference(table: str) -> str:
+    return f"#/components/schemas/{_name(table)}"
+
+
+def _add(schemas: Document, kind: StructType) -> None:
+    """A struct and everything it reaches."""
+    name = _name(kind.name)
+    if name in schemas:
+        return
+    properties: Document = {}
+    schemas[name] = {"description": kind.description, "type": "object", "properties": properties}
+    required = [field.name for field in kind.fields.values() if field.required]
+    if required:
+        schemas[name]["required"] = sorted(required)
+    if kind.atomic:
+        schemas[name]["x-kubernetes-map-type"] = "atomic"
+    for field in sorted(kind.fields.values(), key=lambda each: each.name):
+        properties[field.name] = _property(schemas, field)
+
+
+def _property(schemas: Document, field: Field) -> Document:
+    result = {"description": field.description, **_schema(schemas, field.type)}
+    if field.type.form == "list":
+        result["x-kubernetes-list-type"] = "map" if field.keys else "set" if field.is_set else "atomic"
+        if field.keys:
+            result["x-kubernetes-list-map-keys"] = list(field.keys)
+    elif field.atomic:
+        result["x-kubernetes-map-type"] = "atomic"
+    strategies = [
+        *(["merge"] if field.merges else []),
+        *(["replace"] if field.replaces else []),
+        *(["retainKeys"] if field.retain_keys else []),
+    ]
+    if strategies:
+        result["x-kubernetes-patch-strategy"] = ",".join(strategies)
+    if field.merge_key:
+        result["x-kubernetes-patch-merge-key"] = field.merge_key
+    if field.default:
+        result["default"] = field.default
+    return result
+
+
+def _schema(schemas: Document, kind: Type) -> Document:
+    if kind.form == "object":
+        _add(schemas, struct(kind.struct))
+        return {"allOf": [{"$ref": _reference(kind.struct)}]}
+    if kind.item is not None:
+        inner = _schema(schemas, kind.item)
+        return {"type": "array", "items": inner} if kind.form == "list" else _map_schema(inner)
+    if kind.form in _NAMED_SCALARS:
+        name, described = _NAMED_SCALARS[kind.form]
+        schemas[name] = described
+        return {"allOf": [{"$ref": f"#/components/schemas/{name}"}]}
+    return dict(_SCALARS[kind.form])
+
+
+def _map_schema(item: Document) -> Document:
+    return {"type": "object", "additionalProperties": item}

@@ -1,0 +1,267 @@
+"""Who owns which field: metadata.managedFields, and how it follows writes that are no apply.
+
+A manager is known by its name, the operation (Apply or Update), the subresource and, for updates, the API version. What
+an update changes or adds belongs to it afterwards, and to nobody else; what it removes belongs to nobody. Identity and
+bookkeeping of the object (name, uid, resourceVersion …) have no owner, nor has what a write cannot change: status
+through the main resource, spec through /status (`_written`).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from plimsoll.codec.patch.field_sets import (
+    EMPTY,
+    FieldSet,
+    Path,
+    difference,
+    filtered,
+    from_paths,
+    in_order,
+    union,
+    without_branch,
+)
+from plimsoll.codec.patch.list_types import root_shape
+from plimsoll.codec.patch.merge import Comparison, compare, set_fields
+from plimsoll.codec.schema.decode import decode_document
+from plimsoll.codec.schema.schema import Kind
+
+Document = dict[str, Any]
+
+APPLY, UPDATE = "Apply", "Update"
+BEFORE_FIRST_APPLY = "before-first-apply"
+MAX_UPDATE_ENTRIES = 10
+_ANCIENT = "ancient-changes"
+_NEVER_OWNED = from_paths(
+    ("f:apiVersion",),
+    ("f:kind",),
+    ("f:metadata",),
+    *(
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
+)
+_STATUS = ("f:status",)
+_SPEC = ("f:spec",)
+_NOT_BY_STATUS: dict[str, tuple[Path, ...]] = {
+    "Pod": (("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
+    "Deployment": (("f:metadata", "f:labels"),),
+}
+_RESIZED = frozenset({"f:name", "f:resources", "f:resizePolicy"})
+
+
+class Manager(msgspec.Struct, frozen=True, order=True):
+    operation: str
+    name: str
+    api_version: str = ""  # of an update; an applier is the same in every version
+    subresource: str = ""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """What a manager owns. `api_version` is that of its last write."""
+
+    fields: FieldSet
+    api_version: str
+    time: str = ""
+
+
+Owners = dict[Manager, Owner]
+
+
+def read_owners(entries: Any) -> Owners:
+    """The entries of metadata.managedFields; what makes no sense is left out."""
+    owners: Owners = {}
+    for entry in entries or ():
+        if not isinstance(entry, dict) or entry.get("operation") not in (APPLY, UPDATE):
+            continue
+        fields = entry.get("fieldsV1")
+        if not isinstance(fields, dict):
+            continue
+        version = str(entry.get("apiVersion") or "")
+        operation = entry["operation"]
+        manager = Manager(
+            operation,
+            str(entry.get("manager") or ""),
+            version if operation == UPDATE else "",
+            str(entry.get("subresource") or ""),
+        )
+        owners[manager] = Owner(fields, version, str(entry.get("time") or ""))
+    return owners
+
+
+def write_owners(owners: Owners) -> list[Document]:
+    """Entries in Kubernetes' order: appliers first, then by time and name."""
+
+    def rank(item: tuple[Manager, Owner]) -> tuple[str, ...]:
+        manager, owner = item
+        return manager.operation, owner.time, manager.name, owner.api_version, manager.subresource
+
+    entries = []
+    for manager, owner in sorted(owners.items(), key=rank):
+        entry: Document = {"manager": manager.name, "operation": manager.operation, "apiVersion": owner.api_version}
+        if owner.time:
+            entry["time"] = owner.time
+        entry |= {"fieldsType": "FieldsV1", "fieldsV1": owner.fields}
+        if manager.subresource:
+            entry["subresource"] = manager.subresource
+        entries.append(entry)
+    return entries
+
+
+def track_update(
+    kind: Kind, before: Document | None, after: Document, manager: str, subresource: str, now: str
+) -> Document:
+    """`after` with managedFields brought up to date for a non-apply write. `before` is the stored object (None on
+    create); `now` is RFC 3339 UTC. Call it on the defaulted object, before admission adds its own fields (E2)."""
+    sent = (after.get("metadata") or {}).get("managedFields")
+    if before is None and not subresource:
+        return with_owners(after, _creator(kind, after, manager, now))
+    owners = _sent_or_live(sent, before, subresource)
+    if owners or before is None:
+        changes = changed_fields(kind, before, after, subresource)
+        owners = updated(owners, changes, Manager(UPDATE, manager, kind.api_version, subresource), now)
+    return with_owners(after, owners)
+
+
+def _creator(kind: Kind, after: Document, manager: str, now: str) -> Owners:
+    """Who creates an object owns all that it sets; the same as `updated` from nothing, in one walk."""
+    taken = set_fields(root_shape(kind), empty_object(kind), without_owners(after))
+    own = difference(without_branch(taken, _STATUS), _NEVER_OWNED)
+    return {Manager(UPDATE, manager, kind.api_version): Owner(own, kind.api_version, now)} if own else {}
+
+
+def _sent_or_live(sent: Any, before: Document | None, subresource: str) -> Owners:
+    """An update may rewrite the owners, except through a subresource; `[]` and `[{}]` clear them."""
+    live = ((before or {}).get("metadata") or {}).get("managedFields")
+    if before is None or (subresource and sent is not None):
+        return read_owners(live)
+    if sent in ([], [{}]):
+        return {}
+    return read_owners(sent) or read_owners(live)
+
+
+def updated(owners: Owners, changes: Comparison, manager: Manager, now: str) -> Owners:
+    """The owners after somebody's update made these changes."""
+    taken = union(changes.modified, changes.added)
+    gone = union(taken, changes.removed)
+    if not gone:
+        return owners
+    result = lose(owners, gone)
+    own = difference(taken, _NEVER_OWNED)
+    if own:
+        held = result[manager].fields if manager in result else EMPTY
+        result[manager] = Owner(in_order(union(held, own)), manager.api_version, now)
+    return _capped(result)
+
+
+def lose(owners: Owners, fields: FieldSet) -> Owners:
+    """Owners without these fields; who owns nothing any more is dropped."""
+    result: Owners = {}
+    for manager, owner in owners.items():
+        kept = difference(owner.fields, fields)
+        if kept:
+            result[manager] = owner if kept is owner.fields else Owner(kept, owner.api_version, owner.time)
+    return result
+
+
+def _capped(owners: Owners) -> Owners:
+    """At most ten updaters have entries of their own; the oldest share one."""
+    updaters = sorted((owner.time, manager) for manager, owner in owners.items() if manager.operation == UPDATE)
+    excess = len(updaters) - MAX_UPDATE_ENTRIES
+    if excess <= 0:
+        return owners
+    result = dict(owners)
+    for time, manager in updaters[: excess + 1]:
+        owner = result.pop(manager)
+        ancient = Manager(UPDATE, _ANCIENT, owner.api_version)
+        held = result[ancient].fields if ancient in result else EMPTY
+        result[ancient] = Owner(in_order(union(held, owner.fields)), owner.api_version, time)
+    return result
+
+
+def with_owners(document: Document, owners: Owners) -> Document:
+    metadata = {name: value for name, value in (document.get("metadata") or {}).items() if name != "managedFields"}
+    if owners:
+        metadata["managedFields"] = write_owners(owners)
+    return {**document, "metadata": metadata}
+
+
+def without_owners(document: Document) -> Document:
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return document
+    return {**document, "metadata": {name: each for name, each in metadata.items() if name != "managedFields"}}
+
+
+def same_but_times(before: Document, after: Document) -> bool:
+    """Whether only the times in managedFields differ: such a write is none, and the stored object stays."""
+
+    def timeless(document: Document) -> Document:
+        entries = (document.get("metadata") or {}).get("managedFields") or ()
+        bare = [{name: value for name, value in entry.items() if name != "time"} for entry in entries]
+        return {**document, "metadata": {**(document.get("metadata") or {}), "managedFields": bare}}
+
+    return timeless(before) == timeless(after)
+
+
+def changed_fields(kind: Kind, before: Document | None, after: Document, subresource: str) -> Comparison:
+    """What a write changed, without what it cannot change."""
+    if before is not None and subresource == "resize":
+        # Nothing outside the spec is this endpoint's: there is no need to look.
+        old, new = ({"spec": each.get("spec")} for each in (before, after))
+    else:
+        old, new = empty_object(kind) if before is None else without_owners(before), without_owners(after)
+    return within(kind, subresource, compare(root_shape(kind), old, new))
+
+
+@cache
+def empty_object(kind: Kind) -> Document:
+    """The object that a create starts from: what is always printed is there already, so nobody comes to own it."""
+    return decode_document(kind, {}).document
+
+
+def within(kind: Kind, subresource: str, changes: Comparison) -> Comparison:
+    return Comparison(
+        *(_written(kind, subresource, each) for each in (changes.removed, changes.modified, changes.added))
+    )
+
+
+def owned_within(kind: Kind, subresource: str, fields: FieldSet) -> FieldSet:
+    """The part of an applied set that this endpoint writes, without what nobody owns."""
+    return in_order(_written(kind, subresource, difference(fields, _NEVER_OWNED)))
+
+
+def _written(kind: Kind, subresource: str, fields: FieldSet) -> FieldSet:
+    """The fields that a write to this endpoint can change."""
+    if not fields:
+        return fields
+    if subresource == "resize":
+        return filtered(fields, _is_resized)
+    if subresource == "status":
+        fields = without_branch(fields, _SPEC)
+        for path in _NOT_BY_STATUS.get(kind.name, ()):
+            fields = without_branch(fields, path)
+        return fields
+    return fields if subresource else without_branch(fields, _STATUS)
+
+
+def _is_resized(path: Path) -> bool:
+    """Resources and resize policies of containers, and of the pod."""
+    if path[:2] == ("f:spec", "f:resources"):
+        return True
+    if path[:2] not in (("f:spec", "f:containers"), ("f:spec", "f:initContainers")):
+        return False
+    return len(path) == 3 or (len(path) > 3 and path[3] in _RESIZED)

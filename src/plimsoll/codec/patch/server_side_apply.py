@@ -1,0 +1,257 @@
+"""Server-side apply (05 B6): the applier's document says all it wants, and the server remembers what that was.
+
+Applied fields are merged over the live object. Fields of the last apply that are missing now are removed, unless
+somebody else owns them. Then the result is compared with the live object: what changed and belongs to others is a
+conflict, unless it is forced; the applier owns exactly what it applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from plimsoll.codec.golang.fmt import go_syntax
+from plimsoll.codec.patch.field_sets import (
+    EMPTY,
+    FieldSet,
+    Path,
+    difference,
+    from_paths,
+    intersection,
+    paths,
+    union,
+    written_path,
+)
+from plimsoll.codec.patch.list_types import Shape, root_shape
+from plimsoll.codec.patch.managed_fields import (
+    APPLY,
+    BEFORE_FIRST_APPLY,
+    UPDATE,
+    Manager,
+    Owner,
+    Owners,
+    changed_fields,
+    empty_object,
+    lose,
+    owned_within,
+    read_owners,
+    updated,
+    with_owners,
+    within,
+    without_owners,
+)
+from plimsoll.codec.patch.merge import compare, field_set, merged, with_named_fields, without
+from plimsoll.codec.schema.schema import Kind
+from plimsoll.errors import PlimsollError
+
+Document = dict[str, Any]
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_KUBECTL = "kubectl"
+
+
+class Conflict(msgspec.Struct, frozen=True):
+    field: str  # `.data.y`
+    message: str  # `conflict with "kubectl-edit" using v1`
+    manager: Manager
+    path: Path
+
+
+class Conflicts(PlimsollError):
+    """409 Conflict; `message` is the text of the Status, each Conflict one cause FieldManagerConflict."""
+
+    def __init__(self, conflicts: tuple[Conflict, ...]) -> None:
+        super().__init__(conflicts)
+        self.conflicts = conflicts
+        self.message = _message(conflicts)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ApplyError(PlimsollError):
+    """An applied document that does not fit the schema: 500 without reason; `message` is the text of the Status."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def apply_server_side(
+    kind: Kind, live: Document | None, applied: Document, manager: str, *, force: bool, subresource: str, now: str
+) -> Document:
+    """The merged object with managedFields; `live` None creates. The caller decodes, defaults and validates the result;
+    if then only times in managedFields differ (`same_but_times`), nothing is to be stored. Raises Conflicts,
+    ApplyError."""
+    _check(kind, applied)
+    shape = root_shape(kind)
+    owners = read_owners(((live or {}).get("metadata") or {}).get("managedFields"))
+    old = empty_object(kind) if live is None else without_owners(live)
+    if live is not None and not owners:
+        everything = changed_fields(kind, None, old, "")
+        owners = updated(owners, everything, Manager(UPDATE, BEFORE_FIRST_APPLY, kind.api_version), now)
+    applier = Manager(APPLY, manager, subresource=subresource)
+    last = owners[applier].fields if applier in owners else EMPTY
+    wanted = owned_within(kind, subresource, field_set(shape, applied))
+    time = owners[applier].time if applier in owners else ""
+    claimed = {**owners, applier: Owner(wanted, kind.api_version, time)}
+    new = _pruned(shape, merged(shape, old, applied), claimed, last)
+    changes = within(kind, subresource, compare(shape, old, new))
+    conflicts = _conflicts(claimed, union(changes.modified, changes.added), applier)
+    if conflicts and not force:
+        _refuse(kind, old, manager, conflicts)
+    others = {each: owner for each, owner in claimed.items() if each != applier}
+    result = lose(others, union(changes.removed, union(changes.modified, changes.added)))
+    if changes.removed or changes.modified or changes.added:
+        time = now
+    left = difference(wanted, changes.removed)
+    if left:
+        result[applier] = Owner(left, kind.api_version, time)
+    return with_owners(_with_last_applied(old, new, applied, manager), result)
+
+
+def _pruned(shape: Shape, new: Any, owners: Owners, last: FieldSet) -> Document:
+    """Without what the applier gave up; kept is what others own, or what is not the applier's to remove."""
+    if not last:
+        result: Document = new
+        return result
+    given_up = with_named_fields(shape, last)
+    kept = field_set(shape, without(shape, new, given_up) or {})
+    everything = with_named_fields(shape, field_set(shape, new))
+    for owner in owners.values():
+        kept = union(kept, owner.fields)
+    removable = difference(everything, with_named_fields(shape, kept))
+    pruned = without(shape, new, removable) or {}
+    dangling = difference(everything, with_named_fields(shape, field_set(shape, pruned)))
+    result = without(shape, new, intersection(dangling, given_up)) or {}
+    return result
+
+
+def _conflicts(owners: Owners, changed: FieldSet, applier: Manager) -> tuple[Conflict, ...]:
+    found = []
+    for manager, owner in sorted(owners.items(), key=lambda item: item[0]):
+        if manager != applier:
+            for path in paths(intersection(owner.fields, changed)):
+                found.append(Conflict(written_path(path), f"conflict with {_named(manager)}", manager, path))
+    return tuple(found)
+
+
+def _refuse(kind: Kind, live: Document, manager: str, conflicts: tuple[Conflict, ...]) -> None:
+    """kubectl may take over what its client-side apply has set: those conflicts don't count."""
+    if manager == _KUBECTL:
+        allowed = _client_side(kind, live)
+        conflicts = tuple(each for each in conflicts if difference(from_paths(each.path), allowed))
+    if conflicts:
+        raise Conflicts(conflicts)
+
+
+def _client_side(kind: Kind, live: Document) -> FieldSet:
+    """The fields that client-side apply set, as far as they still have that value."""
+    text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+    try:
+        document = msgspec.json.decode(text or "null", type=dict[str, Any] | None)
+    except msgspec.DecodeError:
+        return EMPTY
+    if document is None:
+        return EMPTY
+    shape = root_shape(kind)
+    changed = compare(shape, live, document)
+    return difference(field_set(shape, document), union(changed.modified, changed.added))
+
+
+def _with_last_applied(live: Document, new: Document, applied: Document, manager: str) -> Document:
+    """kubectl's own applies keep the annotation of client-side apply current, where there is one."""
+    metadata = new.get("metadata") or {}
+    annotations = metadata.get("annotations") or {}
+    had = LAST_APPLIED in ((live.get("metadata") or {}).get("annotations") or {})
+    if manager != _KUBECTL or not had or LAST_APPLIED not in annotations:
+        return new
+    text = msgspec.json.encode(without_owners(applied), order="sorted").decode() + "\n"
+    return {**new, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}}
+
+
+def _named(manager: Manager) -> str:
+    text = msgspec.json.encode(manager.name).decode()
+    if manager.subresource:
+        text += f' with subresource "{manager.subresource}"'
+    return f"{text} using {manager.api_version}" if manager.operation == UPDATE else text
+
+
+def _message(conflicts: tuple[Conflict, ...]) -> str:
+    if len(conflicts) == 1:
+        return f"Apply failed with 1 conflict: {conflicts[0].message}: {conflicts[0].field}"
+    lines = []
+    for manager in sorted({each.manager for each in conflicts}):
+        lines.append(f"conflicts with {_named(manager)}:")
+        lines += (f"- {each.field}" for each in conflicts if each.manager == manager)
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+
+
+def _check(kind: Kind, applied: Document) -> None:
+    problems = list(_problems(root_shape(kind), applied, ""))
+    if not problems:
+        return
+    metadata = applied.get("metadata")
+    names = metadata if isinstance(metadata, dict) else {}
+    which = f"{names.get('namespace') or ''}/{names.get('name') or ''}; {kind.group}/{kind.version}, Kind={kind.name}"
+    text = problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
+    raise ApplyError(f"failed to create typed patch object ({which}): {text}")
+
+
+def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
+    if value is None or shape.form == "any":
+        return
+    if shape.form == "scalar":
+        if not _is_scalar(shape.scalar, value):
+            wanted = "numeric (int or float)" if shape.scalar == "numeric" else shape.scalar
+            wanted = "scalar" if wanted == "untyped" else wanted
+            yield f"{at}: expected {wanted}, got {go_syntax(value)}"
+    elif shape.form == "map":
+        if not isinstance(value, dict):
+            yield f"{at}: expected map, got {go_syntax(value)}"
+            return
+        for name, member in value.items():
+            inner = shape.member(name)
+            if inner is None:
+                yield f"{at}.{name}: field not declared in schema"
+            else:
+                yield from _problems(inner, member, f"{at}.{name}")
+    elif not isinstance(value, list):
+        yield f"{at}: expected list, got {go_syntax(value)}"
+    else:
+        yield from _list_problems(shape, value, at)
+
+
+def _list_problems(shape: Shape, value: list[Any], at: str) -> Iterator[str]:
+    seen: set[str] = set()
+    for index, member in enumerate(value):
+        place = f"{at}[{index}]"
+        if not shape.atomic:
+            if member is None:
+                yield f"{at}: element {index}: associative list without keys has an element that's a null type"
+                continue
+            try:
+                element = shape.path_element(member)
+            except KeyError as missing:
+                yield (
+                    f"{at}: element {index}: associative list with keys has an element that omits key field "
+                    f'"{missing.args[0]}" (and doesn\'t have default value)'
+                )
+                continue
+            place = at + written_path((element,))
+            if element in seen:
+                yield f"{at}: duplicate entries for key {written_path((element,))}"
+            seen.add(element)
+        yield from _problems(shape.element(), member, place)
+
+
+def _is_scalar(wanted: str, value: Any) -> bool:
+    if wanted == "string":
+        return isinstance(value, str)
+    if wanted == "boolean":
+        return isinstance(value, bool)
+    if wanted == "numeric":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return not isinstance(value, (dict, list))

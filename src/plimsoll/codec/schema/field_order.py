@@ -1,0 +1,32 @@
+"""Members of a document in the order in which Go prints the fields of its struct."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from plimsoll.codec.schema.schema import struct
+
+Document = dict[str, Any]
+
+
+def put(name: str, document: Document, defaults: Document) -> Document:
+    """The document of a struct (by its name in the tables) with the members it lacks; itself, if it lacks none."""
+    missing = {field: value for field, value in defaults.items() if document.get(field) is None}
+    return in_go_order(name, {**document, **missing}) if missing else document
+
+
+def in_go_order(name: str, document: Document) -> Document:
+    """Known members in Go's order, then the others."""
+    return {each: document[each] for each in sorted(document, key=_place_in(name))}
+
+
+class _Places(dict[str, int]):
+    def __missing__(self, _: str) -> int:
+        return len(self)
+
+
+@cache
+def _place_in(name: str) -> Callable[[str], int]:
+    return _Places((field, place) for place, field in enumerate(struct(name).fields)).__getitem__

@@ -1,0 +1,1 @@
+"""YAML as kubectl reads it: scalar rules, duplicate keys with line numbers, limits on depth and aliases."""

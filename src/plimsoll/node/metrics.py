@@ -1,0 +1,178 @@
+"""What the agent counts about itself, with the kubelet's names, and its pages /metrics and /metrics/probes.
+
+Whoever does something counts it here, where it happens; a count costs one addition.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable, Mapping
+
+from plimsoll.metrics.exposition import Computed, Counter, Gauge, Histogram, Registry
+from plimsoll.runtime.interface import ContainerSeen, SandboxSeen
+
+RESIZE_BUCKETS_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
+START_BUCKETS_S = (
+    *(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600),
+)
+AGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class NodeMeters:
+    """Counted where it happens. Resizes as in 03 §8, evictions as in 04 §4."""
+
+    def __init__(self, node_name: str) -> None:
+        self.registry, self.probe_registry = Registry(), Registry()
+        self.oom_totals: Callable[[], Mapping[str, int]] = dict
+        self.running_pods = Gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox")
+        self.running_containers = Gauge(
+            "kubelet_running_containers", "Number of currently running containers", ("container_state",)
+        )
+        self.pod_start_s = Histogram(
+            "kubelet_pod_start_duration_seconds",
+            "Duration in seconds from kubelet seeing a pod for the first time to the pod starting to run",
+            buckets=START_BUCKETS_S,
+        )
+        self.started_pods = Counter("kubelet_started_pods_total", "Cumulative number of pods started")
+        self.started_pods_errors = Counter(
+            "kubelet_started_pods_errors_total", "Cumulative number of errors when starting pods"
+        )
+        self.started_containers = Counter(
+            "kubelet_started_containers_total", "Cumulative number of containers started", ("container_type",)
+        )
+        self.start_errors = Counter(
+            "kubelet_started_containers_errors_total",
+            "Cumulative number of errors when starting containers",
+            ("container_type", "code"),
+        )
+        self.refusals = Counter(
+            "kubelet_admission_rejections_total", "Cumulative number pod admission rejections", ("reason",)
+        )
+        self.evictions = Counter(
+            "kubelet_evictions", "Cumulative number of pod evictions by eviction signal", ("eviction_signal",)
+        )
+        self.eviction_stats_age_s = Histogram(
+            "kubelet_eviction_stats_age_seconds",
+            "Time between when stats are collected, and when pod is evicted based on those stats",
+            ("eviction_signal",),
+            AGE_BUCKETS_S,
+        )
+        self.preemptions = Counter(
+            "kubelet_preemptions", "Cumulative number of pod preemptions by preemption resource", ("preemption_signal",)
+        )
+        self.requested_resizes = Counter(
+            "kubelet_container_requested_resizes_total",
+            "Number of requested resizes, counted at the container level",
+            ("resource", "requirement", "operation"),
+        )
+        self.resize_ms = Histogram(
+            "kubelet_pod_resize_duration_milliseconds",
+            "Duration in milliseconds to actuate a pod resize",
+            ("success",),
+            RESIZE_BUCKETS_MS,
+        )
+        self.pending_resizes = Gauge("kubelet_pod_pending_resizes", "Number of pending resizes for pods", ("reason",))
+        self.infeasible_resizes = Counter(
+            "kubelet_pod_infeasible_resizes_total", "Number of infeasible resizes for pods", ("reason_detail",)
+        )
+        self.resizes_in_progress = Gauge("kubelet_pod_in_progress_resizes", "Number of in-progress resizes for pods")
+        self.deferred_resizes_accepted = Counter(
+            "kubelet_pod_deferred_accepted_resizes_total",
+            "Cumulative number of resizes that were accepted after being deferred",
+            ("retry_trigger",),
+        )
+        self.probes = Counter(
+            "prober_probe_total",
+            "Cumulative number of a liveness, readiness or startup probe for a container by result",
+            ("probe_type", "result", "container", "pod", "namespace", "pod_uid"),
+        )
+        name = Gauge("kubelet_node_name", "The node's name. The count is always 1", ("node",))
+        name.set(1, node_name)
+        self.registry.add(
+            name, self.running_pods, self.running_containers, self.pod_start_s,
+            self.started_pods, self.started_pods_errors, self.started_containers, self.start_errors, self.refusals,
+            self.evictions, self.eviction_stats_age_s,
+            self.preemptions, self.requested_resizes, self.resize_ms,
+            self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,
+            Computed(
+                "counter",
+                "plimsoll_oom_kills_total",
+                "Processes of pods that the kernel killed for want of memory, by whose limit it was",
+                ("limit",),
+                self._oom_rows,
+            ),
+            *_process_metrics(),
+        )  # fmt: skip
+        self.probe_registry.add(self.probes)
+
+    def see(self, sandboxes: Iterable[SandboxSeen], containers: Iterable[ContainerSeen]) -> None:
+        """What the runtime has, when the page is asked for."""
+        self.running_pods.set(len({each.pod_uid for each in sandboxes if each.ready}))
+        counts = Counts(each.phase for each in containers)
+        for phase in ("created", "running", "exited", "unknown"):
+            self.running_containers.set(counts[phase], phase)
+
+    # What happens to resizes, in the words of whoever judges them.
+
+    def evicted(self, signal: str, stats_age_s: float) -> None:
+        """A pod goes for this signal, on figures that are so old."""
+        self.evictions.add(signal)
+        self.eviction_stats_age_s.observe(stats_age_s, signal)
+
+    def _oom_rows(self) -> list[tuple[tuple[str, ...], float]]:
+        return [((level,), float(count)) for level, count in sorted(self.oom_totals().items())]
+
+    def resize_requested(self, resource: str, requirement: str, operation: str) -> None:
+        self.requested_resizes.add(resource, requirement, operation)
+
+    def see_resizes(self, pending: Mapping[str, int], in_progress: int) -> None:
+        """How many there are, when the page is asked for."""
+        for reason, count in pending.items():
+            self.pending_resizes.set(count, reason)
+        self.resizes_in_progress.set(in_progress)
+
+    def resize_accepted_late(self, trigger: str) -> None:
+        self.deferred_resizes_accepted.add(trigger)
+
+    def resize_infeasible(self, label: str) -> None:
+        self.infeasible_resizes.add(label)
+
+    def resize_took(self, seconds: float, *, success: bool) -> None:
+        self.resize_ms.observe(seconds * 1000, "true" if success else "false")
+
+    def probed(self, kind: str, result: str, container: str, pod: str, namespace: str, uid: str) -> None:
+        """`kind`: Liveness, Readiness, Startup; `result`: successful, failed, unknown."""
+        self.probes.add(kind, result, container, pod, namespace, uid)
+
+    def forget_pod(self, uid: str) -> None:
+        for labels in [labels for labels in self.probes.values if labels[-1] == uid]:
+            del self.probes.values[labels]
+
+    def page(self) -> str:
+        return self.registry.text()
+
+    def probes_page(self) -> str:
+        return self.probe_registry.text()
+
+
+def _process_metrics() -> Iterable[Computed]:
+    def single(kind: str, name: str, text: str, read: Callable[[], float]) -> Computed:
+        return Computed(kind, name, text, (), lambda: [((), read())])
+
+    yield single("counter", "process_cpu_seconds_total", "Total user and system CPU time spent in seconds", _cpu_s)
+    yield single("gauge", "process_resident_memory_bytes", "Resident memory size in bytes", _resident_bytes)
+    yield single(
+        "gauge", "process_open_fds", "Number of open file descriptors", lambda: len(os.listdir("/proc/self/fd"))
+    )
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _resident_bytes() -> float:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,163 @@
+"""A pod and what was resolved for it → what the runtime is told: `SandboxSpec` and `ContainerSpec`.
+
+The last step before the runtime, and the only one that spells labels, annotations and log paths (03 §12). It writes a
+few small files that containers get as mounts: /etc/hosts, and where the runtime makes none /etc/hostname and
+/etc/resolv.conf, and the file for the termination message. No service account token is mounted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import msgspec
+
+from plimsoll.errors import ContainerConfigError
+from plimsoll.node.dependencies import Place
+from plimsoll.node.volumes.pod_dirs import (
+    checked_label,
+    checked_uid,
+    container_log,
+    log_directory,
+    make_message_file,
+    pod_directory,
+    write_file,
+)
+from plimsoll.rules.lifecycle.environment import expanded
+from plimsoll.rules.lifecycle.host_files import hostname, hosts_text, pod_dns, resolv_text
+from plimsoll.rules.lifecycle.security_context import security_values
+from plimsoll.rules.model.objects import Metadata
+from plimsoll.rules.model.runnable import DEFAULT_MESSAGE_PATH, RunContainer, RunPod, grace_period_s
+from plimsoll.runtime.interface import ContainerSpec, Image, Mount, Resources, SandboxSpec, Security
+
+POD_NAME, POD_NAMESPACE, POD_UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"
+CONTAINER_NAME = "io.kubernetes.container.name"
+CONTAINER_HASH = "io.kubernetes.container.hash"
+RESTART_COUNT = "io.kubernetes.container.restartCount"
+MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
+MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
+GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
+
+
+def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, place: Place) -> SandboxSpec:
+    metadata, spec = pod.metadata, pod.spec
+    return SandboxSpec(
+        pod_uid=checked_uid(metadata.uid),
+        name=metadata.name,
+        namespace=metadata.namespace,
+        attempt=attempt,
+        hostname=hostname(pod, place.names.hostname, place.names.cluster_domain),
+        host_network=spec.host_network,
+        host_pid=spec.host_pid,
+        host_ipc=spec.host_ipc,
+        share_process_namespace=spec.share_process_namespace,
+        log_directory=str(log_directory(place.logs, metadata)),
+        cgroup_parent=cgroup_parent,
+        labels={**(metadata.labels or {}), **_pod_labels(metadata)},
+        annotations=metadata.annotations or {},
+        privileged=any(_is_privileged(each) for each in (*spec.init_containers, *spec.containers)),
+    )
+
+
+def _is_privileged(container: RunContainer) -> bool:
+    return container.security_context is not None and bool(container.security_context.privileged)
+
+
+def container_spec(
+    pod: RunPod,
+    container: RunContainer,
+    attempt: int,
+    image: Image,
+    environment: Mapping[str, str],
+    mounts: tuple[Mount, ...],
+    place: Place,
+    *,
+    pod_ips: tuple[str, ...] = (),
+    resources: Resources | None = None,
+    cgroup: str = "",
+) -> ContainerSpec:
+    """`mounts` are those of its volumes. Raises ContainerConfigError, and OSError where a file cannot be written."""
+    name = checked_label(container.name, "container")
+    security = security_values(pod, container, image.user)
+    if security.user is None and image.user is not None:  # a group, too, can only be given beside a user
+        security = msgspec.structs.replace(security, user=image.user)
+    command = tuple(expanded(word, environment) for word in container.command)
+    args = tuple(expanded(word, environment) for word in container.args)
+    if any("\0" in word for word in (*command, *args, container.working_dir)):
+        raise ContainerConfigError("command, args and workingDir: no kernel takes a zero byte in them")
+    message_path = container.termination_message_path or DEFAULT_MESSAGE_PATH
+    own = _own_mounts(pod, name, attempt, message_path, pod_ips, place, read_only=security.read_only_root)
+    taken = {mount.container_path for mount in mounts}
+    everything = (*mounts, *(mount for mount in own if mount.container_path not in taken))
+    lifecycle = container.lifecycle
+    return ContainerSpec(
+        name=name,
+        attempt=attempt,
+        image=container.image,
+        image_ref=image.ref,
+        command=command,
+        args=args,
+        working_dir=container.working_dir,
+        environment=dict(environment),
+        mounts=tuple(sorted(everything, key=lambda mount: mount.container_path.count("/"))),
+        security=Security(**msgspec.structs.asdict(security)),
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        tty=container.tty,
+        log_path=container_log(name, attempt),
+        termination_message_path=message_path,
+        stop_signal=(lifecycle.stop_signal or "") if lifecycle is not None else "",
+        resources=Resources() if resources is None else resources,
+        cgroup=cgroup,
+        labels={**_pod_labels(pod.metadata), CONTAINER_NAME: name},
+        annotations={
+            CONTAINER_HASH: container_hash(container),
+            RESTART_COUNT: str(attempt),
+            MESSAGE_PATH: message_path,
+            MESSAGE_POLICY: container.termination_message_policy,
+            GRACE_PERIOD: str(grace_period_s(pod)),
+        },
+    )
+
+
+def container_hash(container: RunContainer) -> str:
+    """Over name and image only, so that an edit of resources never looks like another container (FNV-1a, 32 bits)."""
+    value = 0x811C9DC5
+    for byte in json.dumps([container.name, container.image]).encode():
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return f"{value:x}"
+
+
+def _pod_labels(metadata: Metadata) -> dict[str, str]:
+    return {POD_NAME: metadata.name, POD_NAMESPACE: metadata.namespace, POD_UID: metadata.uid}
+
+
+def _own_mounts(
+    pod: RunPod,
+    container: str,
+    attempt: int,
+    message_path: str,
+    pod_ips: tuple[str, ...],
+    place: Place,
+    *,
+    read_only: bool,
+) -> tuple[Mount, ...]:
+    etc = pod_directory(place.state, pod.metadata.uid) / "etc"
+    texts = {"hosts": hosts_text(pod, place.names, pod_ips)}
+    if place.makes_etc:
+        texts["hostname"] = hostname(pod, place.names.hostname, place.names.cluster_domain) + "\n"
+        texts["resolv.conf"] = resolv_text(pod_dns(pod, place.names))
+    for name, text in texts.items():
+        write_file(etc / name, text)
+    message = make_message_file(place.state, pod.metadata.uid, container, attempt)
+    return (
+        *(Mount(str(etc / name), f"/etc/{name}", read_only) for name in texts),
+        Mount(str(message), _message_target(message_path)),
+    )
+
+
+def _message_target(path: str) -> str:
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    if not names or ".." in names or "\0" in path:
+        raise ContainerConfigError(f"terminationMessagePath {path!r}: a path inside the container, without '..'")
+    return "/" + "/".join(names)

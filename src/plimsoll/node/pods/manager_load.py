@@ -1,0 +1,65 @@
+"""What is allocated on this node, kept as a sum: a verdict need not add up all pods each time.
+
+A pod counts as long as it is active: taken by the node, not ended and not being ended by it. Before each answer every
+pod is compared with what it was counted by (its document, its status, its record; all three are replaced, never
+changed), and only those of which something is new are weighed again. So nobody has to tell, and nothing can be missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from plimsoll.node.checkpoint import NO_RECORD, Checkpoint, PodRecord
+from plimsoll.node.pods.worker import PodWorker
+from plimsoll.rules.model.pod_status import RunStatus
+from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad, requesting_load
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """What a pod's share was computed from."""
+
+    pod: RunPod
+    status: RunStatus | None
+    record: PodRecord
+
+
+class Allocated:
+    def __init__(self, checkpoint: Checkpoint, workers: Mapping[str, PodWorker]) -> None:
+        self._checkpoint, self._workers = checkpoint, workers
+        self._counted: dict[str, _Counted] = {}
+        self._load = EMPTY
+
+    def load(self) -> NodeLoad:
+        """The pods and their sums, on no node yet."""
+        changed, counted, records = [], self._counted, self._checkpoint.all()
+        for uid, worker in self._workers.items():
+            now, record = counted.get(uid), records.get(uid, NO_RECORD)
+            if now is None or now.pod is not worker.pod or now.status is not worker.status or now.record is not record:
+                changed.append(uid)
+        if changed:
+            self._count(changed)
+        if len(counted) > len(self._workers):
+            gone = counted.keys() - self._workers.keys()
+            self._load = self._load.without_pods(gone)
+            for uid in gone:
+                del counted[uid]
+        return self._load
+
+    def _count(self, uids: list[str]) -> None:
+        counted: dict[str, _Counted] = {}
+        going, coming = [], []
+        for uid in uids:
+            worker, record = self._workers[uid], self._checkpoint.get(uid)
+            counted[uid] = _Counted(worker.pod, worker.status, record)
+            load = self._load.residents.get(uid)
+            if record.allocation is None or record.verdict is not None or worker.is_over:
+                if load is not None:
+                    going.append(uid)
+            elif load is None or load.pod is not worker.allocated_pod(record.allocation):
+                coming.append(requesting_load(worker.allocated_pod(record.allocation)))
+        if going or coming:
+            self._load = self._load.without_pods(going).with_pods(coming)
+        self._counted |= counted

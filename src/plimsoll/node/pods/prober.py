@@ -1,0 +1,215 @@
+"""One probe or hook, carried out: a command in the container, an HTTP request or a TCP connection from inside the pod.
+
+Answers and words are the kubelet's: 200 to 399 is success; a redirect is followed while it stays on the same host, ten
+times at most; TLS is not verified; a command succeeds with exit code 0. A pod has a network of its own, in which it is
+reached on its loopback: the runtime hands out sockets that live there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from urllib.parse import urljoin, urlsplit
+
+import httptools
+import msgspec
+
+from plimsoll.rules.lifecycle.probes import (
+    MAX_OUTPUT_BYTES,
+    Answer,
+    exec_answer,
+    exec_timeout,
+    http_answer,
+    port_number,
+)
+from plimsoll.rules.model.runnable import ExecAction, Hook, HttpGet, Probe, RunContainer, TcpSocket
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.runtime.interface import Runtime, RuntimeTrouble
+
+REDIRECTS_MOST = 10
+LOOPBACK = "127.0.0.1"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a probe is made: the container, and its pod's network."""
+
+    runtime: Runtime
+    sandbox_id: str
+    container_id: str
+    container: RunContainer
+    ip: str = ""  # where the pod can be reached from outside; "" for its loopback
+    profile: Profile = DEFAULT_PROFILE
+
+
+async def carried_out(place: Place, action: Probe | Hook, timeout_s: float) -> Answer:
+    if action.exec is not None:
+        return await _exec(place, action.exec, timeout_s)
+    try:
+        async with asyncio.timeout(timeout_s):
+            if action.http_get is not None:
+                return await _http(place, action.http_get)
+            if action.tcp_socket is not None:
+                return await _tcp(place, action.tcp_socket)
+    except TimeoutError:
+        return Answer(False, _too_late(place, action))
+    return Answer(False, "grpc probes are not supported on this node: use exec, httpGet or tcpSocket")
+
+
+async def _exec(place: Place, action: ExecAction, timeout_s: float) -> Answer:
+    command = action.command
+    result = await place.runtime.run_in(place.container_id, command, timeout_s, max_output_bytes=MAX_OUTPUT_BYTES)
+    if result.timed_out:
+        return exec_timeout(command, int(timeout_s), place.profile)
+    return exec_answer(result.exit_code, result.output.decode(errors="replace"))
+
+
+async def _tcp(place: Place, action: TcpSocket) -> Answer:
+    port = _port(place, action)
+    host = action.host or place.ip or LOOPBACK
+    try:
+        connection = await _connected(place, host, port)
+    except OSError as error:
+        return Answer(False, _dial_text(host, port, error))
+    connection.close()
+    return Answer(True)
+
+
+async def _http(place: Place, action: HttpGet) -> Answer:
+    port = _port(place, action)
+    host = action.host or place.ip or LOOPBACK
+    path = action.path if action.path.startswith("/") else f"/{action.path}"
+    url = f"{action.scheme.lower()}://{host}:{port}{path}"
+    first = urlsplit(url).hostname
+    for _ in range(REDIRECTS_MOST):
+        try:
+            answer = await _got(place, url, action)
+        except (OSError, httptools.HttpParserError) as error:
+            parts = urlsplit(url)
+            words = _dial_text(parts.hostname or "", parts.port or port, error) if isinstance(error, OSError) else error
+            return Answer(False, f'Get "{url}": {words}')
+        if answer.status not in (301, 302, 303, 307, 308) or not answer.location:
+            break
+        url = urljoin(url, answer.location)
+        if urlsplit(url).hostname != first:
+            return http_answer(answer.status, answer.text, is_foreign_redirect=True)
+    else:
+        return Answer(False, f'Get "{url}": stopped after {REDIRECTS_MOST} redirects')
+    return http_answer(answer.status, answer.text)
+
+
+def _port(place: Place, action: HttpGet | TcpSocket) -> int:
+    found = port_number(action, place.container)
+    if found is None:
+        raise RuntimeTrouble("probe", f'container "{place.container.name}" has no port "{action.port}"')
+    return found
+
+
+async def _connected(place: Place, host: str, port: int) -> socket.socket:
+    inside = await place.runtime.pod_socket(place.sandbox_id)
+    if inside is None:
+        inside = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    inside.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(inside, (host, port))
+    except BaseException:
+        inside.close()
+        raise
+    return inside
+
+
+class _Response:
+    """httptools' callbacks."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.location = ""
+        self.body = b""
+        self.is_done = False
+
+    @property
+    def text(self) -> str:
+        return self.body[:MAX_OUTPUT_BYTES].decode(errors="replace")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"location":
+            self.location = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+        self.is_done = self.is_done or len(self.body) >= MAX_OUTPUT_BYTES
+
+    def on_message_complete(self) -> None:
+        self.is_done = True
+
+
+async def _got(place: Place, url: str, action: HttpGet) -> _Response:
+    parts = urlsplit(url)
+    is_secure = parts.scheme == "https"
+    port = parts.port or (443 if is_secure else 80)
+    connection = await _connected(place, parts.hostname or LOOPBACK, port)
+    tls = _unverified() if is_secure else None
+    reader, writer = await asyncio.open_connection(
+        sock=connection, ssl=tls, server_hostname=(parts.hostname or "") if is_secure else None
+    )
+    try:
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        writer.write(
+            _request(
+                target, parts.netloc, f"kube-probe/{place.profile.name}", {h.name: h.value for h in action.http_headers}
+            )
+        )
+        answer = _Response()
+        parser = httptools.HttpResponseParser(answer)
+        while not answer.is_done:
+            data = await reader.read(1 << 14)
+            if not data:
+                break
+            parser.feed_data(data)
+        answer.status = parser.get_status_code()
+        if not answer.status:
+            raise ConnectionError(errno.ECONNRESET, "EOF")
+        return answer
+    finally:
+        writer.close()
+
+
+def _request(target: str, netloc: str, agent: str, headers: Mapping[str, str]) -> bytes:
+    given = {name.lower() for name in headers}
+    host = next((value for name, value in headers.items() if name.lower() == "host"), netloc)
+    lines = [f"GET {target} HTTP/1.1", f"Host: {_line(host)}", "Connection: close"]
+    defaults = (("User-Agent", agent), ("Accept", "*/*"))
+    lines += [f"{name}: {value}" for name, value in defaults if name.lower() not in given]
+    lines += [f"{_line(name)}: {_line(value)}" for name, value in headers.items() if name.lower() != "host" and value]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
+
+
+def _line(text: str) -> str:
+    """A header cannot hold a second one."""
+    return "".join(each for each in text if each not in "\r\n\0")
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _dial_text(host: str, port: int, error: OSError) -> str:
+    reason = os.strerror(error.errno).lower() if error.errno else str(error)
+    return f"dial tcp {host}:{port}: connect: {reason}"
+
+
+def _too_late(place: Place, action: Probe | Hook) -> str:
+    if action.http_get is not None:
+        get = action.http_get
+        host, path = get.host or place.ip or LOOPBACK, get.path if get.path.startswith("/") else f"/{get.path}"
+        url = f"{get.scheme.lower()}://{host}:{_port(place, get)}{path}"
+        return f'Get "{url}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
+    tcp = action.tcp_socket
+    port = _port(place, tcp) if tcp is not None else 0
+    return f"dial tcp {(tcp.host if tcp is not None else '') or place.ip or LOOPBACK}:{port}: i/o timeout"

@@ -1,0 +1,90 @@
+"""Why each pod was evicted, kept in a small file: one line of JSON per decision, the newest at the end.
+
+A line is appended when the decision is made, so that an agent killed in the middle of an eviction still has it. When
+there are twice as many lines as are kept, the older half is dropped. A line that cannot be read is left out: this file
+only tells of the past. A disk that is full costs the line, never the eviction.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from plimsoll.linux.state_dir import replace_private
+from plimsoll.rules.eviction.decision import Decision
+
+KEPT = 64
+log = logging.getLogger(__name__)
+_DECODER = msgspec.json.Decoder(Decision)
+
+
+class DecisionLog:
+    def __init__(self, file: Path | None = None) -> None:
+        """Without a file they are kept in memory only."""
+        self._file, self._lines = file, 0
+        self._kept: deque[Decision] = deque(maxlen=KEPT)
+        if file is not None:
+            for line in _lines(file):
+                self._lines += 1
+                try:
+                    self._keep(_DECODER.decode(line))
+                except msgspec.DecodeError as error:
+                    log.info("%s: a line cannot be read: %s", file, error)
+
+    def _keep(self, decision: Decision) -> None:
+        """A pod is evicted once; decided on twice where an agent was killed before it began with it."""
+        victim = decision.victim
+        if victim is not None:
+            for earlier in [each for each in self._kept if each.victim is not None and each.victim.uid == victim.uid]:
+                self._kept.remove(earlier)
+        self._kept.append(decision)
+
+    def __iter__(self) -> Iterator[Decision]:
+        return iter(self._kept)
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def __getitem__(self, index: int) -> Decision:
+        return self._kept[index]
+
+    def add(self, decision: Decision) -> None:
+        self._keep(decision)
+        if self._file is None:
+            return
+        try:
+            if self._lines >= 2 * KEPT:
+                replace_private(self._file, b"".join(_line(each) for each in self._kept))
+                self._lines = len(self._kept)
+            else:
+                _append(self._file, _line(decision))
+                self._lines += 1
+        except OSError as error:
+            log.warning("the decision is not kept in %s: %s", self._file, error)
+
+
+def _line(decision: Decision) -> bytes:
+    return msgspec.json.encode(decision) + b"\n"
+
+
+def _lines(file: Path) -> list[bytes]:
+    try:
+        return file.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("%s cannot be read and begins anew: %s", file, error)
+        return []
+
+
+def _append(file: Path, line: bytes) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,136 @@
+"""The node's own certificate: used from the kubeconfig, renewed at 80 % of its life, kept for the next start.
+
+As a kubelet: a new key, a CertificateSigningRequest in its own name, and when the answer has the certificate both are
+written down and used from the next connection on, to the API and at the node's endpoint. A control plane that has not
+signed yet is asked again; one that refuses too, with growing pauses, since there is a fifth of the life left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import calendar
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from plimsoll.codec.kernel.x509 import BadCertificate, validity
+from plimsoll.kube import request
+from plimsoll.kube.client import Client
+from plimsoll.kube.request import ApiError, Resource, Unreachable
+from plimsoll.kube.signing_request import KeyNotMade, signing_request
+from plimsoll.linux.state_dir import write_private
+
+REQUESTS = Resource("/apis/certificates.k8s.io/v1", "certificatesigningrequests")
+SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+RENEW_AT = 0.8
+NAP_S = 3600.0  # the wall clock may be set meanwhile, so nobody sleeps ten months
+SIGNED_S, SIGNED_LOOK_S = 900.0, 5.0  # how long a kubelet waits for its certificate
+RETRY_FIRST_S, RETRY_MOST_S = 10.0, 3600.0
+FILE = "node-identity.pem"
+
+_log = logging.getLogger(__name__)
+
+
+class NodeIdentity(msgspec.Struct, frozen=True):
+    certificate: bytes
+    key: bytes
+
+
+class NotSignedYet(TimeoutError):
+    pass
+
+
+def valid_times_s(certificate: bytes) -> tuple[float, float]:
+    begin, end = validity(certificate)
+    return _epoch_s(begin), _epoch_s(end)
+
+
+def _epoch_s(text: str) -> float:
+    return float(calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")))
+
+
+def kept_identity(state: Path, given: NodeIdentity) -> NodeIdentity:
+    """What an earlier renewal has left, where it lasts longer than what the kubeconfig holds."""
+    try:
+        data = (state / FILE).read_bytes()
+        certificate, begin, key = data.partition(b"-----BEGIN PRIVATE KEY-----")
+        if begin and valid_times_s(certificate)[1] > valid_times_s(given.certificate)[1]:
+            return NodeIdentity(certificate, begin + key)
+    except FileNotFoundError:
+        pass
+    except BadCertificate as error:
+        _log.warning("%s: %s; the kubeconfig's certificate is used", state / FILE, error)
+    return given
+
+
+class Renewal:
+    def __init__(
+        self,
+        client: Client,
+        node_name: str,
+        identity: NodeIdentity,
+        state: Path,
+        use: Callable[[NodeIdentity], None],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`use` is told each new identity, after it was written down."""
+        self._client, self._name, self.identity, self._state = client, node_name, identity, state
+        self._use, self._clock = use, clock
+
+    def due_s(self) -> float:
+        """In how many seconds; never positive where it should have been."""
+        begin_s, end_s = valid_times_s(self.identity.certificate)
+        return begin_s + (end_s - begin_s) * RENEW_AT - self._clock()
+
+    async def run(self) -> None:
+        pause_s = RETRY_FIRST_S
+        while True:
+            if (due_s := self.due_s()) > 0:
+                await asyncio.sleep(min(due_s, NAP_S))
+                continue
+            try:
+                await self.renew()
+                pause_s = RETRY_FIRST_S
+            except (ApiError, Unreachable, TimeoutError, KeyNotMade, BadCertificate) as error:
+                _log.warning("the node's certificate could not be renewed: %s; again in %g s", error, pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RETRY_MOST_S)
+
+    async def renew(self) -> None:
+        made = await signing_request(f"system:node:{self._name}", "system:nodes")
+        name = f"csr-{secrets.token_hex(4)}"
+        asked = {
+            "apiVersion": "certificates.k8s.io/v1",
+            "kind": "CertificateSigningRequest",
+            "metadata": {"name": name},
+            "spec": {
+                "request": base64.b64encode(made.request).decode(),
+                "signerName": SIGNER,
+                "usages": ["digital signature", "client auth"],
+            },
+        }
+        answer = await self._client.ask(request.create(REQUESTS, asked))
+        certificate = await self._signed(name, answer)
+        valid_times_s(certificate)
+        identity = NodeIdentity(certificate, made.key)
+        write_private(self._state / FILE, certificate + b"\n" + made.key)
+        self.identity = identity
+        self._use(identity)
+        _log.info("the node's certificate was renewed")
+
+    async def _signed(self, name: str, answer: dict[str, object]) -> bytes:
+        until_s = self._clock() + SIGNED_S
+        while True:
+            status = answer.get("status")
+            if isinstance(status, dict) and status.get("certificate"):
+                return base64.b64decode(str(status["certificate"]))
+            if self._clock() > until_s:
+                raise NotSignedYet(f"nobody has signed {name} within {SIGNED_S:g} s")
+            await asyncio.sleep(SIGNED_LOOK_S)
+            answer = await self._client.ask(request.get(REQUESTS, name))

@@ -1,0 +1,1 @@
+"""In-place resize on the node: the queue of requests, and the actuator that applies an allocated resize."""

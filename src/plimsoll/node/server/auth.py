@@ -1,0 +1,129 @@
+"""Who may ask at the node's endpoint.
+
+The API server, known by its client certificate, may everything. Anybody else, with a certificate of the cluster's CA or
+a bearer token, is asked about as a kubelet asks: who is this token (TokenReview), may they (SubjectAccessReview) `get`
+`nodes/stats`, `nodes/metrics`, … Only paths that read are open to them. Answers are kept a while, as a kubelet does:
+a scraper comes every few seconds. Tokens themselves are not kept, only their digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from plimsoll.kube import request
+from plimsoll.kube.request import ApiError, Resource, Unreachable
+from plimsoll.node.server.logs import Refused
+
+API_SERVERS = "plimsoll:api"  # the group in our API server's client certificate
+TOKEN_KEPT_S, ALLOWED_KEPT_S, DENIED_KEPT_S = 120.0, 300.0, 30.0
+MOST_KEPT = 1024
+TOKEN_REVIEWS = Resource("/apis/authentication.k8s.io/v1", "tokenreviews")
+ACCESS_REVIEWS = Resource("/apis/authorization.k8s.io/v1", "subjectaccessreviews")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_SUBRESOURCES = {"stats": "stats", "metrics": "metrics", "pods": "pods", "runningpods": "pods"}
+
+
+class Caller(msgspec.Struct, frozen=True):
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+class Asks(Protocol):
+    """The part of `kube.client.Client` that is needed."""
+
+    async def ask(self, request: request.Request) -> dict[str, Any]: ...
+
+
+class EndpointAccess:
+    def __init__(
+        self, node: str, client: Asks | None, clock: Callable[[], float], api_servers: tuple[str, ...] = (API_SERVERS,)
+    ) -> None:
+        """`api_servers`: users or groups in certificates of API servers. Without a client nobody else is let in."""
+        self._node, self._client, self._clock, self._api_servers = node, client, clock, frozenset(api_servers)
+        self._callers: dict[bytes, tuple[float, Caller | None]] = {}
+        self._verdicts: dict[tuple[Caller, str], tuple[float, bool]] = {}
+
+    async def check(self, peer: Mapping[str, Any] | None, authorization: bytes, component: str, *, reads: bool) -> None:
+        """Refused 401 or 403 where this caller may not ask for `/component…`."""
+        caller = certificate_caller(peer) if peer else await self._token_caller(authorization)
+        if caller is None:
+            raise Refused(401, "Unauthorized")
+        if peer and self._api_servers.intersection((caller.name, *caller.groups)):
+            return
+        subresource = _SUBRESOURCES.get(component, "proxy")
+        if not reads or not await self._may(caller, subresource):
+            verb = "get" if reads else "create"
+            raise Refused(
+                403, f"Forbidden (user={caller.name}, verb={verb}, resource=nodes, subresource={subresource})"
+            )
+
+    async def _token_caller(self, authorization: bytes) -> Caller | None:
+        scheme, _, token = authorization.partition(b" ")
+        if scheme.lower() != b"bearer" or not token.strip() or self._client is None:
+            return None
+        digest = hashlib.sha256(token.strip()).digest()
+        kept = self._callers.get(digest)
+        if kept is not None and self._clock() < kept[0]:
+            return kept[1]
+        spec = {"token": token.strip().decode("latin-1")}
+        status = await self._reviewed(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec)
+        if status is None:
+            return None  # the API does not answer: nothing is known, nothing kept
+        user = status.get("user") or {}
+        found = None
+        if status.get("authenticated") is True and user.get("username"):
+            found = Caller(user["username"], tuple(user.get("groups") or ()))
+        _keep(self._callers, digest, (self._clock() + TOKEN_KEPT_S, found))
+        return found
+
+    async def _may(self, caller: Caller, subresource: str) -> bool:
+        kept = self._verdicts.get((caller, subresource))
+        if kept is not None and self._clock() < kept[0]:
+            return kept[1]
+        attributes = {
+            "verb": "get",
+            "version": "v1",
+            "resource": "nodes",
+            "subresource": subresource,
+            "name": self._node,
+        }
+        spec = {"user": caller.name, "groups": list(caller.groups), "resourceAttributes": attributes}
+        status = await self._reviewed(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        if status is None:
+            return False
+        allowed = status.get("allowed") is True
+        until = self._clock() + (ALLOWED_KEPT_S if allowed else DENIED_KEPT_S)
+        _keep(self._verdicts, (caller, subresource), (until, allowed))
+        return allowed
+
+    async def _reviewed(
+        self, reviews: Resource, version: str, kind: str, spec: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """None where the API has no answer, which lets nobody in."""
+        if self._client is None:
+            return None
+        review = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec}
+        try:
+            answer = await self._client.ask(request.create(reviews, review))
+        except (ApiError, Unreachable, TimeoutError):
+            return None
+        return answer.get("status") or {}
+
+
+def certificate_caller(peer: Mapping[str, Any]) -> Caller | None:
+    """User = CN, groups = O, as Kubernetes reads a certificate; `peer` as Python's ssl shows it."""
+    names = [pair for part in peer.get("subject") or () for pair in part]
+    common = next((value for key, value in names if key == "commonName"), "")
+    return Caller(common, tuple(value for key, value in names if key == "organizationName")) if common else None
+
+
+def _keep(kept: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    kept.pop(key, None)
+    while len(kept) >= MOST_KEPT:
+        del kept[next(iter(kept))]
+    kept[key] = value

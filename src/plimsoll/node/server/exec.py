@@ -1,0 +1,199 @@
+"""`kubectl exec` between a WebSocket and a process beside a container: v4 and v5.channel.k8s.io.
+
+The first byte of every message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 how it ended (a Status as JSON), 4 the
+size of the window; v5 adds 255, which closes the channel that its second byte names. Nothing is collected: what one
+side does not take, the other waits with. When the client leaves, the process is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from plimsoll.errors import PlimsollError
+from plimsoll.node.server.logs import Query, Refused, flag
+from plimsoll.runtime.interface import ExecSession
+
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+SUBPROTOCOLS: Final = (V5, V4)
+STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
+SHORT_BYTES = 4096  # of a message that is not stdin
+MOST_COMMAND_BYTES = 128 << 10  # the kernel's own limit for one argument
+
+log = logging.getLogger(__name__)
+
+Attach = Callable[[], Awaitable[ExecSession]]
+
+
+class ChannelSocket(Protocol):
+    """What is needed of a WebSocket."""
+
+    def pieces(self) -> AsyncIterator[tuple[bytes, bool]]: ...
+    async def send(self, data: bytes) -> None: ...
+    async def close(self, code: int = 1000) -> None: ...
+    async def gone(self) -> None: ...
+
+
+class ExecOptions(msgspec.Struct, frozen=True):
+    command: tuple[str, ...]
+    stdin: bool = False
+    stdout: bool = True
+    stderr: bool = True
+    tty: bool = False
+
+
+class _Size(msgspec.Struct, frozen=True, rename="pascal"):
+    width: int
+    height: int
+
+
+def exec_options(query: Query) -> ExecOptions:
+    """Refused(400) with the kubelet's sentences. With a terminal there is no stderr of its own."""
+    command = tuple(query.get("command") or ())
+    if not command:
+        raise Refused(400, "you must specify at least 1 command for the container")
+    if any("\0" in each for each in command) or sum(map(len, command)) > MOST_COMMAND_BYTES:
+        raise Refused(400, "the command is longer than any can be, or has a NUL in it")
+    stdin, stdout, stderr, tty = (_is_set(query, name) for name in ("stdin", "stdout", "stderr", "tty"))
+    if not (stdin or stdout or stderr):
+        raise Refused(400, "you must specify at least 1 of stdin, stdout, stderr")
+    return ExecOptions(command, stdin, stdout, stderr and not tty, tty)
+
+
+def _is_set(query: Query, name: str) -> bool:
+    """The API's names, and those that a kubelet is asked with."""
+    return flag(query, name) or flag(query, {"stdin": "input", "stdout": "output", "stderr": "error"}.get(name, name))
+
+
+async def run_exec(socket: ChannelSocket, options: ExecOptions, attach: Attach) -> None:
+    """The whole session. What hinders it is told in the error channel, since kubectl shows nothing else."""
+    # An empty message tells that the connection stands, as the kubelet does it.
+    first = STDOUT if options.stdout else STDERR if options.stderr else ERROR
+    with suppress(OSError):
+        await socket.send(bytes([first]))
+        try:
+            session = await attach()
+        except Refused as refused:
+            await _finish(socket, failure(f"unable to upgrade connection: {refused}"))
+            return
+        except PlimsollError as error:
+            await _finish(socket, failure(f"Internal error occurred: error executing command in container: {error}"))
+            return
+        try:
+            status = await _bridged(socket, options, session)
+            if status is not None:
+                await _finish(socket, status)
+        finally:
+            await session.close()
+
+
+async def _finish(socket: ChannelSocket, status: dict[str, Any]) -> None:
+    await socket.send(bytes([ERROR]) + msgspec.json.encode(status))
+    await socket.close(1000)
+
+
+async def _bridged(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any] | None:
+    """How it ended; None where the client left before."""
+    ending = asyncio.create_task(_ending(socket, options, session))
+    leaving = [asyncio.create_task(_inward(socket, options, session)), asyncio.create_task(socket.gone())]
+    try:
+        await asyncio.wait((ending, *leaving), return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            return ending.result()
+        for each in leaving:
+            if each.done():
+                each.result()
+        return None
+    finally:
+        for task in (ending, *leaving):
+            task.cancel()
+        await asyncio.gather(ending, *leaving, return_exceptions=True)
+
+
+async def _ending(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any]:
+    outputs = [asyncio.create_task(_outward(socket, STDOUT if options.stdout else None, session.stdout()))]
+    if not options.tty:
+        outputs.append(asyncio.create_task(_outward(socket, STDERR if options.stderr else None, session.stderr())))
+    try:
+        await asyncio.gather(*outputs)
+        code = await session.wait()
+    except PlimsollError as error:
+        return failure(f"Internal error occurred: error executing command in container: {error}")
+    finally:
+        for task in outputs:
+            task.cancel()
+        await asyncio.gather(*outputs, return_exceptions=True)
+    return exit_status(code)
+
+
+async def _outward(socket: ChannelSocket, channel: int | None, chunks: AsyncIterator[bytes]) -> None:
+    """To the end; what nobody asked for is read all the same, so that the process does not hang."""
+    prefix = b"" if channel is None else bytes([channel])
+    async for chunk in chunks:
+        if not chunk:
+            return
+        if channel is not None:
+            await socket.send(prefix + chunk)
+
+
+async def _inward(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> None:
+    """Until the client has left."""
+    channel: int | None = None
+    short = b""
+    stdin_open = options.stdin
+    async for data, is_last in socket.pieces():
+        if channel is None and data:
+            channel, data = data[0], data[1:]
+        if channel == STDIN:
+            if stdin_open and data:
+                stdin_open = await _written(session, data)
+        elif channel is not None:
+            short += data[: SHORT_BYTES - len(short)]
+        if not is_last:
+            continue
+        if channel == RESIZE and options.tty:
+            await _resize(session, short)
+        elif channel == CLOSE and short[:1] == bytes([STDIN]) and stdin_open:
+            stdin_open = False
+            await session.close_stdin()
+        channel, short = None, b""
+
+
+async def _written(session: ExecSession, data: bytes) -> bool:
+    """False once the process does not read any more."""
+    try:
+        await session.write(data)
+    except (OSError, PlimsollError) as error:
+        log.debug("stdin of an exec: %s", error)
+        return False
+    return True
+
+
+async def _resize(session: ExecSession, text: bytes) -> None:
+    try:
+        size = msgspec.json.decode(text, type=_Size)
+    except msgspec.DecodeError:
+        return
+    if 0 < size.width < 65536 and 0 < size.height < 65536:
+        await session.resize(size.width, size.height)
+
+
+def exit_status(code: int) -> dict[str, Any]:
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+def failure(message: str) -> dict[str, Any]:
+    return {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}

@@ -1,0 +1,231 @@
+"""The node's endpoint: what the API server and scrapers ask a kubelet for, at a kubelet's paths.
+
+    /containerLogs/NAMESPACE/POD/CONTAINER   /exec/NAMESPACE/POD/CONTAINER (a WebSocket)   /pods   /runningpods
+    /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /configz   /healthz
+    and two of our own: /oom   /pressure
+
+Names in a path are looked up among the agent's pods; none becomes the name of a file. The agent is known only by the
+protocols below, so this can be run and tested without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from plimsoll.errors import PlimsollError
+from plimsoll.metrics.exposition import CONTENT_TYPE
+from plimsoll.node.server.auth import EndpointAccess
+from plimsoll.node.server.exec import SUBPROTOCOLS, ExecOptions, exec_options, run_exec
+from plimsoll.node.server.http import JSON, Answer, HttpServer, Reply, Request, Stream, Upgrade, text
+from plimsoll.node.server.logs import (
+    Document,
+    Refused,
+    bare_id,
+    log_chunks,
+    log_options,
+    logged_container_id,
+    running_container_id,
+)
+from plimsoll.node.server.websocket import ServerWebSocket, handshake_problem, offered_subprotocols
+from plimsoll.node.sources.directory_watch import DirectoryWatch
+from plimsoll.runtime.interface import ContainerSeen, ExecSession
+
+PORT = 10250
+NOT_FOUND = text(404, "404 page not found")
+
+log = logging.getLogger(__name__)
+
+
+class PodSource(Protocol):
+    """The agent's pods. A document is the pod as the API has it, with the status that the agent has found last."""
+
+    def find(self, namespace: str, name: str) -> Document | None: ...
+    def documents(self) -> Iterable[Document]: ...
+    def container(self, container_id: str) -> ContainerSeen | None:
+        """As the runtime last showed it; the id without its scheme."""
+
+
+class Containers(Protocol):
+    """The part of a runtime that is needed here."""
+
+    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession: ...
+    def log_file(self, container: ContainerSeen) -> Path: ...
+
+
+class Pages(msgspec.Struct, frozen=True):
+    """What is read out, made when it is asked for; a page that is None is not there."""
+
+    summary: Callable[[], Awaitable[bytes]] | None = None  # JSON
+    metrics: Callable[[], str] | None = None
+    resource: Callable[[], str] | None = None
+    cadvisor: Callable[[], str] | None = None
+    probes: Callable[[], str] | None = None
+    configuration: Callable[[], Mapping[str, Any]] | None = None  # a KubeletConfiguration
+    own: Mapping[str, Callable[[], Awaitable[bytes]]] = {}  # pages that no kubelet has, JSON
+
+
+def server_tls(certificate: bytes, key: bytes, ca: bytes) -> ssl.SSLContext:
+    """A client may show a certificate of the cluster's CA; anybody else's ends the handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_verify_locations(cadata=ca.decode())
+    context.verify_mode = ssl.CERT_OPTIONAL
+    show(context, certificate, key)
+    return context
+
+
+def show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """From the next handshake on, this certificate."""
+    # OpenSSL reads keys from files only; this one is 0600 and gone before anybody connects.
+    with tempfile.NamedTemporaryFile(prefix="plimsoll-") as file:
+        file.write(certificate + b"\n" + key)
+        file.flush()
+        context.load_cert_chain(file.name)
+
+
+class Endpoint:
+    def __init__(
+        self,
+        pods: PodSource,
+        containers: Containers,
+        pages: Pages,
+        access: EndpointAccess,
+        tls: ssl.SSLContext,
+        clock: Callable[[], float],
+    ) -> None:
+        """`clock` is the wall clock, in seconds: sinceSeconds is counted back from it."""
+        self._pods, self._containers, self._pages, self._access, self._clock = pods, containers, pages, access, clock
+        self._tls = tls
+        self._watch = DirectoryWatch()
+        self._server = HttpServer(self, tls)
+
+    async def start(self, host: str = "127.0.0.1", port: int = PORT, *, or_another: bool = True) -> int:
+        """The port it listens on: where the wanted one is taken, another."""
+        await self._server.start(host, port, or_another=or_another)
+        return self._server.port
+
+    async def close(self) -> None:
+        await self._server.close()
+        self._watch.close()
+
+    def renew(self, certificate: bytes, key: bytes) -> None:
+        show(self._tls, certificate, key)
+
+    async def __call__(self, request: Request) -> Answer:
+        try:
+            reads = request.path[0] != "exec"
+            await self._access.check(request.peer, request.header(b"authorization"), request.path[0], reads=reads)
+            if reads and request.method != "GET":
+                return Reply(405, b"Method Not Allowed\n", headers=(("Allow", "GET"),))
+            return await self._answer(request)
+        except Refused as refused:
+            return text(refused.status, refused.message)
+        except (PlimsollError, OSError) as error:
+            log.warning("%s: %s", request.target, error)
+            return text(500, str(error))
+
+    async def _answer(self, request: Request) -> Answer:
+        pages = self._pages
+        match request.path:
+            case ("healthz", *_):
+                return Reply(200, b"ok")
+            case ("containerLogs", namespace, name, container):
+                return self._log(request, namespace, name, container)
+            case ("exec", namespace, name, container) | ("exec", namespace, name, _, container):
+                return self._exec(request, namespace, name, container)
+            case ("pods",):
+                return _pod_list(self._pods.documents())
+            case ("runningpods",):
+                return _pod_list(filter(None, map(running_part, self._pods.documents())))
+            case ("stats", "summary") if pages.summary is not None:
+                return Reply(200, await pages.summary(), JSON)
+            case ("configz",) if pages.configuration is not None:
+                return Reply(200, msgspec.json.encode({"kubeletconfig": pages.configuration()}), JSON)
+            case (name,) if name in pages.own:
+                return Reply(200, await pages.own[name](), JSON)
+            case ("metrics",):
+                return _page(pages.metrics)
+            case ("metrics", "resource"):
+                return _page(pages.resource)
+            case ("metrics", "cadvisor"):
+                return _page(pages.cadvisor)
+            case ("metrics", "probes"):
+                return _page(pages.probes)
+            case _:
+                return NOT_FOUND
+
+    # --- logs ---
+
+    def _log(self, request: Request, namespace: str, name: str, container: str) -> Answer:
+        pod = self._pods.find(namespace, name)
+        if pod is None:
+            raise Refused(404, f'pod "{name}" not found')
+        options = log_options(request.query, self._clock())
+        full_id = logged_container_id(pod, container, previous=options.previous)
+        found = self._pods.container(bare_id(full_id))
+        if found is None:
+            raise Refused(400, f"unable to retrieve container logs for {full_id}")
+        is_running = functools.partial(self._runs, found.id)
+        return Stream(log_chunks(self._containers.log_file(found), options, is_running, self._watch))
+
+    def _runs(self, container_id: str) -> bool:
+        seen = self._pods.container(container_id)
+        return seen is not None and seen.phase == "running"
+
+    # --- exec ---
+
+    def _exec(self, request: Request, namespace: str, name: str, container: str) -> Answer:
+        if problem := handshake_problem(request):
+            raise Refused(400, problem)
+        offered = offered_subprotocols(request)
+        subprotocol = next((each for each in SUBPROTOCOLS if each in offered), "")
+        if not subprotocol:
+            raise Refused(400, f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
+        options = exec_options(request.query)
+        attach = functools.partial(self._attached, options, namespace, name, container)
+
+        async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            socket = await ServerWebSocket.accepted(request, subprotocol, reader, writer)
+            await run_exec(socket, options, attach)
+
+        return Upgrade(run)
+
+    async def _attached(self, options: ExecOptions, namespace: str, name: str, container: str) -> ExecSession:
+        pod = self._pods.find(namespace, name)
+        if pod is None:
+            raise Refused(404, f'pod "{name}" not found')
+        full_id = running_container_id(pod, container)
+        if not full_id:
+            raise Refused(404, f'container not found ("{container}")')
+        return await self._containers.attach(bare_id(full_id), options.command, stdin=options.stdin, tty=options.tty)
+
+
+def _page(made: Callable[[], str] | None) -> Reply:
+    return NOT_FOUND if made is None else Reply(200, made().encode(), CONTENT_TYPE)
+
+
+def _pod_list(documents: Iterable[Document]) -> Reply:
+    whole = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(documents)}
+    return Reply(200, msgspec.json.encode(whole), JSON)
+
+
+def running_part(pod: Document) -> Document | None:
+    """What of a pod runs, as /runningpods shows it; None where nothing does."""
+    spec = pod.get("spec") or {}
+    images = {each["name"]: each.get("image", "") for each in spec.get("containers") or ()}
+    running = [
+        {"name": name, "image": image, "resources": {}}
+        for name, image in images.items()
+        if running_container_id(pod, name)
+    ]
+    metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "uid") if key in pod["metadata"]}
+    return {"metadata": metadata, "spec": {"containers": running}, "status": {}} if running else None

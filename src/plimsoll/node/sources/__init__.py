@@ -1,0 +1,1 @@
+"""Sources of pods beside the API: static pod files and their mirror pods."""

@@ -1,0 +1,115 @@
+"""The API of one pod, in memory: what an agent needs to run it without any API server.
+
+It answers the requests that the agent makes (list and watch of its pods, status patches, events, config maps) the way
+an API server would, for one pod and for the config maps that came with it. Whoever runs it is told of every new status
+and every event, and ends it with `delete`, as a user would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from plimsoll.codec.patch.strategic import apply_strategic
+from plimsoll.codec.schema.schema import KINDS
+from plimsoll.kube.request import Answer, Request
+from plimsoll.rules.timestamps import utc_text
+
+Document = dict[str, Any]
+_POD = next(kind for kind in KINDS if kind.name == "Pod")
+
+
+class OnePodApi:
+    """A transport for `kube.client.Client`."""
+
+    def __init__(
+        self,
+        pod: Document,
+        config_maps: Iterable[Document] = (),
+        *,
+        on_status: Callable[[Document], None],
+        on_event: Callable[[Document], None],
+    ) -> None:
+        self.pod: Document | None = pod
+        self.gone = asyncio.Event()
+        self._config_maps = {each["metadata"]["name"]: each for each in config_maps}
+        self._on_status, self._on_event = on_status, on_event
+        self._version = 1
+        self._watching: list[asyncio.Queue[bytes]] = []
+        self._changed("ADDED")
+
+    def delete(self, grace_s: int, now_s: float) -> None:
+        """As a user deletes it; a second time only to make it quicker."""
+        if self.pod is None:
+            return
+        metadata = dict(self.pod["metadata"])
+        before = metadata.get("deletionGracePeriodSeconds", grace_s)
+        metadata["deletionGracePeriodSeconds"] = min(before, grace_s)
+        metadata["deletionTimestamp"] = utc_text(now_s + min(before, grace_s))
+        self.pod = {**self.pod, "metadata": metadata}
+        self._changed("MODIFIED")
+
+    async def send(self, request: Request) -> Answer:
+        parts = urlsplit(request.path).path.split("/")
+        resource = parts[5] if len(parts) > 5 and parts[3] == "namespaces" else parts[3] if len(parts) > 3 else ""
+        name = parts[6] if len(parts) > 6 else ""
+        if resource == "pods" and request.method == "GET":
+            items = [self.pod] if self.pod is not None else []
+            found = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": str(self._version)}}
+            return _answer({**found, "items": items})
+        if resource == "pods" and self.pod is not None and name == self.pod["metadata"]["name"]:
+            return self._pod_request(request)
+        if resource == "events" and request.method in ("POST", "PATCH"):
+            event = msgspec.json.decode(request.body)
+            if request.method == "POST":
+                self._on_event(event)
+            return _answer(event)
+        if resource == "configmaps" and request.method == "GET" and name in self._config_maps:
+            return _answer(self._config_maps[name])
+        return _refused(404, "NotFound", f'{resource} "{name}" not found')
+
+    async def lines(self, request: Request) -> AsyncGenerator[Answer | bytes, None]:
+        queue: asyncio.Queue[bytes] = asyncio.Queue()
+        self._watching.append(queue)
+        try:
+            yield Answer(200, b"")
+            while True:
+                yield await queue.get()
+        finally:
+            self._watching.remove(queue)
+
+    def _pod_request(self, request: Request) -> Answer:
+        assert self.pod is not None
+        pod = self.pod
+        if request.method == "PATCH":
+            self.pod = apply_strategic(_POD, pod, msgspec.json.decode(request.body))
+            self._changed("MODIFIED")
+            self._on_status(self.pod)
+            return _answer(self.pod)
+        if request.method == "DELETE":
+            self._changed("DELETED")
+            self.pod = None
+            self.gone.set()
+            return _answer(pod)
+        return _refused(405, "MethodNotAllowed", request.method)
+
+    def _changed(self, kind: str) -> None:
+        assert self.pod is not None
+        self._version += 1
+        self.pod["metadata"] = {**self.pod["metadata"], "resourceVersion": str(self._version)}
+        line = msgspec.json.encode({"type": kind, "object": self.pod})
+        for queue in self._watching:
+            queue.put_nowait(line)
+
+
+def _answer(document: Document) -> Answer:
+    return Answer(200, msgspec.json.encode(document))
+
+
+def _refused(code: int, reason: str, message: str) -> Answer:
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message}
+    return Answer(code, msgspec.json.encode({**status, "code": code}))

@@ -1,0 +1,1 @@
+"""Usage of the node, its pods and containers: /stats/summary and /metrics."""

@@ -1,0 +1,395 @@
+"""What node, pods and containers use, as one snapshot that everybody can be shown (04 §13b).
+
+`Stats.sample` reads every cgroup once, through fds that are kept between samples, and only when somebody asks: scrapes,
+`kubectl top`, eviction. When nobody has asked for a minute the fds are let go. CPU is a counter; its rate is counted
+over at least ten seconds where two samples are that far apart, else over what there is. A figure that the kernel does
+not tell is None.
+
+Where cgroups are only simulated, containers are measured by their processes. What a container of the embedded runtime
+writes into its root file system is a tmpfs of its own: memory, and nothing on disk. Other runtimes keep writable layers
+and are asked for them (`disk_usage`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import resource
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from plimsoll.cgroups.stats.usage import CpuUsage, MemoryUsage, Opens, Part, Pids, Usage, UsageReader, usage
+from plimsoll.codec.kernel.files import cpu_max
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGone
+from plimsoll.linux.machine import meminfo_bytes
+from plimsoll.node.stats.disk_usage import KEPT_S, Ask, DiskUsage, FileSystem, WritableLayers, file_system
+from plimsoll.node.stats.process_usage import PROC, process_usage
+from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage, working_set_bytes
+from plimsoll.rules.resources.cpu import shares_from_weight
+
+IDLE_S = 60.0  # fds held longer would keep the kernel from freeing cgroups that were removed
+RATE_S = 10.0  # the kubelet's housekeeping interval: rates over less are noise
+FIRST_RATE_S = 1.0  # what a new container is measured over at least: ten periods of its quota
+_POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
+_CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
+_NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
+_FDS_PER_READER = 11  # the most that v1 needs
+
+CpuLimit = tuple[int, int, int]  # shares, quota in µs (−1: none), period in µs
+
+
+class ContainerPlace(msgspec.Struct, frozen=True):
+    """Where one running container is measured. `cgroup` may be empty where it has none; then `pid` counts."""
+
+    name: str
+    id: str
+    cgroup: str = ""
+    pid: int = 0
+    started_s: float = 0.0
+    image: str = ""
+    log_directory: str = ""
+
+
+class VolumePlace(msgspec.Struct, frozen=True):
+    name: str
+    directory: str
+    on_disk: bool = True  # counts as the pod's local storage; memory and what others hold do not (04 §1.2)
+
+
+class PodPlace(msgspec.Struct, frozen=True):
+    uid: str
+    name: str
+    namespace: str
+    cgroup: str = ""
+    started_s: float = 0.0
+    containers: tuple[ContainerPlace, ...] = ()
+    volumes: tuple[VolumePlace, ...] = ()
+
+
+class NodePlace(msgspec.Struct, frozen=True):
+    """`node_path`: the cgroup that stands for the whole node."""
+
+    name: str
+    pods_path: str
+    nodefs: str
+    imagefs: str
+    containerfs: str = ""  # of writable layers; empty: where the images are
+    node_path: str = "/"
+    capacity_bytes: int | None = None  # None: what the machine has
+    started_s: float = 0.0  # of the machine
+    system_started_s: float = 0.0  # of the agent
+
+
+class Measured(msgspec.Struct, frozen=True):
+    usage: Usage
+    cpu_nanocores: int | None = None
+
+
+class ContainerSample(msgspec.Struct, frozen=True):
+    place: ContainerPlace
+    measured: Measured
+    rootfs: FsUsage
+    logs: FsUsage
+
+
+class PodSample(msgspec.Struct, frozen=True):
+    place: PodPlace
+    measured: Measured | None
+    containers: tuple[ContainerSample, ...]
+    volumes: Mapping[str, FsUsage]
+
+    def stored(self) -> FsUsage:
+        """On the node's disks: writable layers, logs and local volumes."""
+        local = [self.volumes[each.name] for each in self.place.volumes if each.on_disk]
+        parts = [*(each.rootfs for each in self.containers), *(each.logs for each in self.containers), *local]
+        return FsUsage(sum(each.used_bytes or 0 for each in parts), sum(each.inodes or 0 for each in parts))
+
+
+class NodeSample(msgspec.Struct, frozen=True):
+    place: NodePlace
+    measured: Measured
+    pods: Measured | None  # of all pods together
+    system: Mapping[str, Measured]
+    capacity_bytes: int
+    nodefs: FileSystem | None
+    imagefs: FileSystem | None
+    containerfs: FileSystem | None
+    images: FsUsage  # what they take
+    most_processes: int
+    processes: int
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    at_s: float
+    node: NodeSample
+    pods: tuple[PodSample, ...]
+
+    def pod_usage(self) -> dict[str, PodUsage]:
+        """By uid, in eviction's words."""
+        return {each.place.uid: _pod_usage(each) for each in self.pods}
+
+
+class Stats:
+    """`files`: how cgroup files are opened; None on a kernel in memory. `places` tells which pods run where, `system`
+    the pids of what serves them (`kubelet`, `runtime`), when they are asked. `clock` is the wall clock. `layers`: asks
+    a runtime that keeps writable layers.
+    """
+
+    def __init__(
+        self,
+        files: Opens | None,
+        node: NodePlace,
+        places: Callable[[], Iterable[PodPlace]],
+        *,
+        clock: Callable[[], float],
+        system: Callable[[], Mapping[str, int]] = dict,
+        layers: Ask | None = None,
+        proc: Path = PROC,
+    ) -> None:
+        self._system = system
+        self._node, self._places, self._clock, self._proc = node, places, clock, proc
+        self._readers = _Readers(files)
+        self._rates = _Rates()
+        self.disks = DiskUsage(clock)
+        self._layers = WritableLayers(layers, clock)
+        self._last: Snapshot | None = None
+        self._idle: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Let go of every fd; the next sample opens what it needs again."""
+        self._readers.keep_only(())
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def sample(self, max_age_s: float = 0.0) -> Snapshot:
+        """A new one, or the last where it is not older than that."""
+        now_s = self._clock()
+        if self._last is not None and 0 <= now_s - self._last.at_s < max_age_s:
+            return self._last
+        places = list(self._places())
+        pods = tuple(self._pod(place) for place in places)
+        node = self._node_sample()
+        self._last = Snapshot(now_s, node, pods)
+        there = {path for place in places for path in (place.cgroup, *(each.cgroup for each in place.containers))}
+        self._readers.keep_only(there | {self._node.pods_path, self._node.node_path})
+        self._rates.forget_before(now_s)
+        self._close_when_idle()
+        return self._last
+
+    def cpu_limits(self, snapshot: Snapshot) -> dict[str, CpuLimit]:
+        """By cgroup path: shares, quota and period of pods and containers, looked up now, for who shows them all."""
+        paths = [
+            path
+            for pod in snapshot.pods
+            for path in (pod.place.cgroup, *(each.place.cgroup for each in pod.containers))
+        ]
+        found = ((path, self._readers.cpu_limit(path)) for path in paths if path)
+        return {path: limit for path, limit in found if limit is not None}
+
+    def _close_when_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        try:
+            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self.close)
+        except RuntimeError:  # outside of a loop whoever samples closes
+            self._idle = None
+
+    async def measure_disks(self, max_age_s: float | None = None) -> None:
+        """Count what all pods have on disk where the figures are older than that, a minute if nothing is said."""
+        paths = [
+            path
+            for place in self._places()
+            for path in (
+                *(each.log_directory for each in place.containers if each.log_directory),
+                *(each.directory for each in place.volumes),
+            )
+        ]
+        age_s = KEPT_S if max_age_s is None else max_age_s
+        await asyncio.gather(self.disks.refresh(paths, age_s), self._layers.refresh(age_s))
+
+    # ---
+
+    def _pod(self, place: PodPlace) -> PodSample:
+        own = self._readers.read(place.cgroup, _POD_PARTS)
+        containers = []
+        for each in place.containers:
+            found = self._readers.read(each.cgroup, _CONTAINER_PARTS)
+            if found is None and each.pid and not self._readers.real:
+                found = process_usage(each.pid, deep=True, proc=self._proc)
+            if found is not None:
+                measured = self._measured(f"{each.id} {each.cgroup}", found)
+                logs = self.disks.of(each.log_directory)
+                containers.append(ContainerSample(each, measured, self._layers.of(each.id), logs))
+        if own is None and not self._readers.real and containers:
+            own = _sum(each.measured.usage for each in containers)
+        return PodSample(
+            place,
+            None if own is None else self._measured(f"{place.uid} {place.cgroup}", own),
+            tuple(containers),
+            {each.name: self.disks.of(each.directory) for each in place.volumes},
+        )
+
+    def _node_sample(self) -> NodeSample:
+        place, meminfo = self._node, meminfo_bytes((self._proc / "meminfo").read_text())
+        own = self._readers.read(place.node_path, _NODE_PARTS) or Usage()
+        if own.memory is None or own.cpu is None or own.cpu.usage_us is None:
+            own = _machine_usage(own, meminfo, (self._proc / "stat").read_text())
+        pods = self._readers.read(place.pods_path, _POD_PARTS)
+        system = {name: process_usage(pid, proc=self._proc) for name, pid in self._system().items() if pid}
+        most = min(self._number("sys/kernel/pid_max"), self._number("sys/kernel/threads-max"))
+        return NodeSample(
+            place,
+            self._measured("node", own),
+            None if pods is None else self._measured("pods", pods),
+            {name: self._measured(f"/{name}", found) for name, found in system.items() if found is not None},
+            place.capacity_bytes or meminfo["MemTotal"],
+            file_system(place.nodefs),
+            file_system(place.imagefs),
+            file_system(place.containerfs or place.imagefs),
+            self._layers.unasked,
+            most,
+            int((self._proc / "loadavg").read_text().split()[3].partition("/")[2]),
+        )
+
+    def _measured(self, key: str, found: Usage) -> Measured:
+        """The clock is asked for each reading: on a busy machine the last is made long after the first."""
+        counted = None if found.cpu is None else found.cpu.usage_us
+        return Measured(found, None if counted is None else self._rates.nanocores(key, self._clock(), counted))
+
+    def _number(self, name: str) -> int:
+        return int((self._proc / name).read_text())
+
+
+class _Readers:
+    """One kept reader per cgroup, as long as there are fds to keep; beyond that files are opened each time."""
+
+    def __init__(self, files: Opens | None) -> None:
+        self._files = files
+        self._kept: dict[str, UsageReader] = {}
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 // _FDS_PER_READER
+
+    @property
+    def real(self) -> bool:
+        return self._files is not None
+
+    def read(self, path: str, parts: Iterable[Part]) -> Usage | None:
+        """None where there is no such cgroup, or it went away."""
+        if not path or self._files is None:
+            return None
+        try:
+            reader = self._kept.get(path)
+            if reader is None:
+                if len(self._kept) >= self._most:
+                    return usage(self._files, path, parts)
+                reader = self._kept[path] = UsageReader(self._files, path, parts)
+            return reader.read()
+        except CgroupGone:
+            self._drop(path)
+            return None
+
+    def cpu_limit(self, path: str) -> CpuLimit | None:
+        if self._files is None:
+            return None
+        try:
+            with self._files.directory(path, "cpu.stat") as directory:
+                if self._files.version == 2:
+                    weight, both = directory.read_if_there("cpu.weight"), directory.read_if_there("cpu.max")
+                    if weight is None or both is None:
+                        return None
+                    quota = cpu_max(both)
+                    return (
+                        shares_from_weight(int(weight)),
+                        -1 if quota.quota_us is None else quota.quota_us,
+                        quota.period_us,
+                    )
+                names = ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us")
+                shares, quota_us, period_us = (directory.read_if_there(name) for name in names)
+                return None if shares is None else (int(shares), int(quota_us or -1), int(period_us or 0))
+        except CgroupError as error:
+            if not isinstance(error, CgroupGone) and error.errno != errno.ENOENT:
+                raise
+            return None
+
+    def keep_only(self, paths: Iterable[str]) -> None:
+        for path in self._kept.keys() - set(paths):
+            self._drop(path)
+
+    def _drop(self, path: str) -> None:
+        reader = self._kept.pop(path, None)
+        if reader is not None:
+            reader.close()
+
+
+class _Rates:
+    """CPU rates from counters: against the reading before the last, so that there are ten seconds in between."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[float, int, float, int]] = {}  # an older reading, and the one that follows it
+
+    def nanocores(self, key: str, at_s: float, counted_us: int) -> int | None:
+        seen = self._seen.get(key)
+        if seen is None or counted_us < seen[3] or at_s < seen[2]:  # new, or begun anew
+            self._seen[key] = (at_s, counted_us, at_s, counted_us)
+            return None
+        older_s, older_us, newer_s, newer_us = seen
+        if at_s - newer_s >= RATE_S:
+            self._seen[key] = (newer_s, newer_us, at_s, counted_us)
+            older_s, older_us = newer_s, newer_us
+        if at_s - older_s < FIRST_RATE_S:
+            return None
+        return round((counted_us - older_us) * 1000 / (at_s - older_s))
+
+    def forget_before(self, now_s: float) -> None:
+        """What was not read in the last sample for a while is gone."""
+        for key in [key for key, seen in self._seen.items() if now_s - seen[2] > 60 * RATE_S]:
+            del self._seen[key]
+
+
+def _machine_usage(known: Usage, meminfo: Mapping[str, int], stat: str) -> Usage:
+    """Where the top cgroup does not tell: the machine's own figures."""
+    used = meminfo["MemTotal"] - meminfo["MemFree"]
+    inactive = meminfo.get("Inactive(file)", 0)
+    memory = known.memory or MemoryUsage(
+        used, working_set_bytes(used, inactive), None, meminfo.get("AnonPages"), meminfo.get("Cached"), inactive
+    )
+    cpu = known.cpu
+    if cpu is None or cpu.usage_us is None:
+        # user nice system idle iowait irq softirq steal
+        ticks = [int(each) for each in stat.split("\n", 1)[0].split()[1:9]]
+        tick_us = 1_000_000 // os.sysconf("SC_CLK_TCK")
+        user, system = (ticks[0] + ticks[1]) * tick_us, (ticks[2] + ticks[5] + ticks[6]) * tick_us
+        cpu = CpuUsage(user + system, user, system)
+    return msgspec.structs.replace(known, memory=memory, cpu=cpu)
+
+
+def _sum(found: Iterable[Usage]) -> Usage:
+    """Of a pod whose containers are measured by their processes."""
+    memory_bytes = cpu_us = count = 0
+    for each in found:
+        memory_bytes += each.memory.usage_bytes if each.memory else 0
+        cpu_us += (each.cpu.usage_us or 0) if each.cpu else 0
+        count += each.pids.current if each.pids else 0
+    return Usage(MemoryUsage(memory_bytes, memory_bytes), cpu=CpuUsage(cpu_us), pids=Pids(count))
+
+
+def _pod_usage(sample: PodSample) -> PodUsage:
+    own = None if sample.measured is None else sample.measured.usage
+    containers = tuple(
+        ContainerUsage(each.place.name, _working_set(each.measured.usage), each.rootfs, each.logs)
+        for each in sample.containers
+    )
+    return PodUsage(
+        None if own is None else _working_set(own),
+        None if own is None or own.pids is None else own.pids.current,
+        containers,
+        dict(sample.volumes),
+        sample.stored().used_bytes,
+    )
+
+
+def _working_set(found: Usage) -> int | None:
+    return None if found.memory is None else found.memory.working_set_bytes

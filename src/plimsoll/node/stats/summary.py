@@ -1,0 +1,146 @@
+"""/stats/summary: a snapshot in the kubelet's words (04 §13b). Pure; what is not known is left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from plimsoll.cgroups.stats.usage import Pressures
+from plimsoll.codec.golang.times import from_unix
+from plimsoll.codec.kernel.files import PressureLine
+from plimsoll.node.stats.disk_usage import FileSystem
+from plimsoll.node.stats.stats import ContainerSample, Measured, NodeSample, PodSample, Snapshot
+from plimsoll.rules.eviction.usage import FsUsage
+
+Document = dict[str, Any]
+
+
+def summary_json(snapshot: Snapshot, pressures: Pressures | None = None) -> bytes:
+    return msgspec.json.encode(summary(snapshot, pressures))
+
+
+def summary(snapshot: Snapshot, pressures: Pressures | None = None) -> Document:
+    """`pressures`: of the whole node, where its kernel tells."""
+    at = _time(snapshot.at_s)
+    return {
+        "node": _with_pressures(_node(snapshot.node, at), pressures, at),
+        "pods": [_pod(each, snapshot.node, at) for each in snapshot.pods],
+    }
+
+
+def _node(node: NodeSample, at: str) -> Document:
+    place = node.place
+    began = _time(place.system_started_s or place.started_s)
+    system = {**node.system, **({"pods": node.pods} if node.pods is not None else {})}
+    return {
+        "nodeName": place.name,
+        "systemContainers": [
+            {"name": name, "startTime": began, **_measured(each, at)} for name, each in sorted(system.items())
+        ],
+        "startTime": _time(place.started_s),
+        **_measured(node.measured, at, node.capacity_bytes),
+        **({} if node.nodefs is None else {"fs": _file_system(node.nodefs, at)}),
+        "runtime": {
+            "imageFs": _part(node.images, node.imagefs, at),
+            "containerFs": _part(node.images, node.containerfs, at),
+        },
+        "rlimit": {"time": at, "maxpid": node.most_processes, "curproc": node.processes},
+    }
+
+
+def _with_pressures(node: Document, pressures: Pressures | None, at: str) -> Document:
+    if pressures is None:
+        return node
+    found = {"cpu": pressures.cpu, "memory": pressures.memory, "io": pressures.io}
+    told = {
+        name: {"time": at, **node.get(name, {}), "psi": _known(full=_stalls(each.full), some=_stalls(each.some))}
+        for name, each in found.items()
+        if each is not None
+    }
+    return {**node, **told}
+
+
+def _stalls(line: PressureLine | None) -> Document | None:
+    """In nanoseconds and per cent."""
+    if line is None:
+        return None
+    return {"total": line.total_us * 1000, "avg10": line.avg10, "avg60": line.avg60, "avg300": line.avg300}
+
+
+def _pod(pod: PodSample, node: NodeSample, at: str) -> Document:
+    place, disk = pod.place, node.nodefs
+    found: Document = {
+        "podRef": {"name": place.name, "namespace": place.namespace, "uid": place.uid},
+        "startTime": _time(place.started_s),
+        "containers": [_container(each, node, at) for each in pod.containers],
+    }
+    if pod.measured is not None:
+        found |= _measured(pod.measured, at)
+        if pod.measured.usage.pids is not None:
+            found["process_stats"] = {"process_count": pod.measured.usage.pids.current}
+    volumes = [
+        {"name": name, **_part(used, disk, at)} for name, used in pod.volumes.items() if used.used_bytes is not None
+    ]
+    if volumes:
+        found["volume"] = volumes
+    found["ephemeral-storage"] = _part(pod.stored(), disk, at)
+    return found
+
+
+def _container(container: ContainerSample, node: NodeSample, at: str) -> Document:
+    place = container.place
+    return {
+        "name": place.name,
+        "startTime": _time(place.started_s),
+        **_measured(container.measured, at),
+        "rootfs": _part(container.rootfs, node.containerfs, at),
+        "logs": _part(container.logs, node.nodefs, at),
+    }
+
+
+def _measured(measured: Measured, at: str, capacity_bytes: int | None = None) -> Document:
+    found: Document = {}
+    cpu, memory = measured.usage.cpu, measured.usage.memory
+    if cpu is not None and cpu.usage_us is not None:
+        found["cpu"] = _known(time=at, usageNanoCores=measured.cpu_nanocores, usageCoreNanoSeconds=cpu.usage_us * 1000)
+    if memory is not None:
+        limit, working_set = capacity_bytes or memory.limit_bytes, memory.working_set_bytes
+        available = None if limit is None or working_set is None else max(0, limit - working_set)
+        found["memory"] = _known(
+            time=at,
+            availableBytes=available,
+            usageBytes=memory.usage_bytes,
+            workingSetBytes=working_set,
+            rssBytes=memory.anon_bytes,
+            pageFaults=memory.page_faults,
+            majorPageFaults=memory.major_page_faults,
+        )
+    return found
+
+
+def _file_system(disk: FileSystem, at: str) -> Document:
+    return {
+        "time": at,
+        "availableBytes": disk.available_bytes,
+        "capacityBytes": disk.capacity_bytes,
+        "usedBytes": disk.used_bytes,
+        "inodesFree": disk.inodes_free,
+        "inodes": disk.inodes,
+        "inodesUsed": disk.inodes_used,
+    }
+
+
+def _part(used: FsUsage, disk: FileSystem | None, at: str) -> Document:
+    """What one thing uses of a file system."""
+    whole = _file_system(disk, at) if disk is not None else {"time": at}
+    whole.pop("usedBytes", None), whole.pop("inodesUsed", None)
+    return {**whole, **_known(usedBytes=used.used_bytes, inodesUsed=used.inodes)}
+
+
+def _known(**fields: Any) -> Document:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _time(at_s: float) -> str:
+    return from_unix(int(at_s))

@@ -1,0 +1,1 @@
+"""Volumes of pods: ConfigMaps, emptyDir, downward API, and the atomic writer."""

@@ -1,0 +1,204 @@
+"""Where a pod's files are on the node. Names come from manifests, so each is checked before it becomes a path.
+
+Below the state directory (0700, so nobody but us and the containers that get a mount sees any of it):
+
+    pods/<uid>/volumes/<plugin>/<volume>              as the kubelet calls the plugins: kubernetes.io~empty-dir …
+    pods/<uid>/volume-subpaths/<volume>/<container>/<n>   pinned by a mount
+    pods/<uid>/containers/<container>/<attempt>        what it writes before it ends (terminationMessagePath)
+    pods/<uid>/etc/{hosts,hostname,resolv.conf}
+
+and the logs in `<logs>/<namespace>_<name>_<uid>/<container>/<attempt>.log`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+
+from plimsoll.codec.kernel.files import mountinfo
+from plimsoll.errors import InvalidName
+from plimsoll.linux.mounts import detach
+from plimsoll.linux.safe_tree import remove_tree
+from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
+from plimsoll.rules.model.objects import Metadata
+from plimsoll.rules.model.runnable import FALLBACK_TO_LOGS
+
+MESSAGE_BYTES = 4096
+LOG_MESSAGE_BYTES, LOG_MESSAGE_LINES = 2048, 80  # where the end of the log stands for the message
+
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,127}", re.ASCII)
+
+
+def is_uid(text: str) -> bool:
+    return _UID.fullmatch(text) is not None and ".." not in text
+
+
+def checked_uid(uid: str) -> str:
+    if not is_uid(uid):
+        raise InvalidName(f"metadata.uid {uid!r} is no name for a directory")
+    return uid
+
+
+def checked_label(name: str, what: str) -> str:
+    """A container's, volume's or namespace's name."""
+    if problems := dns_label_problems(name):
+        raise InvalidName(f"{what} {name!r}: {problems[0]}")
+    return name
+
+
+def pods_directory(state: Path) -> Path:
+    return state / "pods"
+
+
+def pod_directory(state: Path, uid: str) -> Path:
+    return pods_directory(state) / checked_uid(uid)
+
+
+def log_directory(logs: Path, metadata: Metadata) -> Path:
+    """Of the pod."""
+    namespace = checked_label(metadata.namespace, "namespace")
+    if problems := dns_subdomain_problems(metadata.name):
+        raise InvalidName(f"pod {metadata.name!r}: {problems[0]}")
+    return logs / f"{namespace}_{metadata.name}_{checked_uid(metadata.uid)}"
+
+
+def container_log(container: str, attempt: int) -> str:
+    """Below the pod's log directory."""
+    return f"{checked_label(container, 'container')}/{attempt}.log"
+
+
+def make_directory(path: Path, mode: int = 0o700) -> None:
+    """With everything above it that is missing; one that is there keeps its mode."""
+    try:
+        os.mkdir(path, mode)
+    except FileNotFoundError:
+        make_directory(path.parent)
+        make_directory(path, mode)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise
+
+
+def write_file(path: Path, text: str, mode: int = 0o644) -> None:
+    """In place of what is there, seen whole or not at all, and only if it differs.
+
+    A container that has the old file mounted keeps it: it gets the new one when it is started again.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    try:
+        # Containers may write to it: one that has grown is not read, however large it is.
+        if os.lstat(path).st_size == len(data) and path.read_bytes() == data:
+            return
+    except FileNotFoundError:
+        make_directory(path.parent)
+    temporary = path.with_name(f".{path.name}.new")
+    with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+        file.write(data)
+        os.fchmod(file.fileno(), mode)
+    os.replace(temporary, path)
+
+
+# --- termination messages ---
+
+
+def make_message_file(state: Path, uid: str, container: str, attempt: int) -> Path:
+    """Empty, for anybody inside to write; the one of an attempt that is asked for again stays."""
+    path = message_file(state, uid, container, attempt)
+    make_directory(path.parent)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        os.fchmod(fd, 0o666)
+    finally:
+        os.close(fd)
+    return path
+
+
+def message_file(state: Path, uid: str, container: str, attempt: int) -> Path:
+    return pod_directory(state, uid) / "containers" / checked_label(container, "container") / str(attempt)
+
+
+def termination_message(state: Path, uid: str, container: str, attempt: int) -> str:
+    """The last 4096 bytes of what the container left; "" where it left nothing."""
+    path = message_file(state, uid, container, attempt)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return f"Error on reading termination log {path}: {error.strerror}"
+    with os.fdopen(fd, "rb") as file:
+        size = os.fstat(fd).st_size
+        file.seek(max(0, size - MESSAGE_BYTES))
+        return file.read(MESSAGE_BYTES).decode("utf-8", "replace")
+
+
+def wants_log_as_message(policy: str, exit_code: int, message: str) -> bool:
+    """Then the last 80 lines, at most 2048 bytes, of its log are the message."""
+    return policy == FALLBACK_TO_LOGS and exit_code != 0 and not message
+
+
+def remove_old_messages(state: Path, uid: str, container: str, before_attempt: int) -> None:
+    directory = message_file(state, uid, container, 0).parent
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return
+    for name in names:
+        if name.isdecimal() and int(name) < before_attempt:
+            (directory / name).unlink(missing_ok=True)
+
+
+# --- the end ---
+
+
+def pods_on_disk(state: Path) -> list[str]:
+    """Uids of pods that have files here, whoever they are."""
+    try:
+        return sorted(name for name in os.listdir(pods_directory(state)) if is_uid(name))
+    except FileNotFoundError:
+        return []
+
+
+def mounts_below(directory: Path) -> list[str]:
+    """What is mounted below (or at) a directory, the last mounted first."""
+    top = os.path.realpath(directory)
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        lines = mountinfo(file.read())
+    return [line.mount_point for line in reversed(lines) if line.mount_point == top or _is_below(line.mount_point, top)]
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path.startswith(top.rstrip("/") + "/")
+
+
+def remove_pod_files(state: Path, uid: str) -> None:
+    """Unmounts and removes everything of the pod except its logs; nothing there is fine, and so is a second call.
+
+    A directory where something stays mounted is not entered: OSError then, and the next call goes on.
+    """
+    directory = pod_directory(state, uid)
+    if not os.path.lexists(directory):
+        return
+    unmount_below(directory)
+    parent = os.open(pods_directory(state), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        remove_tree(parent, directory.name)
+    finally:
+        os.close(parent)
+
+
+def unmount_below(directory: Path) -> None:
+    for mount_point in mounts_below(directory):
+        unmount(mount_point)
+
+
+def unmount(path: str | Path) -> None:
+    """One that is mounted no more is fine."""
+    try:
+        detach(str(path))
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOENT):
+            raise

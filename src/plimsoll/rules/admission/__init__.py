@@ -1,0 +1,1 @@
+"""What the API server accepts: validation, updates, resizes, LimitRange and ResourceQuota."""

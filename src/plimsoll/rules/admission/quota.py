@@ -1,0 +1,266 @@
+"""ResourceQuota: what a pod is charged for, and when a namespace's quota refuses it (spec 01 §9).
+
+A pod's usage is its effective requests and limits under the quota's names (`requests.cpu`, `limits.memory`, `pods` …).
+A quota applies when it bounds any of these names and the pod is within all of its scopes. It refuses a pod that leaves
+cpu or memory open where the quota bounds them (K-4), and a charge that does not fit beside what is used already (K-5).
+An update is charged only what it adds (K-3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from plimsoll.rules.model.names import OBJECT_COUNTS
+from plimsoll.rules.model.objects import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    HUGEPAGES_PREFIX,
+    MEMORY,
+    PODS,
+    Pod,
+    ResourceList,
+    SelectorTerm,
+)
+from plimsoll.rules.model.policies import ResourceQuota, ResourceQuotaStatus, ScopeRequirement
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.quantity import ZERO, from_units
+from plimsoll.rules.resources.effective import (
+    added,
+    counted_limits,
+    counted_requests,
+    counted_requests_1_27,
+    pod_level_set,
+    pod_limits,
+)
+from plimsoll.rules.resources.qos import BEST_EFFORT, qos_class
+from plimsoll.rules.scheduling.selectors import matches_label
+
+COUNT_PODS = "count/pods"
+_ONE = from_units(1)
+_EMPTY: ResourceList = {}
+_MUST_BE_NAMED = frozenset({CPU, MEMORY, f"requests.{CPU}", f"requests.{MEMORY}", f"limits.{CPU}", f"limits.{MEMORY}"})
+_POD_NAMES = _MUST_BE_NAMED | {
+    COUNT_PODS,
+    PODS,
+    EPHEMERAL_STORAGE,
+    f"requests.{EPHEMERAL_STORAGE}",
+    f"limits.{EPHEMERAL_STORAGE}",
+}
+
+
+class Charge(msgspec.Struct, frozen=True):
+    """The quotas as they are after the charge, or why it is refused (what stands after `pods "x" is forbidden: `)."""
+
+    quotas: tuple[ResourceQuota, ...]
+    refusal: str = ""
+
+
+# --- usage ---
+
+
+def usage(pod: Pod, profile: Profile, *, grace_elapsed: bool = False) -> ResourceList:
+    """What the pod is charged (K-1); one that has ended, or outlived its deletion's grace, only as an object (K-2)."""
+    if grace_elapsed or pod.status.phase in ("Succeeded", "Failed"):
+        return {COUNT_PODS: _ONE}
+    if profile.scheduler_counts_actual:
+        # E-11: quota alone charges pod-level values as the spec has them, whatever a resize does.
+        requests, limits = counted_requests(pod, pod_level_status=False), counted_limits(pod, pod_level_status=False)
+    else:
+        requests, limits = counted_requests_1_27(pod), pod_limits(pod)
+    return {COUNT_PODS: _ONE, **_named(requests, limits)}
+
+
+def _named(requests: ResourceList, limits: ResourceList) -> ResourceList:
+    """Requests and limits under the names that quotas use (K-1)."""
+    found: ResourceList = {PODS: _ONE}
+    for name, quantity in requests.items():
+        if name in (CPU, MEMORY, EPHEMERAL_STORAGE) or name.startswith(HUGEPAGES_PREFIX):
+            found[name] = found[f"requests.{name}"] = quantity
+        elif _is_extended(name):
+            found[f"requests.{name}"] = quantity
+    for name in (CPU, MEMORY, EPHEMERAL_STORAGE):
+        if name in limits:
+            found[f"limits.{name}"] = limits[name]
+    return found
+
+
+def _is_extended(name: str) -> bool:
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def increase(new: ResourceList, old: ResourceList) -> ResourceList:
+    """What an update adds, name by name; nothing for what shrinks (K-3)."""
+    found: ResourceList = {}
+    for name, quantity in new.items():
+        difference = quantity - old[name] if name in old else quantity
+        if difference.nanos > 0:
+            found[name] = difference
+    return found
+
+
+def bounds_pods(name: str) -> bool:
+    """Is this a quota name that pods are charged under?"""
+    if name in _POD_NAMES or name.startswith((HUGEPAGES_PREFIX, f"requests.{HUGEPAGES_PREFIX}")):
+        return True
+    return name.startswith("requests.") and _is_extended(name.removeprefix("requests."))
+
+
+def used_by(quota: ResourceQuota, pods: Iterable[Pod], profile: Profile, expired: Iterable[Pod] = ()) -> ResourceList:
+    """`status.used` for the names of `spec.hard` that pods are charged under; `expired` have outlived their grace."""
+    total = {name: ZERO for name in quota.spec.hard or _EMPTY if bounds_pods(name)}
+    for group, elapsed in ((pods, False), (expired, True)):
+        for pod in group:
+            if in_scopes(quota, pod):
+                own = usage(pod, profile, grace_elapsed=elapsed)
+                total = added(total, {name: own[name] for name in total.keys() & own.keys()})
+    return total
+
+
+# --- scopes ---
+
+
+def in_scopes(quota: ResourceQuota, pod: Pod) -> bool:
+    """Within all of the quota's scopes; a quota without scopes is for every pod (K-6)."""
+    return all(_in_scope(scope, pod) for scope in _scopes(quota))
+
+
+def _scopes(quota: ResourceQuota) -> Iterator[ScopeRequirement]:
+    for name in quota.spec.scopes:
+        yield ScopeRequirement(name, "Exists")
+    if quota.spec.scope_selector is not None:
+        yield from quota.spec.scope_selector.match_expressions
+
+
+def _in_scope(scope: ScopeRequirement, pod: Pod) -> bool:
+    match scope.scope_name:
+        case "BestEffort":
+            return qos_class(pod) == BEST_EFFORT
+        case "NotBestEffort":
+            return qos_class(pod) != BEST_EFFORT
+        case "Terminating":
+            return is_terminating(pod)
+        case "NotTerminating":
+            return not is_terminating(pod)
+        case "PriorityClass":
+            name = pod.spec.priority_class_name
+            return matches_label(SelectorTerm("class", scope.operator, scope.values), {"class": name} if name else {})
+    return False
+
+
+def is_terminating(pod: Pod) -> bool:
+    """A pod that will end by itself: the scope's name means `activeDeadlineSeconds`, not a deletion."""
+    deadline = pod.spec.active_deadline_seconds
+    return deadline is not None and deadline >= 0
+
+
+def scope_may_bound(scope: str, name: str) -> bool:
+    """May a quota with this scope bound this standard name? BestEffort only counts pods (K-6)."""
+    if scope == "BestEffort":
+        return name == PODS
+    return name == PODS or name in _MUST_BE_NAMED
+
+
+# --- admission ---
+
+
+def is_charged(operation: str, subresource: str, pod: Pod, old: Pod | None, profile: Profile) -> bool:
+    """Is this request on a pod a matter for quotas? (K-3)"""
+    if operation == "CREATE":
+        return not subresource
+    if operation != "UPDATE":
+        return False
+    if subresource == "resize":
+        return True
+    if subresource or old is None:
+        return False
+    return profile.resize_by_plain_patch or is_terminating(pod) != is_terminating(old)
+
+
+def charged(quotas: Sequence[ResourceQuota], pod: Pod, profile: Profile, old: Pod | None = None) -> Charge:
+    """Charge a new pod, or the increase over `old`, to every quota that applies; one refusal refuses all."""
+    before = tuple(quotas)
+    applying: list[int] = []
+    for index, quota in enumerate(before):
+        names = sorted(filter(bounds_pods, quota.status.hard or _EMPTY))
+        if not names or not in_scopes(quota, pod):
+            continue
+        missing = unspecified(pod, names)
+        if missing:
+            return Charge(before, f"failed quota: {quota.metadata.name}: {missing}")
+        if not (quota.status.used or _EMPTY).keys() >= set(names):
+            return Charge(before, f"status unknown for quota: {quota.metadata.name}, resources: {','.join(names)}")
+        applying.append(index)
+    if not applying:
+        return Charge(before)
+    whole = usage(pod, profile)
+    added_to_old = whole if old is None else increase(whole, usage(old, profile))
+    after = list(before)
+    for index in applying:
+        quota = before[index]
+        # A pod that comes into a quota's scope by this update is new to it.
+        delta = added_to_old if old is not None and in_scopes(quota, old) else whole
+        used, refusal = _used_after(quota, delta)
+        if refusal:
+            return Charge(before, refusal)
+        after[index] = msgspec.structs.replace(quota, status=ResourceQuotaStatus(quota.status.hard, used))
+    return Charge(tuple(after))
+
+
+def object_names(group: str, plural: str) -> tuple[str, ...]:
+    """The names that a quota may bound the number of objects by: `count/deployments.apps`; some have a short one."""
+    full = f"count/{plural}.{group}" if group else f"count/{plural}"
+    return (plural, full) if not group and plural in OBJECT_COUNTS else (full,)
+
+
+def charged_object(quotas: Sequence[ResourceQuota], names: Iterable[str]) -> Charge:
+    """Charge one more object, that is no pod, under its names. Scopes are about pods: a quota that has some is not
+    meant."""
+    before = tuple(quotas)
+    after: list[ResourceQuota] = []
+    for quota in before:
+        bounded = sorted((quota.status.hard or _EMPTY).keys() & set(names))
+        if not bounded or any(_scopes(quota)):
+            after.append(quota)
+            continue
+        if not (quota.status.used or _EMPTY).keys() >= set(bounded):
+            return Charge(before, f"status unknown for quota: {quota.metadata.name}, resources: {','.join(bounded)}")
+        used, refusal = _used_after(quota, dict.fromkeys(bounded, _ONE))
+        if refusal:
+            return Charge(before, refusal)
+        after.append(msgspec.structs.replace(quota, status=ResourceQuotaStatus(quota.status.hard, used)))
+    return Charge(tuple(after))
+
+
+def _used_after(quota: ResourceQuota, delta: ResourceList) -> tuple[ResourceList, str]:
+    hard, used = quota.status.hard or _EMPTY, quota.status.used or _EMPTY
+    asked = {name: quantity for name, quantity in delta.items() if quantity and name in hard}
+    after = added(used, asked)
+    exceeded = sorted(name for name in asked if after[name] > hard[name])
+    if not exceeded:
+        return after, ""
+    return used, (
+        f"exceeded quota: {quota.metadata.name}, requested: {_listed(asked, exceeded)}, "
+        f"used: {_listed(used, exceeded)}, limited: {_listed(hard, exceeded)}"
+    )
+
+
+def _listed(resources: ResourceList, names: Iterable[str]) -> str:
+    return ",".join(f"{name}={resources[name]}" for name in names)
+
+
+def unspecified(pod: Pod, names: Iterable[str]) -> str:
+    """`must specify …` for containers that leave cpu or memory open where a quota bounds it, or nothing (K-4)."""
+    if pod_level_set(pod.spec.resources):
+        return ""
+    required = sorted(_MUST_BE_NAMED.intersection(names))
+    missing: dict[str, set[str]] = {}
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        named = _named(container.resources.requests or _EMPTY, container.resources.limits or _EMPTY)
+        for name in required:
+            if name not in named:
+                missing.setdefault(name, set()).add(container.name)
+    if not missing:
+        return ""
+    return "must specify " + "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))

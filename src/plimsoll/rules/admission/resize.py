@@ -1,0 +1,288 @@
+"""What the API server answers to a resize (spec 03 §4.1, §4.2): which parts of a request count, what is refused.
+
+    sent document ──defaulting──▶ kept_for_resize ──▶ resize_errors (422) ──▶ capacity_verdict (403) ──▶ stored
+
+A resize may change cpu and memory and nothing else. So the server first puts everything back that is not resources or
+resize policy, then validates what is left like any pod, then looks at the step from the old version to the new one, and
+last asks whether the node could hold the result. Profile 1.27 words two refusals differently (`profile`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from plimsoll.errors import FieldError
+from plimsoll.rules.admission.comparison import (
+    CONTAINER_KINDS,
+    LISTS,
+    Document,
+    Version,
+    container_lists,
+    container_pairs,
+    containers_of,
+    masked_container,
+    masked_resources,
+    same,
+    spec_of,
+    specs_differ,
+)
+from plimsoll.rules.admission.metadata import metadata_update_errors
+from plimsoll.rules.admission.validation import RESTART_CONTAINER, WINDOWS, pod_errors, relaxation
+from plimsoll.rules.model.objects import (
+    CPU,
+    MEMORY,
+    NO_RESOURCES,
+    Node,
+    Pod,
+    ResourceList,
+    Resources,
+    is_mirror,
+    is_sidecar,
+)
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.rules.quantity import ZERO
+from plimsoll.rules.resources.effective import pod_requests
+from plimsoll.rules.resources.qos import computed_qos_class, qos_class
+
+_OS_LABEL = "kubernetes.io/os"
+_WHOLE_POD = "[]"  # how Kubernetes prints a path with one empty element
+_ONLY_CPU_AND_MEMORY = "only cpu and memory resources are mutable"
+
+
+class ResizeGates(msgspec.Struct, frozen=True):
+    pod_level: bool = True  # PodLevelResources
+    pod_level_resize: bool = True  # InPlacePodLevelResourcesVerticalScaling
+    init_containers: bool = True  # InPlacePodVerticalScalingInitContainers
+
+
+ALL_GATES = ResizeGates()
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A 403 from admission: the type of its cause (none for a missing node) and the sentence."""
+
+    reason: Literal["", "NodeCapacity", "UnsupportedPlatform"]
+    message: str
+
+
+def spec_changed(old: Document, new: Document) -> bool:
+    """Does the generation move?"""
+    return specs_differ(spec_of(old), spec_of(new))
+
+
+# --- what counts of a request (§4.1) ---
+
+
+def kept_for_resize(old: Document, new: Document, gates: ResizeGates = ALL_GATES) -> Document:
+    """The new version with everything but resources and resize policies put back.
+
+    Validation shall see a changed structure: with containers added or removed nothing is put back, and a list in which
+    a name moved stays as it was sent.
+    """
+    if any(len(containers_of(old, kind)) != len(containers_of(new, kind)) for kind in CONTAINER_KINDS):
+        return new
+    spec = dict(spec_of(old))
+    for kind in CONTAINER_KINDS:
+        if kind in spec:
+            pairs = container_pairs(old, new, kind)
+            aligned = all(before.get("name") == after.get("name") for before, after in pairs)
+            spec[kind] = [_resized(*pair) for pair in pairs] if aligned else spec_of(new)[kind]
+    if gates.pod_level and gates.pod_level_resize:
+        _take(spec, spec_of(new), "resources")
+    metadata = dict(old.get("metadata") or {})
+    for field in ("resourceVersion", "managedFields"):
+        _take(metadata, new.get("metadata") or {}, field)
+    return {**old, "metadata": metadata, "spec": spec}
+
+
+def _resized(before: Document, after: Document) -> Document:
+    kept = dict(before)
+    for field in ("resources", "resizePolicy"):
+        _take(kept, after, field)
+    return kept
+
+
+def _take(target: Document, source: Document, field: str) -> None:
+    if field in source:
+        target[field] = source[field]
+    else:
+        target.pop(field, None)
+
+
+# --- what is refused (§4.2) ---
+
+
+def resize_errors(
+    old: Version, new: Version, gates: ResizeGates = ALL_GATES, profile: Profile = DEFAULT_PROFILE
+) -> list[FieldError]:
+    """Every reason to refuse the step from the stored version to the one that §4.1 left."""
+    if is_mirror(old.pod):
+        return [_forbidden(_WHOLE_POD, "static pods cannot be resized")]
+    if old.pod.spec.os is not None and old.pod.spec.os.name == WINDOWS:
+        return [_forbidden(_WHOLE_POD, "windows pods cannot be resized")]
+    errors = metadata_update_errors(old.pod.metadata, new.pod.metadata)
+    errors += pod_errors(new.pod, pod_level=gates.pod_level, relaxed=relaxation(old.pod))
+    errors += class_errors(old.pod, new.pod, gates.pod_level, profile)
+    if not _node_can_resize(old.pod):
+        errors.append(_forbidden("spec", "Pod running on node without support for resize"))
+    if _has_entries(old.pod.spec.resources) or _has_entries(new.pod.spec.resources):
+        if not gates.pod_level_resize:
+            reason = (
+                "resize of pods with pod-level resources is forbidden when "
+                "InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled"
+            )
+            return [*errors, _forbidden(_WHOLE_POD, reason)]
+        errors += _pod_level_errors(old, new)
+    if old.pod.status.node_allocatable_resource_claim_statuses:
+        errors.append(_forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
+    if structure := _structure_errors(old.pod, new.pod):
+        return errors + structure
+    if not profile.resize_may_remove:
+        errors += _removal_errors(old.pod, new.pod, gates)
+    errors += _container_errors(old, new)
+    errors += _init_container_errors(old, new, gates)
+    if not errors and specs_differ(spec_of(old.document), _masked_spec(old.document, new.document)):
+        errors.append(_forbidden("spec", _ONLY_CPU_AND_MEMORY))
+    return errors
+
+
+def class_errors(old: Pod, new: Pod, pod_level: bool, profile: Profile) -> list[FieldError]:
+    """The QoS class is for life. The value shown is the stored class, in profile 1.27 the wanted one."""
+    wanted = computed_qos_class(new, pod_level=pod_level)
+    if wanted == qos_class(old, pod_level=pod_level):
+        return []
+    if profile.qos_change_at_metadata:
+        return [FieldError("FieldValueInvalid", "metadata", "Pod QoS is immutable", wanted)]
+    reason = "Pod QOS Class may not change as a result of resizing"
+    return [FieldError("FieldValueInvalid", "spec", reason, old.status.qos_class or "")]
+
+
+def _node_can_resize(old: Pod) -> bool:
+    """The first running container tells: a node that can resize reports `resources`. Nothing runs: assume it can."""
+    for status in old.status.container_statuses:
+        if status.state is not None and status.state.running is not None:
+            return status.resources is not None
+    return True
+
+
+def _has_entries(resources: Resources | None) -> bool:
+    return resources is not None and bool(resources.requests or resources.limits)
+
+
+def _pod_level_errors(old: Version, new: Version) -> list[FieldError]:
+    before, after = old.pod.spec.resources, new.pod.spec.resources
+    if before is not None and after is None:
+        return [_forbidden("spec.resources", "pod-level resources cannot be removed")]
+    errors = [
+        _forbidden(f"spec.resources.{kind}", f"pod-level resource {kind} cannot be removed")
+        for kind in _removed(before or NO_RESOURCES, after or NO_RESOURCES)
+    ]
+    block = spec_of(old.document).get("resources")
+    # Under this name an absent block equals one without entries, so that cpu and memory may be added.
+    if not same(block, masked_resources(block, spec_of(new.document).get("resources")), "resources"):
+        errors.append(_forbidden("spec", f"{_ONLY_CPU_AND_MEMORY} at pod-level"))
+    return errors
+
+
+def _structure_errors(old: Pod, new: Pod) -> list[FieldError]:
+    errors = []
+    for kind, before, after in container_lists(old, new):
+        if len(before) != len(after):
+            errors.append(_forbidden(f"spec.{kind}", f"{kind} may not be added or removed on resize"))
+            continue
+        for index, (was, is_now) in enumerate(zip(before, after, strict=True)):
+            if was.name != is_now.name:
+                reason = f"{kind} may not be renamed or reordered on resize"
+                errors.append(_forbidden(f"spec.{kind}[{index}].name", reason))
+    return errors
+
+
+def _removal_errors(old: Pod, new: Pod, gates: ResizeGates) -> list[FieldError]:
+    return [
+        _forbidden(f"spec.{kind}[{index}].resources.{emptied}", f"resource {emptied} cannot be removed")
+        for kind, before, after in container_lists(old, new)
+        for index, (was, is_now) in enumerate(zip(before, after, strict=True))
+        if kind == "containers" or gates.init_containers or is_sidecar(was)
+        for emptied in _removed(was.resources, is_now.resources)
+    ]
+
+
+def _removed(old: Resources, new: Resources) -> Iterable[str]:
+    """The lists that lost a key; a key counts whatever its value."""
+    for kind in LISTS:
+        before: ResourceList = getattr(old, kind) or {}
+        after: ResourceList = getattr(new, kind) or {}
+        if before.keys() - after.keys():
+            yield kind
+
+
+def _container_errors(old: Version, new: Version) -> list[FieldError]:
+    return [
+        _forbidden("spec", _ONLY_CPU_AND_MEMORY)
+        for before, after in container_pairs(old.document, new.document, "containers")
+        if not same(before, masked_container(before, after))
+    ]
+
+
+def _init_container_errors(old: Version, new: Version, gates: ResizeGates) -> list[FieldError]:
+    errors = []
+    documents = container_pairs(old.document, new.document, "initContainers")
+    for index, (container, (before, after)) in enumerate(zip(new.pod.spec.init_containers, documents, strict=True)):
+        path = f"spec.initContainers[{index}]"
+        if not is_sidecar(container) and not gates.init_containers:
+            if not same(before, after):
+                errors.append(_forbidden("spec", "resources for non-sidecar init containers are immutable"))
+            continue
+        if not same(before, masked_container(before, after)):
+            reason = "only cpu and memory resources for init or sidecar containers are mutable"
+            errors.append(_forbidden(path, reason))
+        if not is_sidecar(container) and not same(before, after):
+            reason = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+            restarting = [entry for entry in container.resize_policy if entry.restart_policy == RESTART_CONTAINER]
+            errors += [_forbidden(path, reason)] * len(restarting)
+    return errors
+
+
+def _masked_spec(old: Document, new: Document) -> Document:
+    before, masked = spec_of(old), dict(spec_of(new))
+    for kind in CONTAINER_KINDS:
+        if kind in masked:
+            masked[kind] = [masked_container(*pair) for pair in container_pairs(old, new, kind)]
+    if masked.get("resources") is not None:
+        masked["resources"] = masked_resources(before.get("resources"), masked["resources"])
+        # A block of cpu and memory alone may be added: without them it is nothing, as before.
+        if before.get("resources") is None and same(None, masked["resources"], "resources"):
+            del masked["resources"]
+    return masked
+
+
+# --- is the node large enough? (§4.2, PodResizeValidator) ---
+
+
+def capacity_verdict(old: Version, new: Version, node: Node | None) -> Refusal | None:
+    """Admission's answer to a resize that validation accepted; None lets it pass. The pods' status plays no part."""
+    name = new.pod.spec.node_name
+    if not name or not spec_changed(old.document, new.document):
+        return None
+    if node is None:
+        return Refusal("", f'node "{name}" not found')
+    system = (node.metadata.labels or {}).get(_OS_LABEL, "linux")
+    if system != "linux":
+        message = f'pod resize is only supported on linux nodes, node "{node.metadata.name}" is "{system}"'
+        return Refusal("UnsupportedPlatform", message)
+    requests, allocatable = pod_requests(new.pod), node.status.allocatable or {}
+    short = []
+    for resource, unit in ((CPU, "milli"), (MEMORY, "value")):
+        wanted, there = requests.get(resource, ZERO), allocatable.get(resource, ZERO)
+        if wanted > there:
+            short.append(f"{resource}, requested: {getattr(wanted, unit)}, allocatable: {getattr(there, unit)}")
+    if not short:
+        return None
+    return Refusal("NodeCapacity", f"node didn't have enough allocatable resources: {'; '.join(short)}")
+
+
+def _forbidden(path: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", path, detail)

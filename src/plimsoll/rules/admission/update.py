@@ -1,0 +1,173 @@
+"""What the API server refuses about a plain PATCH or PUT of a pod (spec 03 §4.3, 01 §4.4): nearly every change.
+
+An update may change a handful of fields. The server looks at those one by one, then gives the new version their old
+values and compares the rest: any difference left is refused in one sentence that lists what may change. In profile 1.27
+cpu and memory of regular containers are among them (a resize needs no subresource), and the server marks such a change
+in `status.resize` if the pod is on a node.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.errors import FieldError
+from plimsoll.rules.admission.comparison import (
+    CONTAINER_KINDS,
+    Document,
+    Version,
+    container_lists,
+    container_pairs,
+    masked_container,
+    same,
+    spec_of,
+    specs_differ,
+)
+from plimsoll.rules.admission.metadata import metadata_update_errors
+from plimsoll.rules.admission.resize import class_errors
+from plimsoll.rules.admission.validation import pod_errors, relaxation
+from plimsoll.rules.model.objects import MIRROR_ANNOTATION, NO_RESOURCES, Pod, ResourceList, Resources
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+
+MAX_INT32 = 2**31 - 1
+
+_CHANGEABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_CHANGEABLE_RESOURCES = ",`spec.containers[*].resources` (for CPU/memory only)"
+
+
+def plain_patch_errors(
+    old: Version, new: Version, profile: Profile = DEFAULT_PROFILE, *, gate: bool = True, pod_level: bool = True
+) -> list[FieldError]:
+    """Every reason to refuse an update through the pod itself; `gate` is InPlacePodVerticalScaling.
+
+    Profile 1.27 lets the cpu and memory of regular containers pass, added and removed entries included: only the QoS
+    class and ordinary validation hold them. Where Kubernetes adds a diff to its last sentence, we do not.
+    """
+    errors = metadata_update_errors(old.pod.metadata, new.pod.metadata)
+    errors += pod_errors(new.pod, pod_level=pod_level, relaxed=relaxation(old.pod))
+    errors += _mirror_errors(old.pod, new.pod)
+    for kind, before, after in container_lists(old.pod, new.pod):
+        if len(before) != len(after):
+            return [*errors, _forbidden(f"spec.{kind}", "pod updates may not add or remove containers")]
+    was, wanted = spec_of(old.document), spec_of(new.document)
+    deadline = _deadline_errors(was.get("activeDeadlineSeconds"), wanted.get("activeDeadlineSeconds"))
+    errors += deadline
+    if deadline and wanted.get("activeDeadlineSeconds") is not None:
+        return errors
+    errors += _toleration_errors(_objects(was, "tolerations"), _objects(wanted, "tolerations"))
+    errors += _gate_errors(_objects(was, "schedulingGates"), _objects(wanted, "schedulingGates"))
+    if not specs_differ(was, wanted):
+        return errors
+    resizing = profile.resize_by_plain_patch and gate
+    if resizing:
+        errors += class_errors(old.pod, new.pod, pod_level, profile)
+    if specs_differ(was, _with_old_changeables(old.document, new.document, resizing)):
+        errors.append(_forbidden("spec", _CHANGEABLE + (_CHANGEABLE_RESOURCES if resizing else "")))
+    return errors
+
+
+def _mirror_errors(old: Pod, new: Pod) -> list[FieldError]:
+    before = (old.metadata.annotations or {}).get(MIRROR_ANNOTATION)
+    after = (new.metadata.annotations or {}).get(MIRROR_ANNOTATION)
+    if before == after:
+        return []
+    verb = "add" if before is None else "remove or update"
+    return [_forbidden(f"metadata.annotations[{MIRROR_ANNOTATION}]", f"may not {verb} mirror pod annotation")]
+
+
+def _deadline_errors(before: Any, after: Any) -> list[FieldError]:
+    """A deadline may be set, and then only come nearer."""
+    path = "spec.activeDeadlineSeconds"
+    if isinstance(after, int):
+        if not 0 <= after <= MAX_INT32:
+            reason = f"must be between 0 and {MAX_INT32}, inclusive"
+            return [FieldError("FieldValueInvalid", path, reason, after)]
+        if isinstance(before, int) and before < after:
+            return [FieldError("FieldValueInvalid", path, "must be less than or equal to previous value", after)]
+    elif before is not None and after is None:
+        return [FieldError("FieldValueInvalid", path, "must not update from a positive integer to nil value", "null")]
+    return []
+
+
+def _objects(spec: Document, field: str) -> list[Document]:
+    """The list's objects; lean pods do not carry every list, so nobody has looked at its types yet."""
+    items = spec.get(field)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+
+
+def _toleration_errors(before: list[Document], after: list[Document]) -> list[FieldError]:
+    def lasting(toleration: Document) -> Document:
+        return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
+
+    present = [lasting(each) for each in after]
+    if all(any(same(lasting(each), other) for other in present) for each in before):
+        return []
+    return [_forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
+
+
+def _gate_errors(before: list[Document], after: list[Document]) -> list[FieldError]:
+    known = {gate.get("name") for gate in before}
+    return [
+        _forbidden(
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+        )
+        for index, gate in enumerate(after)
+        if gate.get("name") not in known
+    ]
+
+
+def _with_old_changeables(old: Document, new: Document, resizing: bool) -> Document:
+    """The new spec with the old value of everything that an update may change."""
+    before, after = spec_of(old), dict(spec_of(new))
+    for kind in CONTAINER_KINDS:
+        if after.get(kind):
+            pairs = [(was, {**now, "image": was.get("image")}) for was, now in container_pairs(old, new, kind)]
+            resized = resizing and kind == "containers"
+            after[kind] = [masked_container(was, now) if resized else now for was, now in pairs]
+    for field in ("activeDeadlineSeconds", "tolerations", "schedulingGates"):
+        after[field] = before.get(field)
+    grace = before.get("terminationGracePeriodSeconds")
+    if isinstance(grace, int) and grace < 0 and after.get("terminationGracePeriodSeconds") == 1:
+        after["terminationGracePeriodSeconds"] = grace
+    return after
+
+
+def proposed(old: Pod, new: Pod) -> bool:
+    """Profile 1.27: is `status.resize` to become Proposed? A container that has no status yet proposes nothing.
+
+    Nor does a pod without a node: nobody has given it anything that could be changed. The documents speak of regular
+    containers; sidecars and the pod level follow the same rule.
+    """
+    if not new.spec.node_name:
+        return False
+    status = new.status
+    for before, after, statuses in (
+        (old.spec.containers, new.spec.containers, status.container_statuses),
+        (old.spec.init_containers, new.spec.init_containers, status.init_container_statuses),
+    ):
+        allocated = {each.name: each.allocated_resources or {} for each in statuses}
+        for was, now in zip(before, after, strict=False):
+            if now.name in allocated and _asks(was.resources, now.resources, allocated[now.name]):
+                return True
+    block, total = new.spec.resources, status.allocated_resources
+    if block is None or total is None:
+        return False
+    named = {name: total[name] for name in block.requests or () if name in total}
+    return _asks(old.spec.resources or NO_RESOURCES, block, named)
+
+
+def _asks(before: Resources, after: Resources, allocated: ResourceList) -> bool:
+    """Changed, and to something else than what is allocated."""
+    return after.requests is not None and _amounts(before) != _amounts(after) and after.requests != allocated
+
+
+def _amounts(resources: Resources) -> tuple[ResourceList, ResourceList]:
+    return resources.requests or {}, resources.limits or {}
+
+
+def _forbidden(path: str, detail: str) -> FieldError:
+    return FieldError("FieldValueForbidden", path, detail)

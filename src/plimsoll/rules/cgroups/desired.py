@@ -1,0 +1,351 @@
+"""Pods + node → the tree of cgroups with every file, its value and its reason (spec 02).
+
+node → kubepods → QoS class → pod → container. The values come from `rules.resources.values` and
+`rules.node.allocatable`; this module lays them out by path and file name, and says for each file why, in `reasons`'
+words. `Workload` is one pod with all that was computed for it, so that whoever prints, ranks or compares asks nothing
+twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from plimsoll.rules.cgroups import reasons_by_level as why
+from plimsoll.rules.cgroups.reasons import Reason, human_bytes
+from plimsoll.rules.model.cgroup_names import (
+    UNKNOWN_ID,
+    UNKNOWN_UID,
+    CgroupName,
+    cgroup_path,
+    class_name,
+    container_component,
+    pod_name,
+)
+from plimsoll.rules.model.objects import Container, Pod, QoSClass, ResourceList, is_sidecar
+from plimsoll.rules.node.allocatable import (
+    ClassSums,
+    ClassValues,
+    added_sums,
+    class_sums,
+    class_values,
+    kubepods_values,
+    reserved_values,
+)
+from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.effective import counted_requests, counted_requests_1_27, pod_limits, pod_requests
+from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus, pod_exclusive_cpus
+from plimsoll.rules.resources.files import file_map
+from plimsoll.rules.resources.node_policy import declines_memory_qos, pod_policy
+from plimsoll.rules.resources.oom_score import oom_scores
+from plimsoll.rules.resources.qos import qos_class
+from plimsoll.rules.resources.values import Values, as_kept, container_values, pod_values, with_host_pages
+
+Level = Literal["node", "pods", "reserved", "class", "pod", "container"]
+
+
+class File(msgspec.Struct, frozen=True, omit_defaults=True):
+    name: str
+    value: int | str
+    human: str = ""
+    reason: Reason = Reason()
+
+
+class Effective(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What one cgroup really has when everything else on the node competes for it (`rules.explain.contention`)."""
+
+    memory_min_bytes: int = 0
+    memory_low_bytes: int = 0
+    memory_limit_bytes: int | None = None
+    memory_limit_from: str = ""  # whose limit is hit first: the lowest, and of equals the highest up
+    cpu_floor_milli: int = 0
+    cpu_ceiling_milli: int | None = None
+    cpu_ceiling_from: str = ""
+
+
+class Cgroup(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    level: Level
+    name: str  # what people call it: the pod's or container's name
+    path: str
+    files: tuple[File, ...] = ()
+    oom_score_adj: int | None = None
+    oom_steps: str = ""
+    exclusive_cpus: int = 0
+    stage: Literal["", "init", "sidecar", "app"] = ""  # of a container: when it runs
+    effective: Effective | None = None
+    children: tuple[Cgroup, ...] = ()
+
+    def value(self, file_name: str) -> int | str | None:
+        return next((file.value for file in self.files if file.name == file_name), None)
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """One pod, defaulted, with everything the rules say about it. `base` is where its spec stands in the manifest."""
+
+    desired: Pod  # as the spec wants it
+    pod: Pod  # as its cgroups are sized: the same, but for a resize that is pending
+    qos: QoSClass
+    counted: ResourceList  # what the scheduler counts
+    requests: ResourceList
+    limits: ResourceList
+    values: Values
+    container_values: tuple[Values, ...]  # init containers first
+    scores: tuple[int, ...]
+    exclusive_cpus: int
+    share: ClassSums  # what it adds to the sums of its class
+    base: str = "spec"
+    title: str = ""
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        return self.pod.spec.init_containers + self.pod.spec.containers
+
+
+def workload(raw: Pod, setting: Setting, *, base: str = "spec", title: str = "") -> Workload:
+    policy = pod_policy(raw, setting.policy)
+    gated = policy.pod_level
+    desired = defaulted(raw, pod_level=gated, resize_policy=setting.profile.resize_policy_defaulted)
+    pod = held_pod(desired)
+    qos = qos_class(desired, pod_level=gated)
+    requests, limits = pod_requests(pod, pod_level=gated), pod_limits(pod, pod_level=gated)
+    exclusive = pod_exclusive_cpus(pod, qos, policy)
+    return Workload(
+        desired,
+        pod,
+        qos,
+        _counted(desired, setting) if pod is not desired else requests,
+        requests,
+        limits,
+        as_kept(
+            with_host_pages(pod_values(pod, qos, requests, limits, policy, exclusive_cpus=exclusive > 0), policy),
+            setting.driver,
+        ),
+        tuple(
+            as_kept(
+                container_values(pod, each, qos, policy, exclusive_cpus=exclusive_cpus(pod, each, qos, policy) > 0),
+                setting.driver,
+            )
+            for each in pod.spec.init_containers + pod.spec.containers
+        ),
+        tuple(
+            oom_scores(
+                pod,
+                qos,
+                policy.memory_capacity_bytes,
+                pod_level=gated and policy.pod_level_oom_share,
+                sidecar_rule=policy.sidecar_oom_rule,
+            )
+        ),
+        exclusive,
+        class_sums([desired], pod_level=setting.policy.pod_level),
+        base,
+        title or pod.metadata.name,
+    )
+
+
+def _counted(pod: Pod, setting: Setting) -> ResourceList:
+    return counted_requests(pod) if setting.profile.scheduler_counts_actual else counted_requests_1_27(pod)
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """Which of the pods on the node are laid out (all of them count in the sums), and their containers' ids.
+
+    A container whose id is None has no cgroup: it has not been started, or has ended. Who only needs the values goes
+    without `reasons`, which take longer than all the rest.
+    """
+
+    pod: Callable[[str], bool] = lambda _uid: True
+    container_id: Callable[[str, str], str | None] = lambda _uid, _container: UNKNOWN_ID
+    reasons: bool = True
+
+
+EVERYTHING = Shown()
+NO_SUMS = ClassSums()
+
+
+def desired_tree(
+    workloads: Sequence[Workload], setting: Setting, shown: Shown = EVERYTHING, beside: ClassSums = NO_SUMS
+) -> Cgroup:
+    """The whole node, with every given pod on it; without cgroupsPerQOS only containers have cgroups (02 §1).
+
+    `beside`: what further pods, which are not given, add to the sums; none of them declines Memory QoS.
+    """
+    name = setting.machine.name or "node"
+    if not setting.config.cgroups_per_qos:
+        return Cgroup("node", name, "/", children=tuple(_loose_pod(each, setting, shown) for each in workloads))
+    return Cgroup(
+        "node", name, "/", children=(_kubepods(workloads, setting, shown, beside), *_reserved_cgroups(setting))
+    )
+
+
+def _loose_pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
+    """A pod that is no cgroup: its containers stand where the runtime puts them."""
+    containers = _containers(work, (), setting, shown)
+    return Cgroup("pod", work.title, "", exclusive_cpus=work.exclusive_cpus, children=containers)
+
+
+def _kubepods(workloads: Sequence[Workload], setting: Setting, shown: Shown, beside: ClassSums) -> Cgroup:
+    config, policy = setting.config, setting.policy
+    sums = added_sums([beside, *(each.share for each in workloads)])
+    percent = config.qos_reserved_percent.get("memory") if config.gate("QOSReserved") else None
+    taking_part = [each.share for each in workloads if not declines_memory_qos(each.desired.metadata.annotations)]
+    shielded = added_sums([beside, *taking_part])
+    classes = class_values(sums, policy, percent, shielded)
+    enforced = "pods" in config.enforce_node_allocatable and config.cgroups_per_qos
+    started = kubepods_values(
+        setting.capacity, setting.reserved, enforce_pods=enforced, pid_capacity=setting.machine.pid_capacity
+    )
+    values = msgspec.structs.replace(
+        started,
+        memory_min_bytes=classes.kubepods.memory_min_bytes,
+        hugetlb=classes.kubepods.hugetlb or started.hugetlb,
+    )
+    reasons = why.node_reasons(setting, values, shielded, enforced=enforced) if shown.reasons else {}
+    by_class = {
+        qos: [each for each in workloads if each.qos == qos] for qos in ("Guaranteed", "Burstable", "BestEffort")
+    }
+    return Cgroup(
+        "pods",
+        "all pods",
+        cgroup_path(setting.pods_root, setting.driver),
+        _files(values, setting, reasons),
+        children=(
+            *_pods(by_class["Guaranteed"], setting, shown),
+            _class("Burstable", classes, sums, by_class["Burstable"], setting, percent, shown),
+            _class("BestEffort", classes, sums, by_class["BestEffort"], setting, percent, shown),
+        ),
+    )
+
+
+def _class(
+    qos: QoSClass,
+    classes: ClassValues,
+    sums: ClassSums,
+    members: Sequence[Workload],
+    setting: Setting,
+    percent: int | None,
+    shown: Shown,
+) -> Cgroup:
+    values = classes.burstable if qos == "Burstable" else classes.besteffort
+    return Cgroup(
+        "class",
+        qos,
+        cgroup_path(class_name(setting.pods_root, qos), setting.driver),
+        _files(values, setting, _class_reasons(qos, sums, members, setting, percent) if shown.reasons else {}),
+        children=_pods(members, setting, shown),
+    )
+
+
+def _class_reasons(
+    qos: QoSClass, sums: ClassSums, members: Sequence[Workload], setting: Setting, percent: int | None
+) -> dict[str, Reason]:
+    gated = setting.policy.pod_level
+    counted = [(pod_requests(each.desired, pod_level=gated), pod_requests(each.desired)) for each in members]
+    shielded = [
+        requests
+        for each, (_, requests) in zip(members, counted, strict=True)
+        if not declines_memory_qos(each.desired.metadata.annotations)
+    ]
+    return why.class_reasons(qos, setting, sums, counted, percent, shielded)
+
+
+def _pods(members: Sequence[Workload], setting: Setting, shown: Shown) -> tuple[Cgroup, ...]:
+    return tuple(_pod(each, setting, shown) for each in members if shown.pod(each.pod.metadata.uid))
+
+
+def _pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
+    name = pod_name(setting.pods_root, work.qos, work.pod.metadata.uid or UNKNOWN_UID)
+    reasons = (
+        why.pod_reasons(work.pod, work.base, work.requests, work.limits, work.qos, work.values, setting)
+        if shown.reasons
+        else {}
+    )
+    return Cgroup(
+        "pod",
+        work.title,
+        cgroup_path(name, setting.driver),
+        _files(work.values, setting, reasons),
+        exclusive_cpus=work.exclusive_cpus,
+        children=_containers(work, name, setting, shown),
+    )
+
+
+def _containers(work: Workload, parent: CgroupName, setting: Setting, shown: Shown) -> tuple[Cgroup, ...]:
+    ids = (shown.container_id(work.pod.metadata.uid, each.name) for each in work.containers)
+    return tuple(
+        _container(work, index, parent, container_id, setting, shown)
+        for index, container_id in enumerate(ids)
+        if container_id is not None
+    )
+
+
+def _container(
+    work: Workload, index: int, parent: CgroupName, container_id: str, setting: Setting, shown: Shown
+) -> Cgroup:
+    container = work.containers[index]
+    component = container_component(container_id, setting.driver, setting.runtime)
+    where = cgroup_path(parent, setting.driver) if parent else "<the runtime's choice>"
+    values = work.container_values[index]
+    reasons: dict[str, Reason] = {}
+    steps = ""
+    if shown.reasons:
+        reasons = why.container_reasons(work.pod, work.base, index, work.qos, values, setting)
+        steps = why.score_steps(work.pod, container, work.qos, work.scores[index], setting)
+    return Cgroup(
+        "container",
+        container.name,
+        f"{where}/{component}",
+        _files(values, setting, reasons, weight=setting.policy.weight),
+        work.scores[index],
+        steps,
+        exclusive_cpus(work.pod, container, work.qos, setting.policy),
+        _stage(container, index < len(work.pod.spec.init_containers)),
+    )
+
+
+def _stage(container: Container, is_init: bool) -> Literal["init", "sidecar", "app"]:
+    if not is_init:
+        return "app"
+    return "sidecar" if is_sidecar(container) else "init"
+
+
+def _reserved_cgroups(setting: Setting) -> tuple[Cgroup, ...]:
+    """system- and kube-reserved, where they are enforced (01 §10.4); the kubelet expects them to exist."""
+    config, found = setting.config, []
+    for owner, resources, path in (
+        ("system", config.system_reserved, config.system_reserved_cgroup),
+        ("kube", config.kube_reserved, config.kube_reserved_cgroup),
+    ):
+        for suffix in ("", "-compressible"):
+            if f"{owner}-reserved{suffix}" in config.enforce_node_allocatable:
+                values = with_host_pages(
+                    reserved_values(resources, compressible=bool(suffix), memory_qos=setting.policy.memory_qos),
+                    setting.policy,
+                )
+                reasons = why.reserved_reasons(f"{owner}Reserved", resources)
+                found.append(Cgroup("reserved", f"{owner}-reserved", path, _files(values, setting, reasons)))
+    return tuple(found)
+
+
+def _files(
+    values: Values, setting: Setting, reasons: dict[str, Reason], *, weight: Literal["linear", "quadratic"] = "linear"
+) -> tuple[File, ...]:
+    return tuple(
+        File(name, value, _human(name, value), reasons.get(name, Reason()))
+        for name, value in file_map(values, setting.policy.cgroup_version, weight).items()
+    )
+
+
+def _human(name: str, value: int | str) -> str:
+    if isinstance(value, str):
+        quota, _, period = value.partition(" ")
+        return "no limit" if quota == "max" else f"{int(quota) / int(period):g} CPU"
+    if name == "memory.oom.group":
+        return "kill the whole container" if value else ""
+    if name.startswith(("memory.", "hugetlb.")):
+        return human_bytes(value) if value < 1 << 62 else "no limit"
+    return ""

@@ -1,0 +1,62 @@
+"""What the upper cgroups cannot have at this moment, and what those above them would have to have.
+
+A memory limit of kubepods, of a class or of a reserved cgroup is not brought below what is in use: what is in use is
+the limit then, and the next turn tries again (02 §8.5). Memory protection is capped by every ancestor: one that is not
+ours is not changed, but it is said what it would have to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from plimsoll.rules.cgroups.desired_files import PROTECTIONS, Wanted, WantedCgroup
+from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, Unmet, amount
+from plimsoll.rules.cgroups.steps import Snapshot
+
+UPPER = ("pods", "class", "reserved")  # levels whose limits are not a pod's own
+
+
+class Fitted(msgspec.Struct, frozen=True):
+    plan: Wanted
+    unmet: tuple[Unmet, ...]
+
+
+def fitted(
+    plan: Wanted, snapshot: Snapshot, usage_bytes: Mapping[str, int] | None = None, page_size: int = 4096
+) -> Fitted:
+    """`usage_bytes`: of the upper cgroups, by path.
+
+    On a node that promises more than it has, qosReserved leaves less than nothing: then what is there stays.
+    """
+    result: dict[str, WantedCgroup] = dict(plan)
+    unmet: list[Unmet] = []
+    for path, cgroup in plan.items():
+        for file in sorted(MEMORY_LIMITS & cgroup.files.keys()) if cgroup.level in UPPER else ():
+            want, seen = cgroup.files[file], snapshot.get(path)
+            found = seen.files.get(file) if seen is not None else None
+            used = -(-(usage_bytes or {}).get(path, 0) // page_size) * page_size
+            if int(want) >= 0 and (found is None or used <= int(want) or int(want) >= amount(file, found, page_size)):
+                continue
+            have = str(used) if used and (found is None or used < amount(file, found, page_size)) else found
+            files = {name: text for name, text in cgroup.files.items() if name != file}
+            result[path] = msgspec.structs.replace(cgroup, files=files if have is None else {**files, file: have})
+            reason = f"{used} bytes are in use: tried again with the next change"
+            unmet.append(Unmet(path, file, want, have, reason if used else "pods request more memory than there is"))
+    return Fitted(result, tuple(unmet))
+
+
+def capped_protection(plan: Wanted, snapshot: Snapshot, own_roots: Collection[str]) -> list[Unmet]:
+    """Cgroups above kubepods that are not ours and hold less than kubepods does."""
+    pods = next((each for each in plan.values() if each.level == "pods"), None)
+    found = []
+    for path, cgroup in plan.items():
+        if pods is None or cgroup.level != "root" or path in own_roots:
+            continue
+        for file in PROTECTIONS:
+            want, have = pods.files.get(file, "0"), snapshot[path].files.get(file) if path in snapshot else None
+            if have is not None and amount(file, have) < amount(file, want):
+                reason = "this cgroup is not ours to change, and it caps the protection of all pods"
+                found.append(Unmet(path, file, want, have, reason))
+    return found

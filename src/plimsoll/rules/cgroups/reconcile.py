@@ -1,0 +1,276 @@
+"""What is wanted + what is there → ordered steps, in an order that is safe at every single moment.
+
+For each resource, memory first: everything that becomes smaller, from the leaves up, then everything that becomes
+larger, from the top down. So a parent is lowered when its children are already small, and raised before they grow: a
+limit never stands below a child's, a protection never below the sum of its children's, unless the old or the new plan
+has it so. No value at all (`max`, −1) is the largest limit. New cgroups come last, parents first, each with all its
+files before its children; cgroups that go, go first, children first.
+
+On v1 two pairs of files are bound together by the kernel: memory.limit_in_bytes never above memory.memsw (02 §5), and
+cfs quota over period, a ratio that may not exceed the parent's. Their writes are ordered so that every step is legal,
+and a container that shall have more than its pod gets as much as the pod, which is all it could use. A removed cgroup
+counts for its parent's ratio until the kernel has let go of it, some 20 ms later, so it loses its quota first.
+
+A file that the kernel lacks is not planned but named in `unmet`. A file that nobody wants any more goes back to the
+kernel's default, except limits of a pod: those are never removed in place (02 §9.6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from plimsoll.rules.cgroups.desired_files import Wanted, WantedCgroup, depth, parent_path
+from plimsoll.rules.cgroups.rounding import kept, same_value
+from plimsoll.rules.cgroups.steps import Make, Remove, Seen, Snapshot, Step, Write
+from plimsoll.rules.cpuset import cpu_numbers
+from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US
+from plimsoll.rules.resources.cpu import MIN_QUOTA_US
+from plimsoll.rules.resources.files import MAX, controller_of
+
+LIMIT_V1, MEMSW_V1 = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+QUOTA_V1, PERIOD_V1 = "cpu.cfs_quota_us", "cpu.cfs_period_us"
+MEMORY_LIMITS = frozenset({"memory.max", LIMIT_V1, MEMSW_V1})
+BOUNDED = frozenset({"memory.max", "cpu.max", LIMIT_V1, QUOTA_V1})  # a container's is never above its pod's
+_MEMORY_V1, _BANDWIDTH_V1 = (LIMIT_V1, MEMSW_V1), (QUOTA_V1, PERIOD_V1)  # bound together by the kernel
+
+# What a file goes back to when it is no longer wanted; the others always are, or stay as they are (hugetlb, 02 §7).
+RESETS: Mapping[str, str] = {
+    "memory.min": "0",
+    "memory.low": "0",
+    "memory.high": MAX,
+    "memory.max": MAX,
+    "memory.oom.group": "0",
+    "cpu.max": MAX,  # leaves the period
+    LIMIT_V1: "-1",
+    MEMSW_V1: "-1",
+    QUOTA_V1: "-1",
+}
+_NEVER_RESET: Mapping[str, Collection[str]] = {
+    "pod": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.oom.group"},
+    # The kubelet writes no quota here, and kubepods' own limit is set once: whatever stands there is somebody else's.
+    "pods": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.oom.group"},
+    "class": {"cpu.max", QUOTA_V1, "memory.oom.group"},
+    "root": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.high", "memory.oom.group"},
+    "reserved": frozenset(RESETS),
+}
+_RESOURCES = ("memory", "pids", "cpu", "cpuset", "hugetlb")
+# Among the files of one cgroup and resource; both tables are read from the left.
+_LOWERING_ORDER = ("memory.swap.max", "memory.high", LIMIT_V1, MEMSW_V1, "memory.max", "cpu.shares", "cpu.weight")
+_RAISING_ORDER = (LIMIT_V1, "memory.max", "memory.high", QUOTA_V1, "cpu.max", "cpu.shares", "cpu.weight")
+
+
+class Unmet(msgspec.Struct, frozen=True):
+    """Something that is wanted and cannot be had here."""
+
+    path: str
+    file: str
+    want: str
+    have: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.file}: want {self.want}, have {self.have or 'nothing'} ({self.reason})"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    steps: tuple[Step, ...] = ()
+    unmet: tuple[Unmet, ...] = ()
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """The writes of one file, or of one bound pair of files, in one cgroup that exists."""
+
+    resource: int
+    lowers: bool
+    depth: int
+    index: int  # the cgroup's place in the tree
+    rank: int
+    writes: tuple[Write, ...]
+
+    def key(self) -> tuple[int, bool, int, int, int]:
+        turn = -1 if self.lowers else 1
+        return self.resource, not self.lowers, turn * self.depth, turn * self.index, self.rank
+
+
+def reconcile(
+    plan: Wanted,
+    snapshot: Snapshot,
+    *,
+    ours: Collection[str] = (),
+    lacking: Mapping[str, str] | None = None,
+    page_size: int = 4096,
+) -> Plan:
+    """`ours`: cgroups that may be removed where nobody wants them; `lacking`: file → why this kernel has none."""
+    lacking = lacking or {}
+    steps: list[Step] = []
+    for path in sorted(ours, key=depth, reverse=True):
+        if path in snapshot and path not in plan:
+            steps += _removal(path, plan, snapshot)
+    changes: list[_Change] = []
+    unmet: list[Unmet] = []
+    new: list[Step] = []
+    for index, (path, asked) in enumerate(plan.items()):
+        seen = snapshot.get(path)
+        room = _room(path, asked, plan, snapshot)
+        cgroup = _within(room, asked)
+        if cgroup is not asked:
+            want, have = asked.files[QUOTA_V1], cgroup.files[QUOTA_V1]
+            unmet.append(Unmet(path, QUOTA_V1, want, have, "cgroup v1 gives a container no more than its pod has"))
+        unmet += _unmet(path, cgroup, seen, lacking)
+        if seen is None:
+            files = {name: text for name, text in cgroup.files.items() if name not in lacking}
+            new += (Make(path), *fresh_writes(path, files))
+        else:
+            changes += _changes(path, index, cgroup, seen, room, page_size)
+    changes.sort(key=_Change.key)
+    steps += (write for change in changes for write in change.writes)
+    return Plan((*steps, *new), tuple(unmet))
+
+
+def _removal(path: str, plan: Wanted, snapshot: Snapshot) -> Iterable[Step]:
+    seen, above = snapshot[path].files, parent_path(path)
+    if above in plan and above in snapshot:
+        left = granted(QUOTA_V1, {**snapshot[above].files, **plan[above].files})
+        if granted(QUOTA_V1, seen) > left:
+            yield from quota_given_up(path, seen)
+    yield Remove(path)
+
+
+def quota_given_up(path: str, files: Mapping[str, str]) -> Iterable[Write]:
+    """For one that goes while its parent is to have less; nothing where it has no quota."""
+    if granted(QUOTA_V1, files) < math.inf:
+        yield Write(path, QUOTA_V1, RESETS[QUOTA_V1], files[QUOTA_V1])
+
+
+def _unmet(path: str, cgroup: WantedCgroup, seen: Seen | None, lacking: Mapping[str, str]) -> Iterable[Unmet]:
+    for name, text in cgroup.files.items():
+        if name in lacking:
+            yield Unmet(path, name, text, None, lacking[name])
+        elif seen is not None and name not in seen.files:
+            yield Unmet(path, name, text, None, "this cgroup has no such file: its controller is not enabled here")
+
+
+class _Room(msgspec.Struct, frozen=True):
+    """What a container's pod has, before and after: files as texts."""
+
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+
+_NO_BOUND = _Room({}, {})
+
+
+def _room(path: str, cgroup: WantedCgroup, plan: Wanted, snapshot: Snapshot) -> _Room:
+    above = parent_path(path)
+    if cgroup.level != "container" or above not in plan:
+        return _NO_BOUND
+    before = snapshot[above].files if above in snapshot else {}
+    return _Room(before, {**before, **plan[above].files})
+
+
+def _within(room: _Room, cgroup: WantedCgroup) -> WantedCgroup:
+    most = granted(QUOTA_V1, room.after)
+    if not most < granted(QUOTA_V1, cgroup.files) < math.inf:
+        return cgroup
+    quota = int(most * int(cgroup.files.get(PERIOD_V1, DEFAULT_PERIOD_US)))
+    return msgspec.structs.replace(cgroup, files={**cgroup.files, QUOTA_V1: str(max(MIN_QUOTA_US, quota))})
+
+
+# --- new cgroups ---
+
+
+def fresh_writes(path: str, files: Mapping[str, str]) -> list[Write]:
+    """Every file of a cgroup that has the kernel's defaults. No limit is the largest one, so limits are lowered."""
+    ordered = sorted(files, key=lambda name: (_resource(name), _rank(_LOWERING_ORDER, name), name == QUOTA_V1))
+    return [Write(path, name, files[name]) for name in ordered]
+
+
+# --- cgroups that are there ---
+
+
+def _changes(path: str, index: int, cgroup: WantedCgroup, seen: Seen, room: _Room, page_size: int) -> Iterable[_Change]:
+    files = {name: text for name, text in cgroup.files.items() if name in seen.files}
+    kept_here = _NEVER_RESET.get(cgroup.level, ())
+    for name, default in RESETS.items():
+        if name in seen.files and name not in files and name not in kept_here:
+            files[name] = default
+    writes = {
+        name: Write(path, name, text, seen.files[name])
+        for name, text in files.items()
+        if not same_value(name, text, seen.files[name], page_size)
+    }
+    after = {**seen.files, **files}
+    for pair, ordered in ((_MEMORY_V1, _memory_v1), (_BANDWIDTH_V1, _bandwidth_v1)):
+        bound = [writes.pop(name) for name in pair if name in writes]
+        if bound:
+            lowers = _lowers(pair[0], seen.files, after, room, page_size)
+            yield _change(path, index, pair[0], lowers, ordered(bound, cgroup.level, seen.files, after, page_size))
+    for name, write in writes.items():
+        yield _change(path, index, name, _lowers(name, seen.files, after, room, page_size), [write])
+
+
+def _change(path: str, index: int, name: str, lowers: bool, writes: Iterable[Write]) -> _Change:
+    rank = _rank(_LOWERING_ORDER if lowers else _RAISING_ORDER, name)
+    return _Change(_resource(name), lowers, depth(path), index, rank, tuple(writes))
+
+
+def _lowers(name: str, before: Mapping[str, str], after: Mapping[str, str], room: _Room, page_size: int) -> bool:
+    """Does it become less? A container without a limit has as much as its pod."""
+    old, new = granted(name, before, page_size), granted(name, after, page_size)
+    if name in BOUNDED:
+        old, new = min(old, granted(name, room.before, page_size)), min(new, granted(name, room.after, page_size))
+    return new < old
+
+
+def _memory_v1(
+    writes: list[Write], level: str, before: Mapping[str, str], after: Mapping[str, str], page_size: int
+) -> list[Write]:
+    """The limit first, unless memory+swap is still to make room for it."""
+    makes_room = granted(MEMSW_V1, after, page_size) >= granted(LIMIT_V1, before, page_size)
+    return writes[::-1] if makes_room else writes
+
+
+def _bandwidth_v1(
+    writes: list[Write], level: str, before: Mapping[str, str], after: Mapping[str, str], page_size: int
+) -> list[Write]:
+    """Between the writes of quota and period the ratio is another one; it must not go where it is illegal.
+
+    A container passes below its ratios (its pod may have no more), a pod above them (its containers may have as much).
+    A longer period with the old quota is less, a shorter one more.
+    """
+    passes_below, longer = level == "container", int(after[PERIOD_V1]) > int(before[PERIOD_V1])
+    period_first = int(before[QUOTA_V1]) < 0 or (int(after[QUOTA_V1]) > 0 and longer == passes_below)
+    return writes[::-1] if period_first else writes
+
+
+def granted(name: str, files: Mapping[str, str], page_size: int = 4096) -> float:
+    """How much of something a cgroup has by its file; v1's quota by quota and period. Without the file, no bound."""
+    if name == QUOTA_V1:
+        quota, period = int(files.get(QUOTA_V1, -1)), int(files.get(PERIOD_V1, DEFAULT_PERIOD_US))
+        return quota / period if quota >= 0 else math.inf
+    return amount(name, files[name], page_size) if name in files else math.inf
+
+
+def amount(name: str, text: str, page_size: int = 4096) -> float:
+    """How much a file's text grants, to be compared with another text of the same file."""
+    if name == "cpu.max":
+        quota, period = (*text.split(), str(DEFAULT_PERIOD_US))[:2]
+        return math.inf if quota == MAX else int(quota) / int(period)
+    if name == "cpuset.cpus":  # a CPU is left by one container before it is another's; an empty list is the parent's
+        return len(cpu_numbers(text) or ()) or math.inf
+    form = kept(name, text, page_size)
+    if form == MAX:
+        return math.inf
+    return float(int(form)) if form.isascii() and form.isdigit() else 0.0
+
+
+def _resource(name: str) -> int:
+    controller = controller_of(name)
+    return _RESOURCES.index(controller) if controller in _RESOURCES else len(_RESOURCES)
+
+
+def _rank(order: tuple[str, ...], name: str) -> int:
+    return order.index(name) if name in order else len(order)

@@ -1,0 +1,1 @@
+"""The kubelet configuration: its fields, defaults, parsing and validation."""

@@ -1,0 +1,160 @@
+"""What our agent can be told beyond a KubeletConfiguration: a document of its own kind, `NodeExtras`.
+
+It stands in the same file as the KubeletConfiguration, as one more document, so that the kubelet's part stays as it is
+and any kubelet could read it:
+
+    apiVersion: kubelet.config.k8s.io/v1beta1
+    kind: KubeletConfiguration
+    systemReserved: {cpu: 500m}
+    ---
+    apiVersion: plimsoll.dev/v1
+    kind: NodeExtras
+    capacity: {cpu: 8, memory: 4Gi}
+
+One row per setting, as in `table`; names that are not there are refused, each with its path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from plimsoll.errors import InvalidConfig, InvalidConfigs, InvalidQuantity
+from plimsoll.rules.config.field_types import READERS, Problems, shown
+from plimsoll.rules.model.objects import ResourceList
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.quantity import QUANTITIES
+
+API_VERSION = "plimsoll.dev/v1"
+KIND = "NodeExtras"
+_HEADER = {"apiVersion": API_VERSION, "kind": KIND}
+DIRECTORY = "dir:"  # before a path: what an image name stands for is a whole root file system
+
+MemoryAvailableFrom = Literal["cgroup", "meminfo"]
+ThrottleWatchdog = Literal["off", "event", "raise", "reclaim", "release"]
+
+
+class NodeExtras(msgspec.Struct, frozen=True):
+    capacity: ResourceList = {}  # a node of another size than the machine
+    images: dict[str, str | tuple[str, ...]] = {}  # name → `dir:PATH`, or the command that it stands for
+    eviction_hard_grace_s: int | None = None  # None: as specified; 0: at once
+    eviction_reclaim_first: bool | None = None  # None: the profile's
+    memory_available_from: MemoryAvailableFrom = "cgroup"
+    throttle_watchdog: ThrottleWatchdog = "event"
+    page_cache_safe_min: bool = False
+
+    def reclaims_first(self, profile: Profile) -> bool:
+        if self.eviction_reclaim_first is not None:
+            return self.eviction_reclaim_first
+        return profile.name == "1.27"
+
+
+class ExtraRow(msgspec.Struct, frozen=True):
+    name: str
+    attribute: str
+    read: Callable[[Any, str, Problems], Any]
+    description: str
+    values: str
+
+
+def _choice(*choices: str) -> Callable[[Any, str, Problems], Any]:
+    def read(value: Any, path: str, problems: Problems) -> Any:
+        if value in choices:
+            return value
+        problems.append(InvalidConfig(path, f"must be {' or '.join(choices)}, not {shown(value)}"))
+        return choices[0]
+
+    return read
+
+
+def _seconds(value: Any, path: str, problems: Problems) -> Any:
+    before = len(problems)
+    found = READERS["integer"](value, path, problems)
+    if len(problems) == before and found < 0:
+        problems.append(InvalidConfig(path, "must not be less than 0"))
+    return found
+
+
+def _capacity(value: Any, path: str, problems: Problems) -> Any:
+    amounts: ResourceList = {}
+    for name, text in READERS["amounts"](value, path, problems).items():
+        try:
+            amounts[name] = QUANTITIES[text]
+        except InvalidQuantity as error:
+            problems.append(InvalidConfig(f"{path}[{name}]", error.reason))
+    return amounts
+
+
+def _images(value: Any, path: str, problems: Problems) -> Any:
+    if not isinstance(value, Mapping):
+        problems.append(InvalidConfig(path, f"must be a map from image to command or dir:PATH, not {shown(value)}"))
+        return {}
+    found: dict[str, str | tuple[str, ...]] = {}
+    for name, stands_for in value.items():
+        at = f"{path}[{name}]"
+        if type(stands_for) is str and stands_for.startswith(f"{DIRECTORY}/"):
+            found[str(name)] = stands_for
+        elif isinstance(stands_for, list) and stands_for:
+            found[str(name)] = READERS["texts"](stands_for, at, problems)
+        else:
+            problems.append(InvalidConfig(at, f"must be dir:/PATH or a list of words, not {shown(stands_for)}"))
+    return found
+
+
+# fmt: off
+ROWS: tuple[ExtraRow, ...] = (
+    ExtraRow("capacity", "capacity", _capacity,
+             "The node counts as this large, whatever the machine has; marked on the Node. `--capacity` wins.",
+             "a map from resource to quantity; cpu and memory must be there"),
+    ExtraRow("images", "images", _images,
+             "What the embedded runtime runs for an image name, where the container gives no command.",
+             "a map from image to a list of words, or to `dir:/PATH`"),
+    ExtraRow("evictionHardGraceSeconds", "eviction_hard_grace_s", _seconds,
+             "The grace of a hard threshold's victim, at most its own; 0 kills at once. Default: as Kubernetes does.",
+             "a 32-bit integer"),
+    ExtraRow("evictionReclaimFirst", "eviction_reclaim_first", READERS["boolean"],
+             "Ask the kernel to reclaim, for 50 ms at most, before a pod is evicted. Default: on in 1.27, off in 1.36.",
+             "true or false"),
+    ExtraRow("memoryAvailableFrom", "memory_available_from", _choice("cgroup", "meminfo"),
+             "Where `memory.available` comes from: the cgroup, as in the kubelet, or MemAvailable of /proc/meminfo.",
+             "`cgroup` or `meminfo`"),
+    ExtraRow("throttleWatchdog", "throttle_watchdog", _choice("off", "event", "raise", "reclaim", "release"),
+             "What to do for a container that is parked above memory.high without progress.",
+             "`off`, `event`, `raise`, `reclaim` or `release`"),
+    ExtraRow("pageCacheSafeMin", "page_cache_safe_min", READERS["boolean"],
+             "Keep memory.min below memory.max, so that a Guaranteed pod keeps room for page cache.",
+             "true or false"),
+)
+# fmt: on
+_BY_NAME = {row.name: row for row in ROWS}
+
+
+def is_extras(document: object) -> bool:
+    """Whether a document says that it is one of ours; a misspelled version is then told as such."""
+    if not isinstance(document, Mapping):
+        return False
+    return document.get("kind") == KIND or str(document.get("apiVersion", "")).startswith("plimsoll.dev/")
+
+
+def extras_reading(document: object) -> NodeExtras:
+    """Raises InvalidConfigs with everything that is wrong, unknown names included."""
+    problems: Problems = []
+    if not isinstance(document, Mapping):
+        raise InvalidConfigs([InvalidConfig("", f"{KIND} must be an object, not {shown(document)}")])
+    for name, expected in _HEADER.items():
+        if document.get(name) != expected:
+            problems.append(InvalidConfig(name, f"must be {expected}, not {shown(document.get(name))}"))
+    values: dict[str, Any] = {}
+    for name, value in document.items():
+        row = _BY_NAME.get(name)
+        if name in _HEADER:
+            continue
+        if row is None:
+            problems.append(InvalidConfig(str(name), f"unknown setting; there are: {', '.join(_BY_NAME)}"))
+        elif value is not None:
+            values[row.attribute] = row.read(value, name, problems)
+    if problems:
+        raise InvalidConfigs(problems)
+    return NodeExtras(**values)

@@ -1,0 +1,304 @@
+"""The kinds of value that a kubelet setting can take: how each is read from a document, and from a flag.
+
+A reader takes a value of JSON types and gives it as KubeletConfig holds it. What it cannot take it adds to the
+problems, one per fault, with the path; what it returns then does not matter. A flag's text is first brought into the
+document's form (`cpu=2,memory=4Gi` into a map), so each kind has one reader for both.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+from plimsoll.errors import InvalidConfig, InvalidQuantity
+from plimsoll.rules.config.thresholds import flag_map
+from plimsoll.rules.cpuset import cpu_numbers
+from plimsoll.rules.gotext import duration_nanos
+from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList
+from plimsoll.rules.quantity import QUANTITIES
+
+Problems = list[InvalidConfig]
+
+RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
+
+# How each kind of value is called in the documentation and in errors.
+Kind = Literal[
+    "text", "boolean", "integer", "long", "number", "duration", "period", "texts", "map", "amounts", "thresholds",
+    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers",
+]  # fmt: skip
+KIND_WORDS: dict[Kind, str] = {
+    "text": "a text",
+    "boolean": "true or false",
+    "integer": "a 32-bit integer",
+    "long": "a 64-bit integer",
+    "number": "a number",
+    "duration": "a duration such as 1m30s",
+    "period": "a duration such as 100ms",
+    "texts": "a list of texts",
+    "map": "a map of texts",
+    "amounts": "a map from signal to text",
+    "thresholds": "a map from signal to text",
+    "quantities": "a map from resource to quantity",
+    "quantity": "a positive quantity such as 10Mi",
+    "percentages": "a map from resource to percentage",
+    "cpus": "a list of CPUs such as 0-3,8",
+    "gates": "a map from gate to true or false",
+    "object": "an object",
+    "list": "a list",
+    "headers": "a map from header to a list of texts",
+}
+
+
+def _text(value: Any, path: str, problems: Problems) -> Any:
+    # type(), not isinstance(): the codec's numbers that keep their text are a kind of str.
+    return value if type(value) is str else _mistyped("text", value, path, problems)
+
+
+def _boolean(value: Any, path: str, problems: Problems) -> Any:
+    return value if isinstance(value, bool) else _mistyped("boolean", value, path, problems)
+
+
+def _integer(value: Any, path: str, problems: Problems) -> Any:
+    return _whole("integer", 2**31, value, path, problems)
+
+
+def _long(value: Any, path: str, problems: Problems) -> Any:
+    return _whole("long", 2**63, value, path, problems)
+
+
+def _whole(kind: Kind, beyond: int, value: Any, path: str, problems: Problems) -> Any:
+    number = _figure(value)
+    if number is None or number != math.floor(number) or not -beyond <= number < beyond:
+        return _mistyped(kind, value, path, problems)
+    return int(number)
+
+
+def _number(value: Any, path: str, problems: Problems) -> Any:
+    number = _figure(value)
+    return _mistyped("number", value, path, problems) if number is None else float(number)
+
+
+def _figure(value: Any) -> int | float | None:
+    """A JSON number of a size that matters, also one that keeps its text."""
+    if isinstance(value, str) and type(value) is not str:
+        try:
+            value = float(value) if re.search("[.eE]", value) else int(value[:40])
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if abs(value) < 1e30 else None  # no NaN either
+
+
+def _duration(value: Any, path: str, problems: Problems) -> Any:
+    nanos = _nanos("duration", value, path, problems)
+    return None if nanos is None else nanos / 10**9
+
+
+def _period(value: Any, path: str, problems: Problems) -> Any:
+    nanos = _nanos("period", value, path, problems)
+    return None if nanos is None else nanos // 1000
+
+
+def _nanos(kind: Kind, value: Any, path: str, problems: Problems) -> Any:
+    if type(value) is not str:
+        return _mistyped(kind, value, path, problems)
+    try:
+        return duration_nanos(value, path)
+    except InvalidConfig as error:
+        problems.append(error)
+        return None
+
+
+def _cpus(value: Any, path: str, problems: Problems) -> Any:
+    """A kernel CPU list: `0-3,8`."""
+    if type(value) is not str:
+        return _mistyped("cpus", value, path, problems)
+    cpus = cpu_numbers(value)
+    return _mistyped("cpus", value, path, problems) if cpus is None else cpus
+
+
+def _texts(value: Any, path: str, problems: Problems) -> Any:
+    if not isinstance(value, (list, tuple)):
+        return _mistyped("texts", value, path, problems)
+    return tuple(_text(item, f"{path}[{index}]", problems) for index, item in enumerate(value))
+
+
+def _map(value: Any, path: str, problems: Problems) -> Any:
+    return {name: _text(item, at, problems) for name, item, at in _entries("map", value, path, problems)}
+
+
+def _amounts(value: Any, path: str, problems: Problems) -> Any:
+    return {name: _amount(item, at, problems) for name, item, at in _entries("amounts", value, path, problems)}
+
+
+def _amount(value: Any, path: str, problems: Problems) -> str:
+    """A text, or the number that a user did not quote. Null is the empty text, as Go reads it."""
+    if value is None:
+        return ""
+    if isinstance(value, str) or _figure(value) is not None:
+        return str(value)
+    problems.append(InvalidConfig(path, f"must be a text or a number, not {shown(value)}"))
+    return ""
+
+
+def _quantities(value: Any, path: str, problems: Problems) -> Any:
+    resources: ResourceList = {}
+    for name, item, at in _entries("quantities", value, path, problems):
+        if name not in RESERVABLE:
+            problems.append(InvalidConfig(at, f'cannot reserve "{name}" resource'))
+            continue
+        before = len(problems)
+        text = _amount(item, at, problems)
+        if len(problems) > before:
+            continue
+        try:
+            resources[name] = QUANTITIES[text]
+        except InvalidQuantity as error:
+            problems.append(InvalidConfig(at, error.reason))
+        else:
+            if resources[name].nanos < 0:
+                problems.append(InvalidConfig(at, f"must not be negative: {text}"))
+    return resources
+
+
+def _quantity(value: Any, path: str, problems: Problems) -> Any:
+    """An amount of bytes."""
+    text = _amount(value, path, problems)
+    if not text:
+        return 0
+    try:
+        amount = QUANTITIES[text]
+    except InvalidQuantity as error:
+        problems.append(InvalidConfig(path, error.reason))
+        return 0
+    return amount.value if amount.nanos > 0 else _mistyped("quantity", value, path, problems)
+
+
+def _percentages(value: Any, path: str, problems: Problems) -> Any:
+    shares: dict[str, int] = {}
+    for name, item, at in _entries("percentages", value, path, problems):
+        match = re.fullmatch("([0-9]{1,3})%", item, re.ASCII) if isinstance(item, str) else None
+        if name != MEMORY:
+            problems.append(InvalidConfig(at, f'cannot reserve "{name}" resource'))
+        elif match is None or int(match[1]) > 100:
+            problems.append(InvalidConfig(at, f"must be a whole percentage from 0% to 100%, not {shown(item)}"))
+        else:
+            shares[name] = int(match[1])
+    return shares
+
+
+def _gates(value: Any, path: str, problems: Problems) -> Any:
+    return {name: _boolean(item, at, problems) for name, item, at in _entries("gates", value, path, problems)}
+
+
+def _object(value: Any, path: str, problems: Problems) -> Any:
+    return value if isinstance(value, Mapping) else _mistyped("object", value, path, problems)
+
+
+def _headers(value: Any, path: str, problems: Problems) -> Any:
+    found = {}
+    for name, item, at in _entries("headers", value, path, problems):
+        if isinstance(item, (list, tuple)):
+            found[name] = tuple(_text(each, f"{at}[{index}]", problems) for index, each in enumerate(item))
+        else:
+            _mistyped("texts", item, at, problems)
+    return found
+
+
+def _list(value: Any, path: str, problems: Problems) -> Any:
+    return value if isinstance(value, (list, tuple)) else _mistyped("list", value, path, problems)
+
+
+def _entries(kind: Kind, value: Any, path: str, problems: Problems) -> Iterator[tuple[str, Any, str]]:
+    if not isinstance(value, Mapping):
+        _mistyped(kind, value, path, problems)
+        return
+    for name, item in value.items():
+        if isinstance(name, str):
+            yield name, item, f"{path}[{name}]"
+        else:
+            problems.append(InvalidConfig(path, f"names must be texts, not {shown(name)}"))
+
+
+def _mistyped(kind: Kind, value: object, path: str, problems: Problems) -> None:
+    problems.append(InvalidConfig(path, f"must be {KIND_WORDS[kind]}, not {shown(value)}"))
+
+
+def shown(value: object) -> str:
+    if isinstance(value, (Mapping, list, tuple)):
+        return "an object" if isinstance(value, Mapping) else "a list"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, int) and abs(value) >= 10**30:
+        return "a number of that size"
+    text = f'"{value}"' if type(value) is str else str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+READERS: dict[Kind, Callable[[Any, str, Problems], Any]] = {
+    "text": _text,
+    "boolean": _boolean,
+    "integer": _integer,
+    "long": _long,
+    "number": _number,
+    "duration": _duration,
+    "period": _period,
+    "texts": _texts,
+    "map": _map,
+    "amounts": _amounts,
+    "thresholds": _amounts,
+    "quantities": _quantities,
+    "quantity": _quantity,
+    "percentages": _percentages,
+    "cpus": _cpus,
+    "gates": _gates,
+    "object": _object,
+    "list": _list,
+    "headers": _headers,
+}
+
+
+# The command line's form of each kind → the document's form. Kinds that are not listed are texts in both.
+
+_BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+
+
+def _boolean_text(text: str) -> object:
+    return _BOOLEANS.get(text.lower(), text)
+
+
+def _integer_text(text: str) -> object:
+    return int(text) if re.fullmatch("[+-]?[0-9]{1,30}", text, re.ASCII) else text
+
+
+def _pairs(text: str) -> object:
+    return flag_map(text, "=")
+
+
+def _header_texts(text: str) -> object:
+    """`a:one,a:two,b:three`, as the kubelet's --manifest-url-header takes them."""
+    found: dict[str, list[str]] = {}
+    for part in filter(None, text.split(",")):
+        name, _, value = part.partition(":")
+        found.setdefault(name.strip(), []).append(value.strip())
+    return found
+
+
+FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
+    "boolean": _boolean_text,
+    "integer": _integer_text,
+    "long": _integer_text,
+    "texts": lambda text: text.split(",") if text else [],
+    "map": _pairs,
+    "amounts": _pairs,
+    "quantities": _pairs,
+    "percentages": _pairs,
+    "thresholds": lambda text: flag_map(text, "<"),
+    "gates": lambda text: {name: _boolean_text(on) for name, on in flag_map(text, "=").items()},
+    "headers": _header_texts,
+    "object": lambda text: {},  # such a setting has no effect, so its text is not taken apart
+    "list": lambda text: [],
+}

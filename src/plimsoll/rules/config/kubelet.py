@@ -1,0 +1,258 @@
+"""The kubelet's settings as the rules use them, and what the kubelet refuses about their combinations.
+
+A KubeletConfig is complete: every setting has a value, the feature gates are resolved. It is made by
+`parse` from a user's file, the command line and the defaults of `table`; code that starts from
+figures (tests, simulation) takes `default_config` and replaces what it needs.
+
+Three kinds of refusal, in the order in which the kubelet meets them: a value that is wrong by itself (found while
+reading, with its path), settings that contradict each other (`config_errors`), and settings that this machine
+cannot carry out (`host_errors`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+import msgspec
+
+from plimsoll.errors import InvalidConfig
+from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
+from plimsoll.rules.model.objects import CPU, ResourceList
+from plimsoll.rules.quantity import ZERO
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """A feature gate that some rule asks for, with its default in each profile."""
+
+    name: str
+    on_1_27: bool
+    on_1_36: bool
+    description: str
+    locked_1_36: bool = False
+
+    def default(self, profile: str) -> bool:
+        return self.on_1_27 if profile == "1.27" else self.on_1_36
+
+
+# Features that only add something are on in both profiles, although the real 1.27 had them off or not at all.
+GATES = (
+    Gate("CustomCPUCFSQuotaPeriod", False, True, "cpuCFSQuotaPeriod may differ from 100ms."),
+    Gate("DRANodeAllocatableResources", False, False, "Devices may stand for cpu and memory in a pod's requests."),
+    Gate("InPlacePodLevelResourcesVerticalScaling", True, True, "Pod-level resources may be resized."),
+    Gate("InPlacePodVerticalScaling", True, True, "Resources of a running pod may change.", True),
+    Gate("InPlacePodVerticalScalingExclusiveCPUs", False, False, "Resize is allowed beside exclusive CPUs."),
+    Gate("InPlacePodVerticalScalingExclusiveMemory", False, False, "Resize is allowed beside NUMA-bound memory."),
+    Gate("InPlacePodVerticalScalingInitContainers", True, True, "Ordinary init containers may be resized too."),
+    Gate("MemoryQoS", False, False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
+    Gate("NodeSwap", True, True, "Containers may be given swap by memorySwap.swapBehavior.", True),
+    Gate("PodLevelResourceManagers", False, False, "Exclusive CPUs also for pods with pod-level resources."),
+    Gate("PodLevelResources", True, True, "`spec.resources` of a pod counts."),
+    Gate("QOSReserved", False, False, "qosReserved limits the lower QoS classes."),
+)
+
+
+class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One attribute per setting that has an effect; `table` gives the name each has in a user's file."""
+
+    # Where cgroups are made, and how they are named
+    cgroup_root: str
+    cgroups_per_qos: bool
+    cgroup_driver: Literal["cgroupfs", "systemd"]
+    fail_cgroup_v1: bool
+    kubelet_cgroups: str
+    system_cgroups: str
+    # What is kept from pods
+    system_reserved: ResourceList
+    kube_reserved: ResourceList
+    reserved_system_cpus: tuple[int, ...]
+    system_reserved_cgroup: str
+    kube_reserved_cgroup: str
+    enforce_node_allocatable: tuple[str, ...]
+    ignore_eviction_in_allocatable: bool
+    qos_reserved_percent: dict[str, int]
+    max_pods: int
+    pods_per_core: int
+    local_storage_capacity_isolation: bool
+    # CPU
+    cpu_cfs_quota: bool
+    cpu_cfs_quota_period_us: int
+    cpu_manager_policy: Literal["none", "static"]
+    cpu_manager_policy_options: dict[str, str]
+    cpu_manager_reconcile_period_s: float
+    # Memory, swap, processes
+    memory_throttling_factor: float
+    # Empty in profile 1.27 unless set: memory.min then follows requests in every class (02 §6.2).
+    memory_reservation_policy: Literal["", "None", "TieredReservation"]
+    memory_manager_policy: Literal["None", "Static"]
+    # None: not set, so the cgroup version decides (`on_host`).
+    single_process_oom_kill: bool | None
+    swap_behavior: Literal["", "NoSwap", "LimitedSwap"]
+    fail_swap_on: bool
+    pod_pids_limit: int
+    kubelet_oom_score_adj: int
+    protect_kernel_defaults: bool
+    # Eviction: signal → text; their grammar belongs to `thresholds`
+    eviction_hard: dict[str, str]
+    eviction_soft: dict[str, str]
+    eviction_soft_grace_period: dict[str, str]
+    eviction_minimum_reclaim: dict[str, str]
+    eviction_pressure_transition_period_s: float
+    eviction_max_pod_grace_period_s: int
+    merge_default_eviction_settings: bool
+    # The running agent
+    container_runtime_endpoint: str
+    container_log_max_bytes: int
+    container_log_max_files: int
+    crash_loop_max_period_s: float
+    node_status_update_s: float
+    node_status_report_s: float
+    node_status_max_images: int
+    node_lease_s: int
+    # Static pods
+    static_pod_path: str
+    static_pod_url: str
+    static_pod_url_header: dict[str, tuple[str, ...]]
+    file_check_s: float
+    http_check_s: float
+    # Loops and gates
+    sync_frequency_s: float
+    feature_gates: dict[str, bool]
+
+    def gate(self, name: str) -> bool:
+        return self.feature_gates[name]
+
+
+def on_host(config: KubeletConfig, cgroup_version: CgroupVersion) -> KubeletConfig:
+    """What is left open until the machine is known: an unset singleProcessOOMKill is what v1 always did (02 §5)."""
+    if config.single_process_oom_kill is not None:
+        return config
+    return msgspec.structs.replace(config, single_process_oom_kill=cgroup_version == 1)
+
+
+def host_errors(
+    config: KubeletConfig, cgroup_version: CgroupVersion, online_cpus: Iterable[int] | None = None
+) -> list[InvalidConfig]:
+    """Why the kubelet would not start on this machine; give it the configuration as read, before `on_host`."""
+    errors = []
+    if cgroup_version == 1:
+        if config.fail_cgroup_v1:
+            errors.append(InvalidConfig("failCgroupV1", "this host uses cgroup v1; false would let it run"))
+        if config.single_process_oom_kill is False:
+            errors.append(InvalidConfig("singleProcessOOMKill", "cgroup v1 cannot kill groups: leave it unset or true"))
+        if config.swap_behavior == "LimitedSwap":
+            errors.append(InvalidConfig("memorySwap.swapBehavior", "LimitedSwap needs cgroup v2"))
+    if online_cpus is not None:
+        missing = sorted(set(config.reserved_system_cpus).difference(online_cpus))
+        if missing:
+            listed = ", ".join(map(str, missing))
+            errors.append(InvalidConfig("reservedSystemCPUs", f"not among the online CPUs: {listed}"))
+    return errors
+
+
+def config_errors(config: KubeletConfig) -> list[InvalidConfig]:
+    """Every contradiction between settings, on any machine."""
+    return [
+        *_cgroup_errors(config),
+        *_enforcement_errors(config),
+        *_cpu_errors(config),
+        *_memory_errors(config),
+        *_duration_errors(config),
+    ]
+
+
+def _cgroup_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+    if config.system_cgroups:
+        if not config.cgroup_root:
+            yield InvalidConfig("systemCgroups", "needs cgroupRoot to be set as well")
+        if config.system_cgroups == "/":
+            yield InvalidConfig("systemCgroups", "must not be the root cgroup")
+    if config.reserved_system_cpus and (config.system_reserved_cgroup or config.kube_reserved_cgroup):
+        yield InvalidConfig(  # N-10
+            "reservedSystemCPUs", "cannot be used together with systemReservedCgroup or kubeReservedCgroup"
+        )
+
+
+ENFORCEABLE = (
+    "pods",
+    "system-reserved",
+    "system-reserved-compressible",
+    "kube-reserved",
+    "kube-reserved-compressible",
+    "none",
+)
+
+
+def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+    """01 §10.4."""
+    path, values = "enforceNodeAllocatable", config.enforce_node_allocatable
+    cgroups = {"system": config.system_reserved_cgroup, "kube": config.kube_reserved_cgroup}
+    for value in sorted({value for value in values if values.count(value) > 1}):
+        yield InvalidConfig(path, f'"{value}" is listed more than once')
+    for owner in cgroups:
+        if {f"{owner}-reserved", f"{owner}-reserved-compressible"}.issubset(values):
+            yield InvalidConfig(path, f'"{owner}-reserved" and "{owner}-reserved-compressible" exclude each other')
+    for value in dict.fromkeys(values):
+        owner = value.partition("-")[0]
+        if value not in ENFORCEABLE:
+            yield InvalidConfig(path, f'"{value}" is none of {", ".join(ENFORCEABLE)}')
+        elif value == "none":
+            if len(values) > 1:
+                yield InvalidConfig(path, '"none" must stand alone')
+        else:
+            if owner in cgroups and not cgroups[owner]:
+                yield InvalidConfig(path, f'"{value}" needs {owner}ReservedCgroup')
+            if not config.cgroups_per_qos:
+                yield InvalidConfig(path, f'"{value}" needs cgroupsPerQOS; without it only "none" is possible')
+
+
+# 02 §10; which of them are stable, beta or alpha makes no difference here.
+CPU_MANAGER_OPTIONS = frozenset(
+    {
+        "full-pcpus-only",
+        "strict-cpu-reservation",
+        "prefer-align-cpus-by-uncorecache",
+        "distribute-cpus-across-numa",
+        "align-by-socket",
+        "distribute-cpus-across-cores",
+    }
+)
+
+
+def _cpu_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+    if config.cpu_cfs_quota_period_us != DEFAULT_PERIOD_US and not config.gate("CustomCPUCFSQuotaPeriod"):
+        yield InvalidConfig("cpuCFSQuotaPeriod", "other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod")
+    if config.cpu_manager_policy == "static":
+        reserved = config.system_reserved.get(CPU, ZERO) + config.kube_reserved.get(CPU, ZERO)
+        if not reserved:
+            sentence = "[cpumanager] unable to determine reserved CPU resources for static policy"
+            yield InvalidConfig("cpuManagerPolicy", sentence)
+    elif config.cpu_manager_policy_options:
+        yield InvalidConfig("cpuManagerPolicyOptions", "only the static policy has options")
+    for name, value in config.cpu_manager_policy_options.items():
+        path = f"cpuManagerPolicyOptions[{name}]"
+        if name not in CPU_MANAGER_OPTIONS:
+            yield InvalidConfig(path, f"unknown option; known: {', '.join(sorted(CPU_MANAGER_OPTIONS))}")
+        elif value not in ("true", "false"):
+            yield InvalidConfig(path, 'must be "true" or "false"')
+
+
+def _memory_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+    if config.memory_reservation_policy == "TieredReservation" and not config.gate("MemoryQoS"):
+        yield InvalidConfig("memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS")
+    if config.memory_manager_policy == "Static":
+        yield InvalidConfig(
+            "memoryManagerPolicy", "Static is not offered yet: containers cannot be bound to NUMA nodes here"
+        )
+    if config.swap_behavior and not config.gate("NodeSwap"):
+        yield InvalidConfig("memorySwap.swapBehavior", "needs the feature gate NodeSwap")
+
+
+def _duration_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+    # The kubelet takes them and then never waits; a loop of ours must not spin.
+    if config.sync_frequency_s <= 0:
+        yield InvalidConfig("syncFrequency", "must be longer than nothing")
+    if config.cpu_manager_reconcile_period_s <= 0:
+        yield InvalidConfig("cpuManagerReconcilePeriod", "must be longer than nothing")
+    if config.eviction_pressure_transition_period_s < 0:
+        yield InvalidConfig("evictionPressureTransitionPeriod", "must not be negative")

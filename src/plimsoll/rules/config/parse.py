@@ -1,0 +1,246 @@
+"""From a user's KubeletConfiguration and command line to a KubeletConfig, by the rows of `table`.
+
+The file is a document of JSON types, read as it is: names that the kubelet knows but that change nothing here are
+accepted and listed, other names are refused. Values are layered as in the kubelet: defaults of the profile, then the
+file, then flags. A map given by a flag replaces the file's map, except that feature gates are merged name by name.
+`mergeDefaultEvictionSettings` belongs to the file's layer, so it does not touch a map that a flag gave.
+
+Nothing stops at the first problem: all of them, with their paths, are raised together as InvalidConfigs. A value that
+cannot be read counts as not given, so that contradictions between the others are found in the same go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from plimsoll.errors import InvalidConfig, InvalidConfigs
+from plimsoll.rules.config.field_types import FLAG_TEXTS, READERS, Problems, shown
+from plimsoll.rules.config.kubelet import GATES, KubeletConfig, config_errors
+from plimsoll.rules.config.table import API_VERSION, BY_NAME, KIND, ROWS, Row
+from plimsoll.rules.config.thresholds import eviction_hard
+from plimsoll.rules.model.objects import CPU
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.quantity import from_units
+
+Values = dict[str, Any]  # by a row's name
+
+KNOWN_GATES = {gate.name: gate for gate in GATES}
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """`without_effect` names the settings that were given and change nothing; `notes` are sentences for the user."""
+
+    config: KubeletConfig
+    without_effect: list[str]
+    notes: list[str]
+
+
+def default_config(profile: Profile) -> KubeletConfig:
+    return reading(None, profile).config
+
+
+def reading(
+    document: object, profile: Profile, flags: Mapping[str, str | Sequence[str] | None] | None = None
+) -> Reading:
+    """The configuration in force. `flags` maps a row's name to the text, or texts, that its flag was given with.
+
+    Raises InvalidConfigs with everything that is wrong.
+    """
+    problems: Problems = []
+    from_file = _file_values(document, problems)
+    from_flags = _flag_values(flags or {}, problems)
+    given = from_file | from_flags
+    values = _default_values(profile) | from_file
+    values["evictionHard"] = dict(  # N-6
+        eviction_hard(from_file.get("evictionHard"), merge_defaults=values["mergeDefaultEvictionSettings"])
+    )
+    values |= from_flags
+    gates, notes = _resolved_gates(
+        from_file.get("featureGates", {}) | from_flags.get("featureGates", {}), profile, problems
+    )
+    values["featureGates"] = gates
+    notes += _idle_without_gate(given, gates)
+    notes += _replaced_by_cpu_list(values)
+    values["podPidsLimit"] = max(values["podPidsLimit"], -1)  # the kubelet knows only one negative figure
+
+    config = KubeletConfig(**{row.attribute: values[row.name] for row in ROWS if row.attribute})
+    problems += config_errors(config)
+    if problems:
+        raise InvalidConfigs(problems)
+    return Reading(config, [row.name for row in ROWS if row.name in given and not row.attribute], notes)
+
+
+def flag_value(row: Row, text: str) -> Any:
+    """What one text of a row's flag stands for; raises InvalidConfigs with the flag as path.
+
+    A bare boolean flag is the text `true`.
+    """
+    problems: Problems = []
+    value = _flag_part(row, text, problems)
+    if problems:
+        raise InvalidConfigs(problems)
+    return value
+
+
+# The layers
+
+
+def _default_values(profile: Profile) -> Values:
+    defaults = ((row, row.default_in(profile.name)) for row in ROWS if row.attribute)
+    return {row.name: None if value is None else READERS[row.kind](value, row.name, []) for row, value in defaults}
+
+
+def _file_values(document: object, problems: Problems) -> Values:
+    if document is None:
+        return {}
+    if not isinstance(document, Mapping):
+        problems.append(InvalidConfig("", f"a {KIND} must be an object, not {shown(document)}"))
+        return {}
+    for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if document.get(name) not in (None, expected):
+            problems.append(InvalidConfig(name, f"must be {expected}, not {shown(document[name])}"))
+    settings = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+    values: Values = {}
+    for row, value in _settings(settings, _TREE, "", problems):
+        found: Problems = []
+        read = READERS[row.kind](value, row.name, found)
+        if not found and row.zero_is_unset and not read:
+            continue
+        if not found:
+            found += _out_of_bounds(row, read, row.name)
+        if not found:
+            values[row.name] = read
+        problems += found
+    return values
+
+
+# The file's nested names: {"memorySwap": {"swapBehavior": row}, "maxPods": row, …}.
+_Tree = dict[str, "Row | _Tree"]
+
+
+def _tree() -> _Tree:
+    tree: _Tree = {}
+    for row in ROWS:
+        *groups, name = row.name.split(".")
+        level = tree
+        for group in groups:
+            level = level.setdefault(group, {})  # type: ignore[assignment]
+        if row.in_file:
+            level[name] = row
+    return tree
+
+
+_TREE = _tree()
+
+
+def _settings(document: Mapping[Any, Any], tree: _Tree, above: str, problems: Problems) -> Iterator[tuple[Row, object]]:
+    """Each known setting with its value. Null means not set."""
+    for key, value in document.items():
+        path = above + (key if isinstance(key, str) else shown(key))
+        node = tree.get(key)
+        if node is None:
+            problems.append(
+                InvalidConfig(path, f"unknown setting{_suggestion(path, [row.name for row in ROWS if row.in_file])}")
+            )
+        elif value is None:
+            continue
+        elif isinstance(node, Row):
+            yield node, value
+        elif isinstance(value, Mapping):
+            yield from _settings(value, node, f"{path}.", problems)
+        else:
+            problems.append(InvalidConfig(path, f"must be an object, not {shown(value)}"))
+
+
+def _suggestion(path: str, names: Iterable[str]) -> str:
+    import difflib  # needed only once something is wrong
+
+    close = difflib.get_close_matches(path[:80], names, n=1, cutoff=0.8)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _flag_values(flags: Mapping[str, str | Sequence[str] | None], problems: Problems) -> Values:
+    """A repeated flag adds to its map or list; of other values the last one counts."""
+    values: Values = {}
+    for name, texts in flags.items():
+        row = BY_NAME[name]
+        for text in [texts] if isinstance(texts, str) else texts or ():
+            found: Problems = []
+            part = _flag_part(row, text, found)
+            problems += found
+            if found:
+                continue
+            earlier = values.get(name)
+            if isinstance(earlier, dict):
+                part = earlier | part
+            elif earlier is not None and row.kind == "texts":
+                part = earlier + part
+            values[name] = part
+    return values
+
+
+def _flag_part(row: Row, text: str, problems: Problems) -> Any:
+    try:
+        value = FLAG_TEXTS.get(row.kind, str)(text)
+    except InvalidConfig as error:
+        problems.append(InvalidConfig(row.flag, error.reason))
+        return None
+    found: Problems = []
+    read = READERS[row.kind](value, row.flag, found)
+    problems += found or _out_of_bounds(row, read, row.flag)
+    return read
+
+
+def _out_of_bounds(row: Row, value: Any, path: str) -> Problems:
+    def bound(written: object) -> Any:
+        return READERS[row.kind](written, path, [])
+
+    if row.choices and value not in row.choices:
+        wrong = f"be {' or '.join(row.choices)}"
+    elif row.least is not None and value < bound(row.least):
+        wrong = f"not be less than {row.least}"
+    elif row.above is not None and value <= bound(row.above):
+        wrong = f"be more than {row.above}"
+    elif row.most is not None and value > bound(row.most):
+        wrong = f"not be more than {row.most}"
+    else:
+        return []
+    return [InvalidConfig(path, f"must {wrong}")]
+
+
+def _resolved_gates(
+    given: Mapping[str, bool], profile: Profile, problems: Problems
+) -> tuple[dict[str, bool], list[str]]:
+    gates = {gate.name: gate.default(profile.name) for gate in GATES}
+    notes = []
+    for name, on in given.items():
+        if name in ("AllAlpha", "AllBeta"):
+            notes.append(f"feature gate {name} is not spelled out here: name the gates that are meant")
+        elif name not in KNOWN_GATES:
+            notes.append(f"feature gate {name} changes nothing here{_suggestion(name, KNOWN_GATES)}")
+        elif not on and profile.name == "1.36" and KNOWN_GATES[name].locked_1_36:
+            problems.append(InvalidConfig(f"featureGates[{name}]", "is locked on in 1.36"))
+        else:
+            gates[name] = on
+    return gates, notes
+
+
+def _idle_without_gate(given: Values, gates: Mapping[str, bool]) -> list[str]:
+    return [
+        f"{row.name} has no effect while the feature gate {row.gate} is off"
+        for row in ROWS
+        if row.gate and row.name in given and not gates[row.gate]
+    ]
+
+
+def _replaced_by_cpu_list(values: Values) -> list[str]:
+    """N-10: the number of reserved CPUs stands in for every other cpu reservation."""
+    if not values["reservedSystemCPUs"]:
+        return []
+    replaced = [name for name in ("systemReserved", "kubeReserved") if CPU in values[name]]
+    values["kubeReserved"] = {name: amount for name, amount in values["kubeReserved"].items() if name != CPU}
+    values["systemReserved"] = values["systemReserved"] | {CPU: from_units(len(values["reservedSystemCPUs"]))}
+    return [f"reservedSystemCPUs replaces the cpu of {name}" for name in replaced]

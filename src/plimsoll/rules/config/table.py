@@ -1,0 +1,369 @@
+"""Every setting of the kubelet's configuration file, one row each; the parser, the flags and the documentation are
+all made from this table.
+
+A row gives the setting's name in the file (a dot leads into a nested object), what kind of value it takes, its
+default as one would write it, and the kubelet's command-line flag for it. `attribute` names the setting in
+KubeletConfig; a row without one is accepted, because real files contain it, and has no effect here.
+
+Defaults are the same in both profiles unless `default_1_36` says otherwise; `None` means that nothing is set.
+"""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from plimsoll.rules.config.field_types import KIND_WORDS, Kind
+from plimsoll.rules.config.kubelet import GATES, Gate
+from plimsoll.rules.config.thresholds import DEFAULT_EVICTION_HARD
+
+API_VERSION = "kubelet.config.k8s.io/v1beta1"
+KIND = "KubeletConfiguration"
+
+
+class Row(msgspec.Struct, frozen=True):
+    name: str
+    kind: Kind
+    default: object
+    flag: str
+    description: str
+    attribute: str = ""
+    default_1_36: object = msgspec.UNSET
+    choices: tuple[str, ...] = ()
+    least: object = None  # bounds are written as values are
+    most: object = None
+    above: object = None
+    gate: str = ""  # without this feature gate the setting does nothing
+    zero_is_unset: bool = False  # the file's zero or empty text stands for the default, as Go cannot tell them apart
+    in_file: bool = True  # false: the kubelet has it only as a flag
+
+    def default_in(self, profile: str) -> object:
+        return self.default if profile == "1.27" or self.default_1_36 is msgspec.UNSET else self.default_1_36
+
+
+# fmt: off
+ROWS: tuple[Row, ...] = (
+    # Where cgroups are made
+    Row("cgroupRoot", "text", "", "--cgroup-root",
+        "The cgroup below which kubepods is made; empty is the root.", "cgroup_root"),
+    Row("cgroupsPerQOS", "boolean", True, "--cgroups-per-qos",
+        "Build the hierarchy of kubepods, QoS classes and pods.", "cgroups_per_qos"),
+    Row("cgroupDriver", "text", "cgroupfs", "--cgroup-driver",
+        "Who makes cgroups: direct writes or systemd units; a runtime's own answer wins in 1.36.", "cgroup_driver",
+        choices=("cgroupfs", "systemd"), zero_is_unset=True),
+    Row("failCgroupV1", "boolean", False, "--fail-cgroupv1",
+        "Refuse to start on cgroup v1; the real kubelet does by default since 1.35.", "fail_cgroup_v1"),
+    Row("kubeletCgroups", "text", "", "--kubelet-cgroups",
+        "Absolute name of the cgroup that the node agent moves itself into.", "kubelet_cgroups"),
+    Row("systemCgroups", "text", "", "--system-cgroups",
+        "Absolute name of the cgroup for all other processes of the root cgroup; needs cgroupRoot, and "
+        "--allow-move-system-processes.", "system_cgroups"),
+    Row("runtimeCgroups", "text", "", "--runtime-cgroups",
+        "Absolute name of the cgroup that the container runtime runs in.", in_file=False),
+
+    # What is kept from pods
+    Row("systemReserved", "quantities", {}, "--system-reserved",
+        "What is reserved for the operating system: cpu, memory, ephemeral-storage, pid.", "system_reserved"),
+    Row("kubeReserved", "quantities", {}, "--kube-reserved",
+        "What is reserved for the kubelet and the container runtime, same names.", "kube_reserved"),
+    Row("reservedSystemCPUs", "cpus", "", "--reserved-cpus",
+        "CPUs kept for the system; their number replaces the reserved cpu above.", "reserved_system_cpus"),
+    Row("systemReservedCgroup", "text", "", "--system-reserved-cgroup",
+        "Existing cgroup that systemReserved is enforced on.", "system_reserved_cgroup"),
+    Row("kubeReservedCgroup", "text", "", "--kube-reserved-cgroup",
+        "Existing cgroup that kubeReserved is enforced on.", "kube_reserved_cgroup"),
+    Row("enforceNodeAllocatable", "texts", ["pods"], "--enforce-node-allocatable",
+        "Which cgroups get their share enforced: pods, system-reserved, kube-reserved, or none.",
+        "enforce_node_allocatable"),
+    Row("experimentalAllocatableIgnoreEviction", "boolean", False, "--experimental-allocatable-ignore-eviction",
+        "Leave the hard eviction threshold out of the node's allocatable.", "ignore_eviction_in_allocatable",
+        in_file=False),
+    Row("qosReserved", "percentages", {}, "--qos-reserved",
+        "Share of the memory requests of higher classes that lower classes may not use.", "qos_reserved_percent",
+        gate="QOSReserved"),
+    Row("maxPods", "integer", 110, "--max-pods",
+        "How many pods the node takes.", "max_pods", least=0, zero_is_unset=True),
+    Row("podsPerCore", "integer", 0, "--pods-per-core",
+        "Pods per logical core, never more than maxPods; 0 is no such bound.", "pods_per_core", least=0),
+    Row("localStorageCapacityIsolation", "boolean", True, "--local-storage-capacity-isolation",
+        "Count ephemeral-storage as a resource of the node.", "local_storage_capacity_isolation"),
+
+    # CPU
+    Row("cpuCFSQuota", "boolean", True, "--cpu-cfs-quota",
+        "Turn CPU limits into quotas.", "cpu_cfs_quota"),
+    Row("cpuCFSQuotaPeriod", "period", "100ms", "--cpu-cfs-quota-period",
+        "Period of these quotas, 1ms to 1s.", "cpu_cfs_quota_period_us",
+        least="1ms", most="1s", gate="CustomCPUCFSQuotaPeriod"),
+    Row("cpuManagerPolicy", "text", "none", "--cpu-manager-policy",
+        "Whether Guaranteed containers with whole CPUs get them for themselves.", "cpu_manager_policy",
+        choices=("none", "static"), zero_is_unset=True),
+    Row("cpuManagerPolicyOptions", "map", {}, "--cpu-manager-policy-options",
+        "Options of the static policy: full-pcpus-only and strict-cpu-reservation; a node with another does not start.",
+        "cpu_manager_policy_options"),
+    Row("cpuManagerReconcilePeriod", "duration", "10s", "--cpu-manager-reconcile-period",
+        "How often cpusets are compared with what they should be.", "cpu_manager_reconcile_period_s",
+        zero_is_unset=True),
+
+    # Memory, swap, processes
+    Row("memoryThrottlingFactor", "number", 0.9, "",
+        "Where between request and limit memory.high lies, above 0 and at most 1.", "memory_throttling_factor",
+        above=0, most=1, gate="MemoryQoS"),
+    Row("memoryReservationPolicy", "text", "", "",
+        "Which protection requests give; unset in 1.27: memory.min in every class.", "memory_reservation_policy",
+        default_1_36="None", choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True),
+    Row("memoryManagerPolicy", "text", "None", "--memory-manager-policy",
+        "Static binds Guaranteed pods to NUMA nodes; it is refused here.", "memory_manager_policy",
+        choices=("None", "Static"), zero_is_unset=True),
+    Row("singleProcessOOMKill", "boolean", None, "",
+        "Kill one process on a container's out-of-memory, not all; unset: true on v1, false on v2.",
+        "single_process_oom_kill"),
+    Row("memorySwap.swapBehavior", "text", "", "",
+        "Whether Burstable containers may use swap, in proportion to their request; empty is NoSwap.",
+        "swap_behavior", choices=("NoSwap", "LimitedSwap"), gate="NodeSwap", zero_is_unset=True),
+    Row("failSwapOn", "boolean", True, "--fail-swap-on",
+        "Refuse to start while the machine has swap switched on.", "fail_swap_on"),
+    Row("podPidsLimit", "long", -1, "--pod-max-pids",
+        "Most processes in one pod; negative or 0 sets no limit.", "pod_pids_limit"),
+    Row("oomScoreAdj", "integer", -999, "--oom-score-adj",
+        "The node agent's own oom_score_adj.", "kubelet_oom_score_adj", least=-1000, most=1000),
+    Row("protectKernelDefaults", "boolean", False, "--protect-kernel-defaults",
+        "Fail where kernel tunables differ from what is expected.", "protect_kernel_defaults"),
+
+    # Eviction
+    Row("evictionHard", "thresholds", dict(DEFAULT_EVICTION_HARD), "--eviction-hard",
+        "Below these amounts pods are evicted at once; setting one replaces all defaults.", "eviction_hard"),
+    Row("evictionSoft", "thresholds", {}, "--eviction-soft",
+        "Below these amounts pods are evicted after a grace period.", "eviction_soft"),
+    Row("evictionSoftGracePeriod", "amounts", {}, "--eviction-soft-grace-period",
+        "How long each soft threshold must hold; needed for every soft threshold.", "eviction_soft_grace_period"),
+    Row("evictionMinimumReclaim", "amounts", {}, "--eviction-minimum-reclaim",
+        "How much more than the threshold must be free again.", "eviction_minimum_reclaim"),
+    Row("evictionPressureTransitionPeriod", "duration", "5m", "--eviction-pressure-transition-period",
+        "How long a pressure condition stays after the pressure.", "eviction_pressure_transition_period_s",
+        zero_is_unset=True),
+    Row("evictionMaxPodGracePeriod", "integer", 0, "--eviction-max-pod-grace-period",
+        "Longest termination grace of a soft eviction, in seconds.", "eviction_max_pod_grace_period_s"),
+    Row("mergeDefaultEvictionSettings", "boolean", False, "",
+        "Keep the default thresholds of signals that the file's evictionHard leaves out.",
+        "merge_default_eviction_settings"),
+
+    # Loops and gates
+    Row("syncFrequency", "duration", "1m", "--sync-frequency",
+        "Longest time between two looks at a pod.", "sync_frequency_s", zero_is_unset=True),
+    Row("featureGates", "gates", {}, "--feature-gates",
+        "Features switched on or off by name: MemoryQoS=true.", "feature_gates"),
+
+    # The running agent: logs, restarts, the Node's status
+    Row("containerRuntimeEndpoint", "text", "", "--container-runtime-endpoint",
+        "Socket of the container runtime, as unix:///run/containerd/containerd.sock; empty is the embedded one.",
+        "container_runtime_endpoint"),
+    Row("containerLogMaxSize", "quantity", "10Mi", "--container-log-max-size",
+        "When a log file is rotated.", "container_log_max_bytes", zero_is_unset=True),
+    Row("containerLogMaxFiles", "integer", 5, "--container-log-max-files",
+        "Log files kept per container.", "container_log_max_files", least=2, zero_is_unset=True),
+    Row("crashLoopBackOff.maxContainerRestartPeriod", "duration", "5m", "",
+        "Longest wait before a restart.", "crash_loop_max_period_s", least="1s", most="5m"),
+    Row("nodeStatusUpdateFrequency", "duration", "10s", "--node-status-update-frequency",
+        "How often the node's status is computed.", "node_status_update_s", above="0s", zero_is_unset=True),
+    Row("nodeStatusReportFrequency", "duration", "5m", "",
+        "How often an unchanged status is sent.", "node_status_report_s", above="0s", zero_is_unset=True),
+    Row("nodeStatusMaxImages", "integer", 50, "--node-status-max-images",
+        "Images listed in the status; -1 is all.", "node_status_max_images", least=-1),
+    Row("nodeLeaseDurationSeconds", "integer", 40, "",
+        "How long the node's lease lasts; it is renewed four times as often.", "node_lease_s", above=0,
+        zero_is_unset=True),
+
+    # Static pods
+    Row("staticPodPath", "text", "", "--pod-manifest-path",
+        "Directory or file with static pods, watched.", "static_pod_path"),
+    Row("staticPodURL", "text", "", "--manifest-url",
+        "Address to fetch static pods from, http or https.", "static_pod_url"),
+    Row("staticPodURLHeader", "headers", {}, "--manifest-url-header",
+        "HTTP headers sent to staticPodURL.", "static_pod_url_header"),
+    Row("fileCheckFrequency", "duration", "20s", "--file-check-frequency",
+        "How often staticPodPath is read although nothing seems to have changed.", "file_check_s", above="0s",
+        zero_is_unset=True),
+    Row("httpCheckFrequency", "duration", "20s", "--http-check-frequency",
+        "How often staticPodURL is read.", "http_check_s", above="0s", zero_is_unset=True),
+
+    # Without effect: eviction
+    Row("kernelMemcgNotification", "boolean", False, "--kernel-memcg-notification",
+        "Let the kernel report a crossed memory threshold between two looks; always on here with cgroup v1, and cgroup "
+        "v2 has nothing of the kind."),
+
+    # Without effect: NUMA
+    Row("topologyManagerPolicy", "text", "none", "--topology-manager-policy", "How strictly NUMA hints are followed."),
+    Row("topologyManagerScope", "text", "container", "--topology-manager-scope", "Align per container or per pod."),
+    Row("topologyManagerPolicyOptions", "map", {}, "--topology-manager-policy-options", "Options of the NUMA policy."),
+    Row("reservedMemory", "list", None, "--reserved-memory", "Memory kept free per NUMA node."),
+    Row("draManagerReconcilePeriod", "duration", "1m", "", "How often claimed devices are compared."),
+
+    # Without effect: the node's own server and its certificates
+    Row("enableServer", "boolean", True, "--enable-server", "Serve the node's HTTPS endpoint."),
+    Row("address", "text", "0.0.0.0", "--address", "Address of the HTTPS endpoint."),
+    Row("port", "integer", 10250, "--port", "Port of the HTTPS endpoint."),
+    Row("readOnlyPort", "integer", 0, "--read-only-port", "Port without authentication; 0 is none."),
+    Row("healthzPort", "integer", 10248, "--healthz-port", "Port of the health endpoint."),
+    Row("healthzBindAddress", "text", "127.0.0.1", "--healthz-bind-address", "Address of the health endpoint."),
+    Row("tlsCertFile", "text", "", "--tls-cert-file", "Serving certificate."),
+    Row("tlsPrivateKeyFile", "text", "", "--tls-private-key-file", "Key of the serving certificate."),
+    Row("tlsCipherSuites", "texts", [], "--tls-cipher-suites", "Allowed cipher suites."),
+    Row("tlsCurvePreferences", "list", None, "", "Allowed key exchanges, by number."),
+    Row("tlsMinVersion", "text", "", "--tls-min-version", "Oldest TLS version."),
+    Row("rotateCertificates", "boolean", False, "--rotate-certificates", "Renew the client certificate."),
+    Row("serverTLSBootstrap", "boolean", False, "--rotate-server-certificates", "Ask the cluster for a certificate."),
+    Row("authentication.x509.clientCAFile", "text", "", "--client-ca-file", "Who signs client certificates."),
+    Row("authentication.webhook.enabled", "boolean", True, "--authentication-token-webhook",
+        "Ask the API about bearer tokens."),
+    Row("authentication.webhook.cacheTTL", "duration", "2m", "--authentication-token-webhook-cache-ttl",
+        "How long answers about tokens are kept."),
+    Row("authentication.anonymous.enabled", "boolean", False, "--anonymous-auth", "Let anybody in, unnamed."),
+    Row("authorization.mode", "text", "Webhook", "--authorization-mode", "Webhook, or allow everything."),
+    Row("authorization.webhook.cacheAuthorizedTTL", "duration", "5m", "--authorization-webhook-cache-authorized-ttl",
+        "How long a yes is kept."),
+    Row("authorization.webhook.cacheUnauthorizedTTL", "duration", "30s",
+        "--authorization-webhook-cache-unauthorized-ttl", "How long a no is kept."),
+    Row("streamingConnectionIdleTimeout", "duration", "4h", "--streaming-connection-idle-timeout",
+        "When a silent exec or log stream is closed."),
+    Row("enableDebuggingHandlers", "boolean", True, "--enable-debugging-handlers", "Serve logs, exec and the like."),
+    Row("enableContentionProfiling", "boolean", False, "--contention-profiling", "Serve lock profiles."),
+    Row("enableProfilingHandler", "boolean", True, "", "Serve profiles."),
+    Row("enableDebugFlagsHandler", "boolean", True, "", "Let the log level be changed over HTTP."),
+    Row("enableSystemLogHandler", "boolean", True, "", "Serve the machine's log directory."),
+    Row("enableSystemLogQuery", "boolean", False, "", "Let the machine's logs be searched."),
+
+    # Without effect: images, logs
+    Row("podLogsDir", "text", "/var/log/pods", "", "Directory of the pods' log files."),
+    Row("containerLogMaxWorkers", "integer", 1, "", "Log rotations at one time."),
+    Row("containerLogMonitorInterval", "duration", "10s", "", "How often log sizes are looked at."),
+    Row("registryPullQPS", "integer", 5, "--registry-qps", "Image pulls per second; 0 is unlimited."),
+    Row("registryBurst", "integer", 10, "--registry-burst", "Image pulls in one burst."),
+    Row("serializeImagePulls", "boolean", True, "--serialize-image-pulls", "Pull one image at a time."),
+    Row("maxParallelImagePulls", "integer", None, "", "Pulls at one time, if not one by one."),
+    Row("imagePullCredentialsVerificationPolicy", "text", "", "", "Who must prove access to an image that is there.",
+        default_1_36="NeverVerifyPreloadedImages"),
+    Row("preloadedImagesVerificationAllowlist", "texts", [], "", "Images that anybody may use once they are there."),
+    Row("imageMinimumGCAge", "duration", "2m", "--minimum-image-ttl-duration", "Unused images younger than this stay."),
+    Row("imageMaximumGCAge", "duration", "0s", "", "Unused images older than this go; 0s is never."),
+    Row("imageGCHighThresholdPercent", "integer", 85, "--image-gc-high-threshold", "Disk use that starts a clean-up."),
+    Row("imageGCLowThresholdPercent", "integer", 80, "--image-gc-low-threshold", "Disk use that ends a clean-up."),
+
+    # Without effect: runtime, network, volumes
+    Row("imageServiceEndpoint", "text", "", "--image-service-endpoint", "Socket for images, if another one."),
+    Row("runtimeRequestTimeout", "duration", "2m", "--runtime-request-timeout", "Patience with the runtime."),
+    Row("seccompDefault", "boolean", False, "--seccomp-default", "Use the runtime's seccomp profile by default."),
+    Row("userNamespaces.idsPerPod", "long", 65536, "", "Users and groups mapped per pod."),
+    Row("allowedUnsafeSysctls", "texts", [], "--allowed-unsafe-sysctls", "Sysctls that pods may set."),
+    Row("clusterDomain", "text", "", "--cluster-domain", "DNS domain of the cluster."),
+    Row("clusterDNS", "texts", [], "--cluster-dns", "DNS servers of the cluster."),
+    Row("resolvConf", "text", "/etc/resolv.conf", "--resolv-conf", "Resolver file that pods inherit."),
+    Row("podCIDR", "text", "", "--pod-cidr", "Addresses of pods on a node without a cluster."),
+    Row("hairpinMode", "text", "promiscuous-bridge", "--hairpin-mode", "How a pod reaches itself through a Service."),
+    Row("makeIPTablesUtilChains", "boolean", True, "--make-iptables-util-chains", "Leave a hint in iptables."),
+    Row("iptablesMasqueradeBit", "integer", 14, "", "Formerly a mark in iptables."),
+    Row("iptablesDropBit", "integer", 15, "", "Formerly a mark in iptables."),
+    Row("volumePluginDir", "text", "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", "--volume-plugin-dir",
+        "Directory of volume plug-ins."),
+    Row("volumeStatsAggPeriod", "duration", "1m", "--volume-stats-agg-period", "How often volumes are measured."),
+    Row("enableControllerAttachDetach", "boolean", True, "--enable-controller-attach-detach",
+        "Leave attaching volumes to the control plane."),
+
+    # Without effect: the cluster's side, shutdown, and the rest
+    Row("registerNode", "boolean", True, "--register-node", "Create the Node object."),
+    Row("registerWithTaints", "list", None, "--register-with-taints", "Taints of a newly created Node."),
+    Row("providerID", "text", "", "--provider-id", "The machine's name at its cloud."),
+    Row("eventRecordQPS", "integer", 50, "--event-qps", "Events per second; 0 is unlimited."),
+    Row("eventBurst", "integer", 100, "--event-burst", "Events in one burst."),
+    Row("kubeAPIQPS", "integer", 50, "--kube-api-qps", "Requests per second to the API server."),
+    Row("kubeAPIBurst", "integer", 100, "--kube-api-burst", "Requests to the API server in one burst."),
+    Row("contentType", "text", "application/vnd.kubernetes.protobuf", "--kube-api-content-type",
+        "Encoding of requests to the API server."),
+    Row("configMapAndSecretChangeDetectionStrategy", "text", "Watch", "", "How changed Secrets are noticed."),
+    Row("shutdownGracePeriod", "duration", "0s", "", "Time for pods when the machine shuts down."),
+    Row("shutdownGracePeriodCriticalPods", "duration", "0s", "", "The part of shutdownGracePeriod for critical pods."),
+    Row("shutdownGracePeriodByPodPriority", "list", None, "", "Time for pods at shutdown, by pod priority."),
+    Row("maxOpenFiles", "long", 1_000_000, "--max-open-files", "Files the node agent may open."),
+    Row("runOnce", "boolean", False, "--runonce", "Run static pods once and end."),
+    Row("showHiddenMetricsForVersion", "text", "", "", "Show metrics that this version hid."),
+    Row("logging", "object", None, "", "Format, level and buffering of the kubelet's log."),
+    Row("tracing", "object", None, "", "Where traces go."),
+)
+# fmt: on
+
+BY_NAME = {row.name: row for row in ROWS}
+WITH_FLAG = tuple(row for row in ROWS if row.flag)
+
+
+def markdown() -> str:
+    """The page `docs/kubelet-config.md`."""
+    used = [row for row in ROWS if row.attribute]
+    unused = [row for row in ROWS if not row.attribute]
+    return "\n".join(
+        [
+            "# Kubelet configuration",
+            "",
+            f"A `{KIND}` file (`{API_VERSION}`) is read as it is. A flag wins over the file, the file over",
+            "the defaults below. Where the two profiles differ, the default of 1.36 stands after the slash. A name in",
+            "neither table is refused; a dot leads into a nested object. As in the kubelet, an empty text, a duration",
+            "of `0s` and `maxPods: 0` in the file mean the default.",
+            "",
+            "## Settings with an effect",
+            "",
+            *_table(used),
+            "",
+            "## Settings accepted without effect",
+            "",
+            *_table(unused),
+            "",
+            "## Feature gates",
+            "",
+            "Gates of other names are accepted and change nothing.",
+            "",
+            "| gate | 1.27 | 1.36 | on means |",
+            "|---|---|---|---|",
+            *(f"| {gate.name} | {_switch(gate.on_1_27)} | {_in_1_36(gate)} | {gate.description} |" for gate in GATES),
+            "",
+        ]
+    )
+
+
+def _table(rows: list[Row]) -> list[str]:
+    return [
+        "| setting | flag | value | default | meaning |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {_code(row.name) if row.in_file else '(only a flag)'} | {_code(row.flag)} | {_values(row)} "
+            f"| {_defaults(row)} | {row.description}{f' Gate {row.gate}.' if row.gate else ''} |"
+            for row in rows
+        ),
+    ]
+
+
+def _values(row: Row) -> str:
+    return " or ".join(map(_code, row.choices)) if row.choices else KIND_WORDS[row.kind]
+
+
+def _defaults(row: Row) -> str:
+    old, new = _shown(row.default), _shown(row.default_in("1.36"))
+    return old if old == new else f"{old or 'none'} / {new}"
+
+
+def _shown(value: object) -> str:
+    if value is None or value == "" or value == []:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {text}" for name, text in value.items())
+    return _code(value if isinstance(value, str) else json.dumps(value))
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _switch(on: bool) -> str:
+    return "on" if on else "off"
+
+
+def _in_1_36(gate: Gate) -> str:
+    return _switch(gate.on_1_36) + (", locked" if gate.locked_1_36 else "")

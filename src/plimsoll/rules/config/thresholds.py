@@ -1,0 +1,245 @@
+"""Eviction thresholds: from the four maps of the kubelet's configuration to values that can be compared (04 §2).
+
+A threshold says: below this much of a signal, the node is short. The value is a quantity or a share of the capacity;
+a share is a float32, as the kubelet holds it, so 10% of 100Gi is 10737418400 bytes (N-5). *Hard* means a grace period
+of zero, whichever map the threshold came from. Hard memory thresholds are doubled for what the pods may use together
+(§2.4), and the first pass of the eviction loop derives the containerfs ones from the file systems it finds (§1).
+
+Every refusal is an InvalidConfig whose `reason` is the kubelet's own sentence and whose `path` is the map's entry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from plimsoll.errors import InvalidConfig, InvalidQuantity
+from plimsoll.rules.gotext import duration_seconds, nearest_float32, parsed_float32
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, ResourceList
+from plimsoll.rules.quantity import MAX_INT64, ZERO, Quantity, from_units, parse
+
+MEMORY_AVAILABLE = "memory.available"
+ALLOCATABLE_MEMORY_AVAILABLE = "allocatableMemory.available"
+NODEFS_AVAILABLE = "nodefs.available"
+NODEFS_INODES_FREE = "nodefs.inodesFree"
+IMAGEFS_AVAILABLE = "imagefs.available"
+IMAGEFS_INODES_FREE = "imagefs.inodesFree"
+CONTAINERFS_AVAILABLE = "containerfs.available"
+CONTAINERFS_INODES_FREE = "containerfs.inodesFree"
+PID_AVAILABLE = "pid.available"
+
+# The same nine names in all four maps, the derived one included (§2.1).
+SIGNALS = frozenset(
+    {
+        MEMORY_AVAILABLE,
+        ALLOCATABLE_MEMORY_AVAILABLE,
+        NODEFS_AVAILABLE,
+        NODEFS_INODES_FREE,
+        IMAGEFS_AVAILABLE,
+        IMAGEFS_INODES_FREE,
+        CONTAINERFS_AVAILABLE,
+        CONTAINERFS_INODES_FREE,
+        PID_AVAILABLE,
+    }
+)
+
+# §2.2, for Linux; there are no soft defaults.
+DEFAULT_EVICTION_HARD: Mapping[str, str] = {
+    MEMORY_AVAILABLE: "100Mi",
+    NODEFS_AVAILABLE: "10%",
+    NODEFS_INODES_FREE: "5%",
+    IMAGEFS_AVAILABLE: "15%",
+    IMAGEFS_INODES_FREE: "5%",
+}
+DEFAULT_TRANSITION_PERIOD_S = 300.0
+MONITORING_INTERVAL_S = 10.0
+
+ENFORCE_PODS = "pods"
+
+_CONTAINERFS_OF = {
+    NODEFS_AVAILABLE: CONTAINERFS_AVAILABLE,
+    NODEFS_INODES_FREE: CONTAINERFS_INODES_FREE,
+    IMAGEFS_AVAILABLE: CONTAINERFS_AVAILABLE,
+    IMAGEFS_INODES_FREE: CONTAINERFS_INODES_FREE,
+}
+
+FsLayout = Literal["single", "dedicated", "split"]
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """Either a quantity or a share of the capacity (0.1 is 10%, a float32)."""
+
+    quantity: Quantity | None = None
+    percentage: float = 0.0
+
+    def of(self, capacity: Quantity) -> Quantity:
+        """§3 step 4: the quantity itself, or the share of the capacity, truncated."""
+        if self.quantity is not None:
+            return self.quantity
+        return from_units(int(min(capacity.value, MAX_INT64) * self.percentage), "BinarySI")
+
+
+class Threshold(msgspec.Struct, frozen=True):
+    """`signal` is short while less than `value` is available; acted upon after `grace_s`."""
+
+    signal: str
+    value: Amount
+    grace_s: float = 0.0
+    min_reclaim: Amount | None = None
+
+    @property
+    def hard(self) -> bool:
+        return self.grace_s == 0
+
+
+def parsed_thresholds(
+    hard: Mapping[str, str],
+    soft: Mapping[str, str] | None = None,
+    soft_grace_period: Mapping[str, str] | None = None,
+    minimum_reclaim: Mapping[str, str] | None = None,
+    enforce_node_allocatable: Iterable[str] = (),
+) -> tuple[Threshold, ...]:
+    """The thresholds of a configuration: hard ones, soft ones, then the derived allocatable ones (§2.1, §2.4)."""
+    hard_values = _values(hard, "evictionHard")
+    soft_values = _values(soft or {}, "evictionSoft")
+    grace = {name: _grace(name, text) for name, text in (soft_grace_period or {}).items()}
+    reclaim = {name: _reclaim(name, text) for name, text in (minimum_reclaim or {}).items()}
+    for signal in soft_values:
+        if signal not in grace:
+            reason = f"grace period must be specified for the soft eviction threshold {signal}"
+            raise InvalidConfig(f"evictionSoftGracePeriod[{signal}]", reason)
+    thresholds = [Threshold(signal, value, 0.0, reclaim.get(signal)) for signal, value in hard_values.items()]
+    thresholds += [
+        Threshold(signal, value, grace[signal], reclaim.get(signal)) for signal, value in soft_values.items()
+    ]
+    if ENFORCE_PODS in enforce_node_allocatable:
+        thresholds += [
+            Threshold(ALLOCATABLE_MEMORY_AVAILABLE, threshold.value, 0.0, threshold.min_reclaim)
+            for threshold in thresholds
+            if threshold.signal == MEMORY_AVAILABLE and threshold.hard
+        ]
+    return tuple(thresholds)
+
+
+def eviction_hard(given: Mapping[str, str] | None, *, merge_defaults: bool = False) -> Mapping[str, str]:
+    """The map in force: a given one replaces all defaults unless `mergeDefaultEvictionSettings` (§2.2)."""
+    if given is None:
+        return DEFAULT_EVICTION_HARD
+    return {**DEFAULT_EVICTION_HARD, **given} if merge_defaults else given
+
+
+def flag_map(text: str, separator: Literal["<", "="]) -> dict[str, str]:
+    """The command line's form of a map: `memory.available<500Mi,nodefs.available<10%` or `memory.available=1m30s`."""
+    result = {}
+    for pair in filter(None, text.split(",")):
+        signal, found, value = pair.partition(separator)
+        if not found:
+            raise InvalidConfig("", f"malformed pair, expect string{separator}string")
+        result[signal.strip()] = value.strip()
+    return result
+
+
+def fs_layout(dedicated_imagefs: bool, split_containerfs: bool) -> FsLayout:
+    """Where images and writable layers lie; a split needs a dedicated imagefs (§5)."""
+    if not dedicated_imagefs:
+        return "single"
+    return "split" if split_containerfs else "dedicated"
+
+
+def with_containerfs(thresholds: Iterable[Threshold], layout: FsLayout) -> tuple[Threshold, ...]:
+    """§1: containerfs is never a file system of its own, so its thresholds are those of the one it lies on."""
+    kept = [threshold for threshold in thresholds if threshold.signal not in _CONTAINERFS_OF.values()]
+    home = "imagefs." if layout == "dedicated" else "nodefs."
+    derived = [
+        msgspec.structs.replace(threshold, signal=_CONTAINERFS_OF[threshold.signal])
+        for threshold in kept
+        if threshold.signal.startswith(home)
+    ]
+    return (*kept, *derived)
+
+
+def eviction_reservation(thresholds: Iterable[Threshold], capacity: ResourceList) -> ResourceList:
+    """N-5: what the hard thresholds take from allocatable memory and ephemeral storage.
+
+    Give it the thresholds of `evictionHard` alone: soft ones never count.
+    """
+    resources = {MEMORY_AVAILABLE: MEMORY, NODEFS_AVAILABLE: EPHEMERAL_STORAGE}
+    return {
+        resources[threshold.signal]: threshold.value.of(capacity.get(resources[threshold.signal], ZERO))
+        for threshold in thresholds
+        if threshold.signal in resources
+    }
+
+
+def _values(statements: Mapping[str, str], path: str) -> dict[str, Amount]:
+    """One map of thresholds; the exact texts `0%` and `100%` switch a signal off."""
+    values = {}
+    for signal, text in statements.items():
+        where = f"{path}[{signal}]"
+        _check_signal(signal, where)
+        if text not in ("0%", "100%"):
+            values[signal] = _value(signal, text, where)
+    return values
+
+
+def _value(signal: str, text: str, path: str) -> Amount:
+    if text.endswith("%"):
+        share = _share(text, path)
+        if share < 0:
+            raise InvalidConfig(path, f"eviction percentage threshold {signal} must be >= 0%: {text}")
+        if share > 1:
+            raise InvalidConfig(path, f"eviction percentage threshold {signal} must be <= 100%: {text}")
+        return Amount(percentage=share)
+    quantity = _quantity(text, path)
+    if quantity.nanos <= 0:
+        raise InvalidConfig(path, f"eviction threshold {signal} must be positive: {quantity}")
+    return Amount(quantity)
+
+
+def _grace(signal: str, text: str) -> float:
+    path = f"evictionSoftGracePeriod[{signal}]"
+    _check_signal(signal, path)
+    seconds = duration_seconds(text, path)
+    if seconds < 0:
+        raise InvalidConfig(path, f"invalid eviction grace period specified: {text}, must be a positive value")
+    return seconds
+
+
+def _reclaim(signal: str, text: str) -> Amount:
+    path = f"evictionMinimumReclaim[{signal}]"
+    _check_signal(signal, path)
+    if text.endswith("%"):
+        share = _share(text, path)
+        if share <= 0:
+            raise InvalidConfig(path, f"eviction percentage minimum reclaim {signal} must be positive: {text}")
+        if math.isinf(share):  # the kubelet takes it, and then its integers overflow
+            raise InvalidConfig(path, f"eviction percentage minimum reclaim {signal} must be finite: {text}")
+        return Amount(percentage=share)
+    quantity = _quantity(text, path)
+    if quantity.nanos < 0:
+        raise InvalidConfig(path, f"negative eviction minimum reclaim specified for {signal}")
+    return Amount(quantity)
+
+
+def _check_signal(signal: str, path: str) -> None:
+    if signal not in SIGNALS:
+        raise InvalidConfig(path, f"unsupported eviction signal {signal}")
+
+
+def _share(text: str, path: str) -> float:
+    """Parsed to float32, then divided by 100 in float32 (N-5). Go trims every trailing percent sign."""
+    percent = parsed_float32(text.rstrip("%"), path)
+    if math.isinf(percent):
+        return percent
+    numerator, denominator = percent.as_integer_ratio()
+    return nearest_float32(numerator, 100 * denominator)
+
+
+def _quantity(text: str, path: str) -> Quantity:
+    try:
+        return parse(text)  # not the memo of API objects: here blanks are not dropped
+    except InvalidQuantity as error:
+        raise InvalidConfig(path, error.reason) from None

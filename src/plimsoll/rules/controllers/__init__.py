@@ -1,0 +1,1 @@
+"""Decisions of the controllers: node lifecycle, pod GC, ReplicaSets, Deployments, Jobs, disruption budgets."""

@@ -1,0 +1,155 @@
+"""Deployments: a ReplicaSet for each pod template; the newest one grows while the others shrink.
+
+`rollout` gives the next sizes, and is asked again whenever something changed, until it has nothing to say. Between two
+steps there are never more pods than maxSurge allows, and no working pod is taken below what maxUnavailable demands.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plimsoll.rules.controllers.replicasets import wanted_replicas
+
+Document = dict[str, Any]
+
+
+def template_hash(template: Mapping[str, Any]) -> str:
+    """A short name for a pod template: equal templates, equal names (letters that spell no words)."""
+    text = json.dumps(template, sort_keys=True, separators=(",", ":"))
+    value = 0x811C9DC5  # FNV-1a, 32 bits
+    for byte in text.encode():
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    letters = "bcdfghjklmnpqrstvwxz2456789"
+    found = ""
+    while value:
+        value, index = divmod(value, len(letters))
+        found += letters[index]
+    return found or letters[0]
+
+
+def replica_set_of(deployment: Mapping[str, Any], reference: Document) -> Document:
+    """The ReplicaSet for the deployment's present template, yet without replicas."""
+    spec, metadata = deployment["spec"], deployment["metadata"]
+    template = spec["template"]
+    mark = template_hash(template)
+    labels = {**(template.get("metadata", {}).get("labels") or {}), "pod-template-hash": mark}
+    selector = spec.get("selector") or {}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": f"{metadata['name']}-{mark}",
+            "namespace": metadata.get("namespace", ""),
+            "labels": labels,
+            "ownerReferences": [reference],
+        },
+        "spec": {
+            "replicas": 0,
+            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), "pod-template-hash": mark}},
+            "template": {**template, "metadata": {**template.get("metadata", {}), "labels": labels}},
+        },
+    }
+
+
+def _of_percent(value: object, total: int, *, up: bool) -> int:
+    if isinstance(value, str) and value.endswith("%"):
+        percent = int(value[:-1]) * total
+        return -(-percent // 100) if up else percent // 100
+    return int(str(value))
+
+
+def bounds(deployment: Mapping[str, Any]) -> tuple[int, int]:
+    """How many pods there may be at most, and how many must be available at least, while it rolls."""
+    wanted = wanted_replicas(deployment)
+    strategy = deployment["spec"].get("strategy") or {}
+    if strategy.get("type") == "Recreate":
+        return wanted, 0
+    rolling = strategy.get("rollingUpdate") or {}
+    surge = _of_percent(rolling.get("maxSurge", "25%"), wanted, up=True)
+    unavailable = _of_percent(rolling.get("maxUnavailable", "25%"), wanted, up=False)
+    if not surge and not unavailable:
+        unavailable = 1
+    return wanted + surge, max(wanted - unavailable, 0)
+
+
+def rollout(deployment: Mapping[str, Any], new: Document, old: Sequence[Document]) -> dict[str, int]:
+    """The next number of replicas for each ReplicaSet that must change, by name. Called again until nothing changes."""
+    wanted, (most, least) = wanted_replicas(deployment), bounds(deployment)
+    recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
+    sizes = {each["metadata"]["name"]: wanted_replicas(each) for each in (new, *old)}
+    name, before = new["metadata"]["name"], dict(sizes)
+    left = [each for each in old if sizes[each["metadata"]["name"]] or _count(each, "replicas")]
+    if recreate and left:
+        sizes.update({each["metadata"]["name"]: 0 for each in left})
+    else:
+        room = max(most - sum(sizes.values()), 0)
+        sizes[name] = min(wanted, sizes[name] + room) if sizes[name] < wanted else wanted
+        _shrink(left, new, sizes, least)
+    return {each: size for each, size in sizes.items() if size != before[each]}
+
+
+def _shrink(old: Sequence[Document], new: Document, sizes: dict[str, int], least: int) -> None:
+    """Old ones go: first pods that do not work anyway, then as many as stay above the floor."""
+    spare = sum(_count(each, "availableReplicas") for each in (new, *old)) - least
+    for each in sorted(old, key=lambda each: each["metadata"].get("creationTimestamp", "")):
+        name = each["metadata"]["name"]
+        broken = max(sizes[name] - _count(each, "availableReplicas"), 0)
+        working = min(max(sizes[name] - broken, 0), max(spare, 0))
+        sizes[name] -= broken + working
+        spare -= working
+
+
+def _count(replica_set: Mapping[str, Any], field: str) -> int:
+    return int(replica_set.get("status", {}).get(field) or 0)
+
+
+def deployment_status(
+    deployment: Mapping[str, Any], new: Mapping[str, Any], old: Sequence[Mapping[str, Any]]
+) -> Document:
+    every = (new, *old)
+    available = sum(_count(each, "availableReplicas") for each in every)
+    replicas = sum(_count(each, "replicas") for each in every)
+    return {
+        "observedGeneration": deployment["metadata"].get("generation", 0),
+        "replicas": replicas,
+        "updatedReplicas": _count(new, "replicas"),
+        "readyReplicas": sum(_count(each, "readyReplicas") for each in every),
+        "availableReplicas": available,
+        "unavailableReplicas": max(wanted_replicas(deployment) - available, 0),
+    }
+
+
+def deployment_conditions(deployment: Mapping[str, Any], status: Document, new: str, now: str) -> list[Document]:
+    """Available and Progressing, as `kubectl wait` and `describe` read them; `new` names the newest ReplicaSet.
+
+    A condition that says the same as before is kept with its times.
+    """
+    wanted, (_, least) = wanted_replicas(deployment), bounds(deployment)
+    is_available = status["availableReplicas"] >= least
+    is_complete = status["updatedReplicas"] == status["replicas"] == status["availableReplicas"] == wanted
+    known = {each["type"]: each for each in deployment.get("status", {}).get("conditions") or ()}
+    found = []
+    for kind, is_true, reason, message in (
+        (
+            "Available",
+            is_available,
+            "MinimumReplicasAvailable" if is_available else "MinimumReplicasUnavailable",
+            f"Deployment {'has' if is_available else 'does not have'} minimum availability.",
+        ),
+        (
+            "Progressing",
+            True,
+            "NewReplicaSetAvailable" if is_complete else "ReplicaSetUpdated",
+            f'ReplicaSet "{new}" {"has successfully progressed" if is_complete else "is progressing"}.',
+        ),
+    ):
+        said = {"type": kind, "status": str(is_true), "reason": reason, "message": message}
+        before = known.get(kind, {})
+        if said.items() <= before.items():
+            found.append(before)
+            continue
+        since = before.get("lastTransitionTime", now) if before.get("status") == said["status"] else now
+        found.append({**said, "lastUpdateTime": now, "lastTransitionTime": since})
+    return found

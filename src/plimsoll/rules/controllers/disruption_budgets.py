@@ -1,0 +1,41 @@
+"""PodDisruptionBudgets: how many of a budget's pods may go now (spec 05 B6, /eviction)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plimsoll.rules.controllers.replicasets import is_ready
+
+Document = dict[str, Any]
+
+
+def budget_status(
+    budget: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], expected: int | None = None
+) -> Document:
+    """`pods` are those it selects and that have not ended; `expected`: how many their controllers want."""
+    spec = budget["spec"]
+    total = len(pods) if expected is None else expected
+    healthy = sum(is_ready(pod) for pod in pods)
+    if spec.get("maxUnavailable") is not None:
+        desired = max(total - _count(spec["maxUnavailable"], total), 0)
+    elif spec.get("minAvailable") is not None:
+        desired = _count(spec["minAvailable"], total)
+        if not isinstance(spec["minAvailable"], str):  # a plain number asks for no controller's wish
+            total = len(pods)
+    else:
+        desired = 0
+    return {
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "disruptionsAllowed": max(healthy - desired, 0) if total else 0,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": total,
+    }
+
+
+def _count(value: object, total: int) -> int:
+    """A percentage is rounded up, for both kinds."""
+    if isinstance(value, str) and value.endswith("%"):
+        return -(-int(value[:-1]) * total // 100)
+    return int(str(value))

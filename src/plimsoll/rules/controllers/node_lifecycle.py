@@ -1,0 +1,93 @@
+"""What the control plane makes of a node's silence and of its conditions (spec 04 §8, 05 B9).
+
+A node renews its lease every 10 s. One that has not for the grace time gets its conditions set to Unknown. Taints
+follow conditions: NoSchedule for pressure, and for a node that is not ready or not heard of also NoExecute, which sends
+pods away when their tolerations run out. Works on documents, since other parts of them are kept as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from plimsoll.rules.model.objects import Taint, Toleration
+from plimsoll.rules.scheduling.selectors import tolerates
+
+Document = dict[str, Any]
+
+PREFIX = "node.kubernetes.io/"
+NOT_READY, UNREACHABLE = f"{PREFIX}not-ready", f"{PREFIX}unreachable"
+# condition, its status → the taint it brings
+_TAINT_OF = {
+    ("MemoryPressure", "True"): f"{PREFIX}memory-pressure",
+    ("DiskPressure", "True"): f"{PREFIX}disk-pressure",
+    ("PIDPressure", "True"): f"{PREFIX}pid-pressure",
+    ("NetworkUnavailable", "True"): f"{PREFIX}network-unavailable",
+    ("Ready", "False"): NOT_READY,
+    ("Ready", "Unknown"): UNREACHABLE,
+}
+_UNSCHEDULABLE = f"{PREFIX}unschedulable"
+_OURS = frozenset({*_TAINT_OF.values(), _UNSCHEDULABLE})
+_EXECUTES = frozenset({NOT_READY, UNREACHABLE})
+_REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+_SILENT = "Kubelet stopped posting node status."
+_NEVER = "Kubelet never posted node status."
+
+
+def unknown_conditions(node: Mapping[str, Any], now: str) -> list[Document]:
+    """The conditions of a node that is silent: what it had last said, now Unknown. Empty where that is said already."""
+    known = {each.get("type"): each for each in node.get("status", {}).get("conditions") or ()}
+    found = []
+    for kind in _REPORTED:
+        before = known.get(kind)
+        if before is not None and before.get("status") == "Unknown":
+            continue
+        found.append(
+            {
+                "type": kind,
+                "status": "Unknown",
+                "lastHeartbeatTime": before.get("lastHeartbeatTime") if before else now,
+                "lastTransitionTime": now,
+                "reason": "NodeStatusUnknown" if before else "NodeStatusNeverUpdated",
+                "message": _SILENT if before else _NEVER,
+            }
+        )
+    return found
+
+
+def taints(node: Mapping[str, Any], now: str) -> list[Document] | None:
+    """The node's taints as its conditions want them, everybody else's kept; None where they are so already."""
+    spec, conditions = node.get("spec", {}), node.get("status", {}).get("conditions") or ()
+    wanted = {(_TAINT_OF[key], "NoSchedule") for each in conditions if (key := _state(each)) in _TAINT_OF}
+    if not any(each.get("type") == "Ready" for each in conditions):
+        wanted.add((NOT_READY, "NoSchedule"))  # as at its creation: it has not said yet that it is ready
+    else:
+        wanted |= {(key, "NoExecute") for key, _ in wanted if key in _EXECUTES}
+    if spec.get("unschedulable"):
+        wanted.add((_UNSCHEDULABLE, "NoSchedule"))
+    before: list[Document] = spec.get("taints") or []
+    kept = [each for each in before if each.get("key") not in _OURS or (each["key"], each.get("effect")) in wanted]
+    there = {(each["key"], each.get("effect")) for each in kept}
+    new = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in sorted(wanted - there)]
+    return None if not new and len(kept) == len(before) else kept + new
+
+
+def _state(condition: Mapping[str, Any]) -> tuple[str, str]:
+    return condition.get("type", ""), condition.get("status", "")
+
+
+def stay_s(tolerations: Iterable[Toleration], node_taints: Iterable[Taint]) -> float | None:
+    """How long a pod may stay beside these NoExecute taints: None for ever, 0 where one is not tolerated at all.
+
+    Counted from the taint that came first; among the tolerations that apply the shortest decides.
+    """
+    times: list[int] = []
+    tolerated = list(tolerations)
+    for taint in node_taints:
+        if taint.effect != "NoExecute":
+            continue
+        fitting = [each for each in tolerated if tolerates(each, taint)]
+        if not fitting:
+            return 0
+        times += [each.toleration_seconds for each in fitting if each.toleration_seconds is not None]
+    return max(min(times), 0) if times else None

@@ -1,0 +1,1 @@
+"""The static CPU manager policy: topology and the assignment of exclusive CPUs."""

@@ -1,0 +1,1 @@
+"""Node-pressure eviction: usage, thresholds met, ranking, and the decision with its reason."""

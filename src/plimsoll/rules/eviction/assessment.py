@@ -1,0 +1,229 @@
+"""The eviction loop's decisions: what is short, since when, what to report, what to act on (04 §1, §3, §4, §8).
+
+One pass compares the thresholds with the node's observations. A threshold is *met* while less is available than it
+asks. Met thresholds set node conditions at once, and a condition stays reported for the transition period after it was
+last seen. Action comes later: after the threshold's grace period of continuous shortage, on figures newer than those
+of the pass before, and then until the minimum reclaim is reached as well.
+
+`Pressure` is everything one pass hands to the next. Times are seconds of any one clock, given by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from plimsoll.rules.config.thresholds import (
+    ALLOCATABLE_MEMORY_AVAILABLE,
+    CONTAINERFS_AVAILABLE,
+    CONTAINERFS_INODES_FREE,
+    DEFAULT_TRANSITION_PERIOD_S,
+    IMAGEFS_AVAILABLE,
+    IMAGEFS_INODES_FREE,
+    MEMORY_AVAILABLE,
+    NODEFS_AVAILABLE,
+    NODEFS_INODES_FREE,
+    PID_AVAILABLE,
+    FsLayout,
+    Threshold,
+)
+from plimsoll.rules.eviction.ranking import INODES, PIDS
+from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, Taint, is_critical
+from plimsoll.rules.quantity import Quantity, from_units
+from plimsoll.rules.resources.qos import BEST_EFFORT, qos_class
+from plimsoll.rules.scheduling.fit import MEMORY_PRESSURE_KEY, NO_SCHEDULE
+from plimsoll.rules.scheduling.selectors import is_tolerated
+
+NodeCondition = Literal["MemoryPressure", "DiskPressure", "PIDPressure"]
+Reclaim = Literal["delete dead containers", "delete unused images"]
+
+# In the order a Node's status lists them (§8).
+NODE_CONDITIONS: tuple[NodeCondition, ...] = ("MemoryPressure", "DiskPressure", "PIDPressure")
+
+# §1: what a signal is called in messages, and the condition it raises.
+RESOURCE_OF: dict[str, str] = {
+    MEMORY_AVAILABLE: MEMORY,
+    ALLOCATABLE_MEMORY_AVAILABLE: MEMORY,
+    NODEFS_AVAILABLE: EPHEMERAL_STORAGE,
+    NODEFS_INODES_FREE: INODES,
+    IMAGEFS_AVAILABLE: EPHEMERAL_STORAGE,
+    IMAGEFS_INODES_FREE: INODES,
+    CONTAINERFS_AVAILABLE: EPHEMERAL_STORAGE,
+    CONTAINERFS_INODES_FREE: INODES,
+    PID_AVAILABLE: PIDS,
+}
+_CONDITION_OF: dict[str, NodeCondition] = {
+    MEMORY: "MemoryPressure",
+    EPHEMERAL_STORAGE: "DiskPressure",
+    INODES: "DiskPressure",
+    PIDS: "PIDPressure",
+}
+
+# §4. Memory and process numbers have no node-level reclaim.
+_BOTH: tuple[Reclaim, ...] = ("delete dead containers", "delete unused images")
+_RECLAIM: dict[tuple[FsLayout, str], tuple[Reclaim, ...]] = {
+    ("single", "nodefs"): _BOTH,
+    ("single", "imagefs"): _BOTH,
+    ("single", "containerfs"): _BOTH,
+    ("dedicated", "imagefs"): _BOTH,
+    ("dedicated", "containerfs"): _BOTH,
+    ("split", "nodefs"): ("delete dead containers",),
+    ("split", "imagefs"): ("delete unused images",),
+    ("split", "containerfs"): ("delete dead containers",),
+}
+
+EVICTED = "Evicted"
+_MEMORY_PRESSURE = Taint(MEMORY_PRESSURE_KEY, "", NO_SCHEDULE)
+HARD_GRACE_S = 1
+CLEANUP_WAIT_S = 30.0
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """One signal's figures; without a time they count as new in every pass."""
+
+    available: Quantity
+    capacity: Quantity
+    time_s: float | None = None
+
+
+class Pressure(msgspec.Struct, frozen=True):
+    """What one pass leaves to the next."""
+
+    conditions: tuple[NodeCondition, ...] = ()  # as reported
+    active: tuple[Threshold, ...] = ()  # met, and longer than their grace period
+    first_met_s: dict[Threshold, float] = {}
+    last_seen_s: dict[NodeCondition, float] = {}
+    observations: dict[str, Observation] = {}
+
+
+NO_PRESSURE = Pressure()
+
+
+class Assessment(msgspec.Struct, frozen=True):
+    """One pass: the state for the next one, and the thresholds to act on, the most urgent first."""
+
+    pressure: Pressure
+    urgent: tuple[Threshold, ...] = ()
+
+
+def memory_observation(limit_bytes: int, working_set_bytes: int, time_s: float | None = None) -> Observation | None:
+    """memory.available of a cgroup or of the node (`limit_bytes` is then MemTotal); None when there is no limit."""
+    if limit_bytes > UNLIMITED_ABOVE_BYTES:
+        return None
+    available = from_units(limit_bytes - working_set_bytes, "BinarySI")
+    return Observation(available, from_units(limit_bytes, "BinarySI"), time_s)
+
+
+def met_thresholds(
+    thresholds: Iterable[Threshold], observations: Mapping[str, Observation], *, with_min_reclaim: bool = False
+) -> tuple[Threshold, ...]:
+    """Those of whose signal less is available than they ask; one without an observation is never met (§3.4, §3.5)."""
+    return tuple(
+        threshold
+        for threshold in thresholds
+        if (observed := observations.get(threshold.signal)) is not None
+        and wanted(threshold, observed.capacity, with_min_reclaim=with_min_reclaim) > observed.available
+    )
+
+
+def wanted(threshold: Threshold, capacity: Quantity, *, with_min_reclaim: bool = False) -> Quantity:
+    """How much must be available for the threshold not to be met."""
+    value = threshold.value.of(capacity)
+    if with_min_reclaim and threshold.min_reclaim is not None:
+        return value + threshold.min_reclaim.of(capacity)
+    return value
+
+
+def node_conditions(thresholds: Iterable[Threshold]) -> tuple[NodeCondition, ...]:
+    raised = {_CONDITION_OF[RESOURCE_OF[threshold.signal]] for threshold in thresholds}
+    return tuple(condition for condition in NODE_CONDITIONS if condition in raised)
+
+
+def assess(
+    thresholds: Iterable[Threshold],
+    observations: Mapping[str, Observation],
+    before: Pressure,
+    now_s: float,
+    transition_period_s: float = DEFAULT_TRANSITION_PERIOD_S,
+) -> Assessment:
+    """Steps 4 to 9 and 12 of a pass (§3)."""
+    unresolved = met_thresholds(before.active, observations, with_min_reclaim=True)
+    met = tuple(dict.fromkeys((*met_thresholds(thresholds, observations), *unresolved)))
+    first_met_s = {threshold: before.first_met_s.get(threshold, now_s) for threshold in met}
+    last_seen_s = {**before.last_seen_s, **dict.fromkeys(node_conditions(met), now_s)}
+    active = tuple(threshold for threshold in met if now_s - first_met_s[threshold] >= threshold.grace_s)
+    reported = tuple(
+        condition
+        for condition in NODE_CONDITIONS
+        if condition in last_seen_s and now_s - last_seen_s[condition] < transition_period_s
+    )
+    fresh = [each for each in active if _is_fresh(observations[each.signal], before.observations.get(each.signal))]
+    return Assessment(
+        Pressure(reported, active, first_met_s, last_seen_s, dict(observations)),
+        tuple(sorted(fresh, key=lambda threshold: RESOURCE_OF[threshold.signal] != MEMORY)),
+    )
+
+
+def _is_fresh(observed: Observation, last: Observation | None) -> bool:
+    """§3.9: no pod shall die twice for the same figures."""
+    if last is None or observed.time_s is None or last.time_s is None:
+        return True
+    return observed.time_s > last.time_s
+
+
+def node_reclaim(signal: str, layout: FsLayout) -> tuple[Reclaim, ...]:
+    """What may free the resource without ending a pod, in order (§4)."""
+    return _RECLAIM.get((layout, signal.partition(".")[0]), ())
+
+
+def reclaimed(thresholds: Iterable[Threshold], observations: Mapping[str, Observation]) -> bool:
+    """After node-level reclaim: is no configured threshold met, minimum reclaim included (§3.14)?"""
+    return not met_thresholds(thresholds, observations, with_min_reclaim=True)
+
+
+def eviction_grace_s(threshold: Threshold, pod: Pod, max_pod_grace_s: int, hard_grace_s: int | None = None) -> int:
+    """How long the victim's containers get to end (§7.2); no longer than the pod itself asks for.
+
+    `hard_grace_s` is ours: without it a hard threshold gives the second that Kubernetes gives, 0 is none at all.
+    """
+    most = max_pod_grace_s
+    if threshold.hard:
+        if not hard_grace_s:
+            return HARD_GRACE_S if hard_grace_s is None else 0
+        most = hard_grace_s
+    own = pod.spec.termination_grace_period_seconds
+    return max(HARD_GRACE_S, most if own is None else min(most, own))
+
+
+def kill_timeout_s(grace_s: int) -> float:
+    """How long an eviction waits for its victim before it reports ExceededGracePeriod (§7.2)."""
+    return max(10.0, 1.5 * grace_s)
+
+
+def is_waited_for(now_s: float, since_s: float, grace_s: int, dead_s: float | None) -> bool:
+    """Whether nobody else is chosen yet: a pod that is ended has its time to die, and then to be cleaned up (§3.15).
+
+    `dead_s`: since when nothing of it runs, None while something does.
+    """
+    killed_s = since_s + kill_timeout_s(grace_s)
+    return now_s < (killed_s if dead_s is None else min(dead_s, killed_s)) + CLEANUP_WAIT_S
+
+
+def notifier_usage_bytes(threshold: Threshold, capacity_bytes: int, inactive_file_bytes: int) -> int:
+    """Where a v1 memcg notifier must stand for the threshold: the usage at which it becomes met (§2.5)."""
+    return capacity_bytes - threshold.value.of(from_units(capacity_bytes)).value + inactive_file_bytes
+
+
+def pressure_refusal(pod: Pod, conditions: Iterable[NodeCondition], *, pod_level: bool = True) -> str | None:
+    """Why a node under pressure does not take the pod, or None when it does (§8)."""
+    present = tuple(conditions)
+    if not present or is_critical(pod):
+        return None
+    if present == ("MemoryPressure",) and (
+        qos_class(pod, pod_level=pod_level) != BEST_EFFORT or is_tolerated(_MEMORY_PRESSURE, pod.spec.tolerations)
+    ):
+        return None
+    return f"The node had condition: [{' '.join(present)}]. "

@@ -1,0 +1,318 @@
+"""Why a pod is evicted, in the kubelet's words: a storage limit of its own (04 §6), or a shortage of the node (§7).
+
+One pass of the eviction loop as a decision: what is short, who is next, why, with which grace (04 §3, §5, §7).
+
+`Decision` keeps the whole order with the figures that made it, so that "why this pod, and who is next" can be answered
+from the record long after the pod is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from plimsoll.rules.config.thresholds import FsLayout, Threshold
+from plimsoll.rules.eviction.assessment import EVICTED, RESOURCE_OF, Observation, eviction_grace_s, wanted
+from plimsoll.rules.eviction.ranking import PIDS, Ranked, ranked, reason_before, victim
+from plimsoll.rules.eviction.usage import ContainerUsage, PodUsage
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, is_critical
+from plimsoll.rules.quantity import NANO_PER_UNIT, ZERO, Quantity, from_units
+from plimsoll.rules.resources.effective import pod_level_set, pod_limits
+
+EMPTY_DIR_LIMIT = "emptydirfs.limit"
+POD_STORAGE_LIMIT = "ephemeralpodfs.limit"
+CONTAINER_STORAGE_LIMIT = "ephemeralcontainerfs.limit"
+
+
+class LimitFinding(msgspec.Struct, frozen=True):
+    """A pod that broke a storage limit of its own; `signal` is the metric's label."""
+
+    pod: Pod
+    signal: str
+    message: str
+
+
+class EvictionMessage(msgspec.Struct, frozen=True):
+    text: str
+    annotations: dict[str, str] = {}  # of the event
+
+
+def limit_finding(
+    pod: Pod, usage: PodUsage | None, layout: FsLayout = "single", *, pod_level: bool = True
+) -> LimitFinding | None:
+    """The first storage limit that the pod exceeds; no pressure is needed, and critical pods are spared (§6)."""
+    if usage is None or is_critical(pod):
+        return None
+    return (
+        _empty_dir_finding(pod, usage)
+        or _pod_storage_finding(pod, usage, pod_level)
+        or _container_storage_finding(pod, usage, layout)
+    )
+
+
+def _empty_dir_finding(pod: Pod, usage: PodUsage) -> LimitFinding | None:
+    for volume in pod.spec.volumes:
+        limit = volume.empty_dir.size_limit if volume.empty_dir is not None else None
+        fs = usage.volumes.get(volume.name)
+        if limit is None or limit.nanos <= 0 or fs is None or fs.used_bytes is None:
+            continue
+        if _exceeds(fs.used_bytes, limit):
+            text = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
+            return LimitFinding(pod, EMPTY_DIR_LIMIT, text)
+    return None
+
+
+def _pod_storage_finding(pod: Pod, usage: PodUsage, pod_level: bool) -> LimitFinding | None:
+    limit = pod_limits(pod, pod_level=pod_level).get(EPHEMERAL_STORAGE)
+    if limit is None or not _exceeds(usage.ephemeral_storage_bytes or 0, limit):
+        return None
+    text = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
+    return LimitFinding(pod, POD_STORAGE_LIMIT, text)
+
+
+def _container_storage_finding(pod: Pod, usage: PodUsage, layout: FsLayout) -> LimitFinding | None:
+    limits = {
+        container.name: limit
+        for container in pod.spec.containers
+        if (limit := (container.resources.limits or {}).get(EPHEMERAL_STORAGE))
+    }
+    for container in usage.containers:
+        used = container.logs.used_bytes or 0
+        if layout == "single":
+            used += container.rootfs.used_bytes or 0
+        limit = limits.get(container.name)
+        if limit is not None and _exceeds(used, limit):
+            text = f'Container {container.name} exceeded its local ephemeral storage limit "{limit}". '
+            return LimitFinding(pod, CONTAINER_STORAGE_LIMIT, text)
+    return None
+
+
+def eviction_message(
+    pod: Pod,
+    usage: PodUsage | None,
+    resource: str,
+    thresholds: Iterable[Threshold],
+    observations: Mapping[str, Observation],
+    *,
+    pod_level: bool = True,
+) -> EvictionMessage:
+    """The message M and the event's annotations (§7); every sentence ends with a space, the last one too."""
+    text = f"The node was low on resource: {resource}. " + _shortage(resource, thresholds, observations)
+    if usage is None:
+        return EvictionMessage(text)
+    annotations = {}
+    if resource == MEMORY and pod_level and pod_level_set(pod.spec.resources) and usage.memory_bytes is not None:
+        request = ((pod.spec.resources.requests if pod.spec.resources is not None else None) or {}).get(MEMORY)
+        if request is not None:
+            used = from_units(usage.memory_bytes, "BinarySI")
+            text += _consumption(f"Pod {pod.metadata.name}", used, request, resource)
+            annotations = {"offending_pod": pod.metadata.name, "offending_pod_usage": str(used)}
+    offenders = _offenders(pod, usage, resource)
+    for name, used, request in offenders:
+        text += _consumption(f"Container {name}", used, request, resource)
+    annotations |= {
+        "offending_containers": ",".join(name for name, _, _ in offenders),
+        "offending_containers_usage": ",".join(str(used) for _, used, _ in offenders),
+        "starved_resource": resource,
+    }
+    return EvictionMessage(text, annotations)
+
+
+def _shortage(resource: str, thresholds: Iterable[Threshold], observations: Mapping[str, Observation]) -> str:
+    for threshold in thresholds:
+        observed = observations.get(threshold.signal)
+        if RESOURCE_OF[threshold.signal] == resource and observed is not None:
+            quantity = threshold.value.of(observed.capacity)
+            return f"Threshold quantity: {quantity}, available: {observed.available}. "
+    return ""
+
+
+def _offenders(pod: Pod, usage: PodUsage, resource: str) -> list[tuple[str, Quantity, Quantity]]:
+    """Regular and init containers above their own request, in the order of the statistics."""
+    requests = {
+        container.name: (container.resources.requests or {}).get(resource, ZERO)
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+    }
+    found = []
+    for container in usage.containers:
+        used = _container_usage(container, resource)
+        if used is not None and container.name in requests and _exceeds(used, requests[container.name]):
+            found.append((container.name, from_units(used, "BinarySI"), requests[container.name]))
+    return found
+
+
+def _container_usage(container: ContainerUsage, resource: str) -> int | None:
+    """For inodes and processes no container is named."""
+    if resource == MEMORY:
+        return container.memory_bytes
+    rootfs, logs = container.rootfs.used_bytes, container.logs.used_bytes
+    if resource == EPHEMERAL_STORAGE and rootfs is not None and logs is not None:
+        return rootfs + logs
+    return None
+
+
+def _consumption(subject: str, used: Quantity, request: Quantity, resource: str) -> str:
+    return f"{subject} was using {used}, request is {request}, has larger consumption of {resource}. "
+
+
+def _exceeds(used: int, limit: Quantity) -> bool:
+    return used * NANO_PER_UNIT > limit.nanos
+
+
+THRESHOLD_MET = "EvictionThresholdMet"
+EVICTION_DECISION = "EvictionDecision"  # ours, on the pod: why this one
+NO_REASON = ""
+SHOWN = 20  # places of the order that a decision keeps
+
+
+class Candidate(msgspec.Struct, frozen=True, rename="camel"):
+    """One pod's place in the order. `before` says which key puts it before the next one that can be evicted."""
+
+    uid: str
+    namespace: str
+    name: str
+    priority: int
+    usage: int
+    request: str
+    exceeds: bool
+    critical: bool = False
+    has_usage: bool = True
+    before: str = NO_REASON
+
+
+class Decision(msgspec.Struct, frozen=True, rename="camel"):
+    signal: str
+    resource: str
+    threshold: str  # the quantity that should be available
+    available: str
+    hard: bool
+    grace_s: float
+    order: tuple[Candidate, ...]
+    victim: Candidate | None  # None: everybody is exempt
+    reason: str = EVICTED
+    message: str = ""
+    annotations: Mapping[str, str] = {}
+    time_s: float = 0.0
+    reclaimed_bytes: int = 0  # before, and not enough
+    pods: int = 0  # how many were ranked; `order` has the first of them
+    exempt: int = 0  # how many of them nobody may evict
+    following: Candidate | None = None  # who goes after the victim
+
+
+def attempt_text(resource: str) -> str:
+    """The node's event before anything is done (§3.13)."""
+    return f"Attempting to reclaim {resource}"
+
+
+def decision(
+    urgent: Sequence[Threshold],
+    observations: Mapping[str, Observation],
+    pods: Iterable[Pod],
+    usage: Mapping[str, PodUsage],
+    *,
+    layout: FsLayout = "single",
+    max_pod_grace_s: int = 0,
+    hard_grace_s: int | None = None,
+    pod_level: bool = True,
+    time_s: float = 0.0,
+    most: int | None = SHOWN,
+) -> Decision | None:
+    """Whom to evict for the most urgent threshold; None where there is none.
+
+    `most`: how many places of the order are kept, None is all.
+    """
+    threshold = next((each for each in urgent if each.signal in RESOURCE_OF), None)
+    if threshold is None:
+        return None
+    resource, observed = RESOURCE_OF[threshold.signal], observations[threshold.signal]
+    order = ranked(pods, usage, threshold.signal, layout, pod_level=pod_level)
+    chosen = victim(order)
+    places = candidates(order, threshold.signal)
+    base = Decision(
+        threshold.signal,
+        resource,
+        str(wanted(threshold, observed.capacity)),
+        str(observed.available),
+        threshold.hard,
+        0.0,
+        places[:most],
+        None,
+        time_s=time_s,
+        pods=len(places),
+        exempt=sum(each.critical for each in places),
+    )
+    if chosen is None:
+        return base
+    told = eviction_message(
+        chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, pod_level=pod_level
+    )
+    grace = eviction_grace_s(threshold, chosen.pod, max_pod_grace_s, hard_grace_s)
+    at = order.index(chosen)
+    return msgspec.structs.replace(
+        base,
+        grace_s=float(grace),
+        victim=places[at],
+        following=next((each for each in places[at + 1 :] if not each.critical), None),
+        message=told.text,
+        annotations=told.annotations,
+    )
+
+
+def why_sentence(found: Decision) -> str:
+    """Why this pod, and who is next: for an event on the pod."""
+    if found.victim is None:
+        return f"{found.signal}: nobody can be evicted"
+    others = found.pods - found.exempt - 1
+    text = (
+        f"{found.signal} is {found.available} and should be {found.threshold}: chosen before {others} other "
+        f"{'pod' if others == 1 else 'pods'}{f', {found.exempt} exempt' if found.exempt else ''}; "
+        f"{_figures(found.victim, found.resource)}"
+    )
+    if (following := found.following) is not None:
+        text += (
+            f"; before {following.namespace}/{following.name} ({_figures(following, found.resource)}) "
+            f"because: {found.victim.before}"
+        )
+    if found.reclaimed_bytes:
+        text += f"; {from_units(found.reclaimed_bytes, 'BinarySI')} were reclaimed first, which was not enough"
+    return text
+
+
+def _figures(place: Candidate, resource: str) -> str:
+    used = str(from_units(place.usage, "BinarySI" if resource in (MEMORY, EPHEMERAL_STORAGE) else "DecimalSI"))
+    if not place.has_usage:
+        used = "an unknown amount"
+    asked = "" if resource == PIDS else f", requests {place.request}"
+    return f"priority {place.priority}, uses {used}{asked}"
+
+
+def candidates(order: Sequence[Ranked], signal: str) -> tuple[Candidate, ...]:
+    """The order with what people want to know of each place in it."""
+    return tuple(
+        Candidate(
+            rank.pod.metadata.uid,
+            rank.pod.metadata.namespace,
+            rank.pod.metadata.name,
+            rank.priority,
+            rank.usage,
+            str(rank.request),
+            rank.exceeds,
+            rank.critical,
+            rank.has_usage,
+            reason,
+        )
+        for rank, reason in zip(order, _reasons(order, signal), strict=True)
+    )
+
+
+def _reasons(order: Sequence[Ranked], signal: str) -> list[str]:
+    """Why each goes before the next one that can go at all; one that cannot needs no reason."""
+    reasons, following = [], None
+    for rank in reversed(order):
+        if rank.critical:
+            reasons.append(NO_REASON)
+            continue
+        reasons.append(NO_REASON if following is None else reason_before(rank, following, signal))
+        following = rank
+    return reasons[::-1]

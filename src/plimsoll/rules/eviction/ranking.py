@@ -1,0 +1,115 @@
+"""Who is evicted first (04 §5).
+
+Pods are compared key by key: for memory and disk whether they use more than they requested, then priority, then by how
+much; for process numbers priority, then the count. The QoS class is no key: a BestEffort pod comes first only because
+whatever it uses exceeds its request of zero. A pod without statistics is suspected before any pod that has some.
+
+`Ranked` keeps every figure that went into the keys, so that the order can be explained, not only shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from plimsoll.rules.config.thresholds import ALLOCATABLE_MEMORY_AVAILABLE, MEMORY_AVAILABLE, PID_AVAILABLE, FsLayout
+from plimsoll.rules.eviction.usage import PodUsage, disk_parts, disk_usage
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, is_critical, is_pod_level_resource
+from plimsoll.rules.quantity import NANO_PER_UNIT, ZERO, Quantity
+from plimsoll.rules.resources.effective import container_requests, pod_level_set
+
+INODES = "inodes"
+PIDS = "pids"
+
+Reason = Literal["no statistics", "exceeds its request", "lower priority", "larger excess", "more processes", "equal"]
+
+
+class Ranked(msgspec.Struct, frozen=True):
+    """One pod in the order of eviction. A smaller `key` goes first; equal keys may go in any order."""
+
+    pod: Pod
+    key: tuple[int, int, int]
+    critical: bool  # stays in the order, but its eviction is refused
+    has_usage: bool
+    exceeds: bool
+    priority: int
+    usage: int  # bytes, inodes or processes
+    request: Quantity  # what the last key subtracts
+
+
+def ranking_request(pod: Pod, name: str, *, pod_level: bool = True) -> Quantity:
+    """What a pod counts as having requested here; it differs from its effective request (§5, also used by §9).
+
+    With pod-level resources the containers are ignored altogether, and overhead counts only on top of something.
+    """
+    if pod_level and pod_level_set(pod.spec.resources):
+        requests = (pod.spec.resources.requests if pod.spec.resources is not None else None) or {}
+        quantity = requests.get(name, ZERO) if is_pod_level_resource(name) else ZERO
+    else:
+        quantity = container_requests(pod).get(name, ZERO)
+    overhead = (pod.spec.overhead or {}).get(name)
+    return quantity + overhead if overhead is not None and quantity else quantity
+
+
+def ranked(
+    pods: Iterable[Pod],
+    usage: Mapping[str, PodUsage],
+    signal: str,
+    layout: FsLayout = "single",
+    *,
+    pod_level: bool = True,
+) -> tuple[Ranked, ...]:
+    """Every pod in the order of eviction; `usage` is by pod uid, and pods with equal keys keep their order."""
+    if signal == PID_AVAILABLE:
+        ranks = [_by_processes(pod, usage.get(pod.metadata.uid)) for pod in pods]
+    else:
+        ranks = [_by_excess(pod, usage.get(pod.metadata.uid), signal, layout, pod_level) for pod in pods]
+    return tuple(sorted(ranks, key=lambda rank: rank.key))
+
+
+def victim(order: Iterable[Ranked]) -> Ranked | None:
+    """The first whose eviction is not refused."""
+    return next((rank for rank in order if not rank.critical), None)
+
+
+def reason_before(first: Ranked, second: Ranked, signal: str) -> Reason:
+    """The key that puts `first` before `second`."""
+    reasons: tuple[Reason, Reason, Reason] = (
+        ("lower priority", "no statistics", "more processes")
+        if signal == PID_AVAILABLE
+        else ("exceeds its request" if first.has_usage else "no statistics", "lower priority", "larger excess")
+    )
+    for mine, other, reason in zip(first.key, second.key, reasons, strict=True):
+        if mine != other:
+            return reason
+    return "equal"
+
+
+def _by_processes(pod: Pod, usage: PodUsage | None) -> Ranked:
+    priority = pod.spec.priority or 0
+    processes = (usage.processes or 0) if usage is not None else 0
+    key = (priority, int(usage is not None), -processes)
+    return Ranked(pod, key, is_critical(pod), usage is not None, False, priority, processes, ZERO)
+
+
+def _by_excess(pod: Pod, usage: PodUsage | None, signal: str, layout: FsLayout, pod_level: bool) -> Ranked:
+    priority = pod.spec.priority or 0
+    if signal in (MEMORY_AVAILABLE, ALLOCATABLE_MEMORY_AVAILABLE):
+        compared = subtracted = ranking_request(pod, MEMORY, pod_level=pod_level)
+        used = (usage.memory_bytes or 0) if usage is not None else 0
+    else:
+        used_bytes, used_inodes = (0, 0) if usage is None else disk_usage(pod, usage, disk_parts(signal, layout))
+        # The byte request is subtracted from inodes as well: that is what the kubelet does.
+        subtracted = ranking_request(pod, EPHEMERAL_STORAGE, pod_level=pod_level)
+        if signal.endswith(".inodesFree"):
+            used, compared = used_inodes, ranking_request(pod, INODES, pod_level=pod_level)
+        else:
+            used, compared = used_bytes, subtracted
+    if usage is None:
+        return Ranked(pod, (0, priority, 0), is_critical(pod), False, False, priority, 0, subtracted)
+    used_nanos = used * NANO_PER_UNIT
+    exceeds = used_nanos > compared.nanos
+    key = (1 if exceeds else 2, priority, subtracted.nanos - used_nanos)
+    return Ranked(pod, key, is_critical(pod), True, exceeds, priority, used, subtracted)

@@ -1,0 +1,426 @@
+"""The walk of `batch`: one pod → its figures, in one pass over its containers.
+
+Everything is added up in thousandths, which amounts are whole numbers of once R-2 has rounded them, and rounded up to
+bytes and pieces at the end. Pods with pod-level resources and init containers go by name (`batch_by_name`), and so do
+those with init containers and fractions of a byte.
+
+What pods and their containers ask for, as plain whole numbers: between the walk and the stages of `batch`.
+
+Tuples, not structs: one is made per container, and the stages take them apart into columns.
+
+The figures of a pod with pod-level resources: the rules of `rules.resources.effective`, `rules.resources.defaulting`
+and `qos`, over thousandths.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from plimsoll.rules.model.objects import (
+    CPU,
+    MEMORY,
+    NO_STATUS,
+    Container,
+    Pod,
+    PodSpec,
+    QoSClass,
+    ResourceList,
+    Resources,
+)
+from plimsoll.rules.quantity import MAX_INT64
+from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.resources.bounds import has_page_size
+from plimsoll.rules.resources.defaulting import defaulted, pod_level_defaults
+from plimsoll.rules.resources.effective import added, aggregate, larger, overridden, with_overhead
+from plimsoll.rules.resources.node_policy import NodePolicy, is_plain
+from plimsoll.rules.resources.oom_score import surplus_share
+from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, class_of, pod_level_class
+from plimsoll.rules.resources.values import declared_limits
+
+Amounts = dict[str, int]
+
+# A container: name, cpu that its shares are made of, memory request, cpu limit, own memory limit, and memory limit
+# (its own or pod level's). Milli-cores and bytes, 0 for none.
+Ask = tuple[str, int, int, int, int, int]
+
+# What sets the OOM scores of a pod's containers apart from their own requests: the share in what pod level requests
+# beyond them (O-3 step 3), and which init containers are sidecars (step 5).
+Apart = tuple[int, list[bool]]
+
+# A pod: class, effective requests, effective limits, cpu and memory limit of its cgroup (None: none), what sets its
+# scores apart (None: nothing), and whether it names nothing but cpu and memory.
+Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, Apart | None, bool]
+
+COMPUTE = frozenset({CPU, MEMORY})
+
+
+def thousandths(resources: ResourceList | None) -> Amounts:
+    return {name: each.tally for name, each in resources.items()} if resources else {}
+
+
+def in_bounds(amounts: Amounts) -> bool:
+    """Nothing is negative (`Quantity.tally`) or more than any node has."""
+    return not amounts or max(amounts.values()) <= MAX_INT64
+
+
+def whole(amounts: Amounts) -> Amounts:
+    """Thousandths → what is shown: cpu stays in milli-cores, everything else becomes bytes or pieces (Q-13)."""
+    return {name: each if name == CPU else -(-each // 1000) for name, each in amounts.items()}
+
+
+def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
+    """As `batch_walk.figures`, for any pod."""
+    block = pod.spec.resources if policy.pod_level else None
+    if block is not None and has_fine_amounts(pod):
+        pod = defaulted(pod)  # D-2 adds up what R-2 has not rounded yet: thousandths would not be exact
+        block = pod.spec.resources
+    spec = pod.spec
+    everybody = spec.init_containers + spec.containers
+    sidecars = [each.restart_policy == "Always" for each in spec.init_containers]
+    limits = [thousandths(each.resources.limits) for each in everybody]
+    requests = [_requested(each, own) for each, own in zip(everybody, limits, strict=True)]
+    requested, limited = _aggregated(requests, sidecars), _aggregated(limits, sidecars)
+    if not (in_bounds(requested) and in_bounds(limited)):
+        return None
+    level = None if block is None else pod_level(block, requested, limited, len(everybody), policy)
+    pod_cpu, pod_memory = (0, 0) if level is None else (level.cpu_cap, level.memory_cap)
+    for container, wanted, capped in zip(everybody, requests, limits, strict=True):
+        cpu, own = capped.get(CPU, 0) or pod_cpu, -(-capped.get(MEMORY, 0) // 1000)
+        # The limit stands in for a cpu request that is missing, also one that pod level hands down (02 §4.5).
+        memory = -(-wanted.get(MEMORY, 0) // 1000)
+        asks.append((container.name, wanted.get(CPU, cpu), memory, cpu, own, own or pod_memory))
+    if level is None:
+        return finished(pod, _class_of_containers(requests, limits), requested, limited, 0, sidecars, policy)
+    return finished(pod, level.qos, level.requests, level.limits, level.share, sidecars, policy)
+
+
+class PodLevel(NamedTuple):
+    """What a pod-level block makes of the sums over containers (D-2, E-2), in thousandths."""
+
+    qos: QoSClass
+    requests: Amounts
+    limits: Amounts
+    cpu_cap: int  # what containers without a limit get, in milli-cores and bytes
+    memory_cap: int
+    share: int  # of each container in what pod level requests beyond them
+
+
+def pod_level(block: Resources, requested: Amounts, limited: Amounts, count: int, policy: NodePolicy) -> PodLevel:
+    requests, limits, share = thousandths(block.requests), thousandths(block.limits), 0
+    if requests or limits:
+        requests, limits = pod_level_defaults(requests, limits, requested, limited)
+        if policy.pod_level_oom_share and requests.get(MEMORY):
+            share = surplus_share(_bytes(requests), _bytes(requested), count)
+        requested, limited = overridden(requested, requests), overridden(limited, limits)
+    qos = pod_level_class(_compute(requests), _compute(limits), bool(limits))
+    return PodLevel(qos, requested, limited, limits.get(CPU, 0), _bytes(limits), share)
+
+
+def finished(
+    pod: Pod,
+    qos: QoSClass,
+    requested: Amounts,
+    limited: Amounts,
+    share: int,
+    sidecars: list[bool],
+    policy: NodePolicy,
+) -> Figures | None:
+    """From what is asked for in all, in thousandths, to the figures."""
+    qos = pod.status.qos_class or qos
+    if pod.spec.overhead:
+        overhead = thousandths(pod.spec.overhead)
+        requested, limited = added(requested, overhead), with_overhead(limited, overhead)
+    if not (in_bounds(requested) and in_bounds(limited)):
+        return None
+    only_compute = requested.keys() <= COMPUTE
+    if not only_compute and not all(map(has_page_size, requested)):
+        return None
+    requested, limited = whole(requested), whole(limited)
+    cpu_declared = memory_declared = qos == GUARANTEED
+    if qos == BURSTABLE:
+        cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
+    return (
+        qos,
+        requested,
+        limited,
+        limited.get(CPU, 0) if cpu_declared else None,
+        limited.get(MEMORY, 0) if memory_declared else None,
+        (share, sidecars) if share or any(sidecars) else None,
+        only_compute,
+    )
+
+
+def has_fine_amounts(pod: Pod) -> bool:
+    return any(map(_is_fine, pod.spec.init_containers + pod.spec.containers))
+
+
+def _is_fine(container: Container) -> bool:
+    for amounts in (container.resources.requests, container.resources.limits):
+        if amounts:
+            for each in amounts.values():
+                if each.is_fine:
+                    return True
+    return False
+
+
+def _requested(container: Container, limits: Amounts) -> Amounts:
+    """D-1: limits stand in for the requests that are missing."""
+    requests = thousandths(container.resources.requests)
+    return requests if limits.keys() <= requests.keys() else {**limits, **requests}
+
+
+def _aggregated(lists: list[Amounts], sidecars: list[bool]) -> Amounts:
+    return aggregate(lists[len(sidecars) :], list(zip(sidecars, lists, strict=False)))
+
+
+def _class_of_containers(requests: list[Amounts], limits: list[Amounts]) -> QoSClass:
+    """QC-3: sums over everybody, init containers too."""
+    wanted, capped = [_compute(each) for each in requests], [_compute(each) for each in limits]
+    return class_of(all(map(all, capped)), _sum(wanted), _sum(capped))
+
+
+def _compute(amounts: Amounts) -> tuple[int, int]:
+    return amounts.get(CPU, 0), amounts.get(MEMORY, 0)
+
+
+def _sum(pairs: list[tuple[int, int]]) -> tuple[int, int]:
+    return sum(each[0] for each in pairs), sum(each[1] for each in pairs)
+
+
+def _bytes(amounts: Amounts) -> int:
+    return -(-amounts.get(MEMORY, 0) // 1000)
+
+
+_NOTHING: ResourceList = {}
+
+
+def figures(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
+    """The pod's figures, and what each container asks for appended to `asks`, init containers first.
+
+    None where only `pod_plan` knows what to do: an amount is negative or beyond every node, a resize is pending, the
+    pod has a policy of its own.
+    """
+    if pod.metadata.annotations and not is_plain(pod):
+        return None
+    status = pod.status
+    if status is not NO_STATUS and (status.container_statuses or status.init_container_statuses):
+        pod = defaulted(pod, pod_level=policy.pod_level)
+        if held_pod(pod) is not pod:
+            return None
+    spec = pod.spec
+    block = spec.resources if policy.pod_level else None
+    if block is None or not (spec.init_containers or has_fine_amounts(pod)):
+        before = len(asks)
+        found = _plain(pod, spec, asks, block, policy)
+        if found is not None:
+            return found
+        del asks[before:]
+    return figures_by_name(pod, asks, policy)
+
+
+def _plain(pod: Pod, spec: PodSpec, asks: list[Ask], block: Resources | None, policy: NodePolicy) -> Figures | None:
+    requested: Amounts = {}
+    limited: Amounts = {}
+    moments: list[tuple[Amounts, Amounts]] = []  # what plain init containers ask for of other names, each in its time
+    cpu_request = memory_request = cpu_limit = memory_limit = 0
+    asks_cpu = asks_memory = caps_cpu = caps_memory = False
+    every_cpu = every_memory = only_compute = True
+    init_containers, first = spec.init_containers, len(asks)
+    for container in init_containers + spec.containers if init_containers else spec.containers:
+        resources = container.resources
+        requests, limits = resources.requests, resources.limits
+        cpu = memory = None
+        cpu_ask = memory_ask = cpu_cap = memory_cap = others = 0
+        if limits:
+            others = len(limits)
+            if (cpu := limits.get(CPU)) is not None:
+                others -= 1
+                caps_cpu = True
+                cpu_cap = cpu.tally
+                cpu_limit += cpu_cap
+            if (memory := limits.get(MEMORY)) is not None:
+                others -= 1
+                caps_memory = True
+                memory_cap = memory.value
+                memory_limit += memory.tally
+        if requests:  # where one is missing, the limit stands in (D-1)
+            others += len(requests)
+            if (own := requests.get(CPU)) is not None:
+                others -= 1
+                cpu = own
+            if (own := requests.get(MEMORY)) is not None:
+                others -= 1
+                memory = own
+        if cpu is not None:
+            asks_cpu = True
+            cpu_ask = cpu.tally
+            cpu_request += cpu_ask
+        if memory is not None:
+            asks_memory = True
+            memory_ask = memory.value
+            memory_request += memory.tally
+        if not cpu_cap:
+            every_cpu = False
+        if not memory_cap:
+            every_memory = False
+        if others:
+            only_compute = False
+            if len(asks) - first < len(init_containers) and container.restart_policy != "Always":
+                then = dict(requested), dict(limited)  # beside the sidecars before it
+                _add_others(limits, requests, *then)
+                moments.append(then)
+            else:
+                _add_others(limits, requests, requested, limited)
+        asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap, memory_cap))
+    if cpu_request + memory_request + cpu_limit + memory_limit > MAX_INT64:
+        return None
+    qos = pod.status.qos_class or class_of(
+        every_cpu and every_memory, (cpu_request, memory_request), (cpu_limit, memory_limit)
+    )
+    apart = None
+    if init_containers:
+        sidecars = [each.restart_policy == "Always" for each in init_containers]
+        if any(sidecars):
+            apart = 0, sidecars
+        if not all(sidecars):  # else the worst moment is when everybody runs
+            mine = asks[first:]
+            if not _all_whole(mine, memory_request, memory_limit):
+                return None
+            cpu_request, memory_request, cpu_limit, memory_limit = _worst_moment(
+                sidecars, mine, cpu_request, memory_request, cpu_limit, memory_limit
+            )
+            for more_requested, more_limited in moments:
+                requested, limited = larger(requested, more_requested), larger(limited, more_limited)
+        if qos == BURSTABLE and not (every_cpu and every_memory):
+            every_cpu, every_memory = declared_limits(pod, pod_level=policy.pod_level)
+    overhead = spec.overhead
+    if block is None and not overhead:
+        memory_request, memory_limit = -(-memory_request // 1000), -(-memory_limit // 1000)
+        if not only_compute and not _others_whole(requested, limited):
+            return None
+    if asks_cpu:
+        requested[CPU] = cpu_request
+    if asks_memory:
+        requested[MEMORY] = memory_request
+    if caps_cpu:
+        limited[CPU] = cpu_limit
+    if caps_memory:
+        limited[MEMORY] = memory_limit
+    if block is not None:
+        if not (only_compute or (in_bounds(requested) and in_bounds(limited))):
+            return None
+        return _under_pod_level(pod, block, asks, first, requested, limited, policy)
+    if overhead:
+        if not (only_compute and overhead.keys() <= COMPUTE):
+            return finished(pod, qos, requested, limited, 0, [] if apart is None else apart[1], policy)
+        more = thousandths(overhead)
+        requested, limited = added(requested, more), with_overhead(limited, more)
+        if not (in_bounds(requested) and in_bounds(limited)):
+            return None
+        requested, limited = whole(requested), whole(limited)
+    if qos == BEST_EFFORT:
+        return qos, requested, limited, None, None, apart, only_compute
+    return (
+        qos,
+        requested,
+        limited,
+        limited.get(CPU, 0) if every_cpu or qos == GUARANTEED else None,
+        limited.get(MEMORY, 0) if every_memory or qos == GUARANTEED else None,
+        apart,
+        only_compute,
+    )
+
+
+def _worst_moment(
+    sidecars: list[bool], asks: list[Ask], cpu: int, memory: int, cpu_limit: int, memory_limit: int
+) -> tuple[int, int, int, int]:
+    """From sums over everybody to the most at any moment: `effective.peak`, of all four at once."""
+    cpu_beside = memory_beside = cpu_cap_beside = memory_cap_beside = 0  # of the sidecars that run by then
+    most_cpu = most_memory = most_cpu_cap = most_memory_cap = 0
+    for sidecar, (_, cpu_ask, memory_ask, cpu_cap, memory_cap, _) in zip(sidecars, asks, strict=False):
+        if sidecar:
+            cpu_beside += cpu_ask
+            memory_beside += memory_ask
+            cpu_cap_beside += cpu_cap
+            memory_cap_beside += memory_cap
+            continue
+        if cpu_ask:
+            cpu -= cpu_ask  # gone when the regular containers come
+            if cpu_beside + cpu_ask > most_cpu:
+                most_cpu = cpu_beside + cpu_ask
+        if memory_ask:
+            memory -= memory_ask * 1000
+            if memory_beside + memory_ask > most_memory:
+                most_memory = memory_beside + memory_ask
+        if cpu_cap:
+            cpu_limit -= cpu_cap
+            if cpu_cap_beside + cpu_cap > most_cpu_cap:
+                most_cpu_cap = cpu_cap_beside + cpu_cap
+        if memory_cap:
+            memory_limit -= memory_cap * 1000
+            if memory_cap_beside + memory_cap > most_memory_cap:
+                most_memory_cap = memory_cap_beside + memory_cap
+    return (
+        max(cpu, most_cpu),
+        max(memory, most_memory * 1000),
+        max(cpu_limit, most_cpu_cap),
+        max(memory_limit, most_memory_cap * 1000),
+    )
+
+
+def _under_pod_level(
+    pod: Pod, block: Resources, asks: list[Ask], first: int, requested: Amounts, limited: Amounts, policy: NodePolicy
+) -> Figures | None:
+    """Containers without limits of their own get pod level's, and its cpu limit stands in for a request (02 §4.5)."""
+    level = pod_level(block, requested, limited, len(asks) - first, policy)
+    if level.cpu_cap or level.memory_cap:
+        for at, container in enumerate(pod.spec.containers, first):
+            name, cpu, memory, cpu_cap, own, _ = asks[at]
+            if not cpu_cap:
+                cpu_cap = level.cpu_cap
+                if not cpu and not _names(container.resources, CPU):
+                    cpu = cpu_cap
+            asks[at] = (name, cpu, memory, cpu_cap, own, own or level.memory_cap)
+    return finished(pod, level.qos, level.requests, level.limits, level.share, [], policy)
+
+
+def _names(resources: Resources, name: str) -> bool:
+    return name in (resources.requests or _NOTHING) or name in (resources.limits or _NOTHING)
+
+
+def _all_whole(asks: list[Ask], memory_request: int, memory_limit: int) -> bool:
+    """Whether no container asks for a fraction of a byte: then what each asks for, rounded up, adds up to the sums."""
+    return (
+        sum([ask[2] for ask in asks]) * 1000 == memory_request and sum([ask[4] for ask in asks]) * 1000 == memory_limit
+    )
+
+
+def _add_others(
+    limits: ResourceList | None, requests: ResourceList | None, requested: Amounts, limited: Amounts
+) -> None:
+    """Add what is neither cpu nor memory, limits standing in for requests (D-1)."""
+    requests = requests or _NOTHING
+    for name, quantity in requests.items():
+        if name != CPU and name != MEMORY:
+            requested[name] = requested.get(name, 0) + quantity.tally
+    if limits:
+        for name, quantity in limits.items():
+            if name != CPU and name != MEMORY:
+                limited[name] = limited.get(name, 0) + quantity.tally
+                if name not in requests:
+                    requested[name] = requested.get(name, 0) + quantity.tally
+
+
+def _others_whole(requested: Amounts, limited: Amounts) -> bool:
+    """Bring what is neither cpu nor memory from thousandths to whole units; False where that cannot be done.
+
+    Every name that is limited is requested too (D-1).
+    """
+    for name, amount in requested.items():
+        limit = limited.get(name, 0)
+        if amount + limit > MAX_INT64 or not has_page_size(name):
+            return False
+        requested[name] = -(-amount // 1000)
+        if name in limited:
+            limited[name] = -(-limit // 1000)
+    return True

@@ -1,0 +1,148 @@
+"""Everything `plimsoll explain` says about a node and its pods, as values; printing is the CLI's business."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree
+from plimsoll.rules.cgroups.reasons import human_bytes
+from plimsoll.rules.eviction.ranking import ranking_request
+from plimsoll.rules.explain.advice import Change, guaranteed_changes, pod_warnings, qos_sentence, setting_warnings
+from plimsoll.rules.explain.contention import with_effective
+from plimsoll.rules.model.objects import CPU, MEMORY, QoSClass, ResourceList, is_critical
+from plimsoll.rules.node.node_config import Setting, reserved_cpus
+
+
+class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What a memory shortage ranks the pod by (spec 04 §5): over its request first, then priority, then excess."""
+
+    memory_request_bytes: int
+    priority: int | None  # None: a class names it that only the cluster knows
+    exempt: bool = False
+    cannot_exceed: bool = False  # its memory limit is its request
+
+    def sentence(self) -> str:
+        if self.exempt:
+            return "exempt: static, mirror and system-critical pods are never evicted by the node"
+        if self.cannot_exceed:
+            over = "after all pods that use more than their request, since its limit keeps it from doing so"
+        elif self.memory_request_bytes == 0:
+            over = "among the first as soon as it uses any: its request is 0"
+        else:
+            over = f"among the first once it uses more than {human_bytes(self.memory_request_bytes)}"
+        number = "unknown: its class is the cluster's" if self.priority is None else str(self.priority)
+        return f"{over}; within that, lower priority first (this one: {number}), then the larger excess"
+
+
+class PodExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    name: str
+    namespace: str
+    qos_class: QoSClass
+    because: str
+    requests: dict[str, str]
+    limits: dict[str, str]
+    eviction: EvictionKeys
+    exclusive_cpus: int = 0
+    advice: tuple[Change, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class NodeExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    name: str
+    profile: str
+    cgroup_version: int
+    driver: str
+    runtime: str
+    capacity: dict[str, str]
+    allocatable: dict[str, str]
+    steps: dict[str, str]
+    shared_cpus: int | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
+    node: NodeExplanation
+    pods: tuple[PodExplanation, ...]
+    tree: Cgroup
+
+
+def explanation(workloads: Sequence[Workload], setting: Setting, *, advise: bool = False) -> Explanation:
+    return Explanation(
+        _node(workloads, setting),
+        tuple(_pod(each, setting, advise=advise) for each in workloads),
+        with_effective(desired_tree(workloads, setting), setting.absolute[CPU].milli, _shared_cpus(workloads, setting)),
+    )
+
+
+def _node(workloads: Sequence[Workload], setting: Setting) -> NodeExplanation:
+    return NodeExplanation(
+        setting.machine.name,
+        setting.profile.name,
+        setting.policy.cgroup_version,
+        setting.driver,
+        setting.runtime,
+        texts(setting.capacity),
+        texts(setting.allocatable),
+        {name: allocatable_steps(setting, name) for name in (CPU, MEMORY)},
+        _shared_cpus(workloads, setting),
+        (*setting_warnings(setting), *_cpu_warnings(workloads, setting)),
+    )
+
+
+def _shared_cpus(workloads: Sequence[Workload], setting: Setting) -> int | None:
+    """What exclusive CPUs leave for everybody else; None without the static policy."""
+    if not setting.policy.static_cpus:
+        return None
+    strict = setting.config.cpu_manager_policy_options.get("strict-cpu-reservation") == "true"
+    kept = reserved_cpus(setting.config) if strict else 0
+    return max(setting.machine.cores - kept - sum(each.exclusive_cpus for each in workloads), 0)
+
+
+def _cpu_warnings(workloads: Sequence[Workload], setting: Setting) -> list[str]:
+    wanted = sum(each.exclusive_cpus for each in workloads)
+    offered = setting.machine.cores - reserved_cpus(setting.config)
+    if not setting.policy.static_cpus or wanted <= offered:
+        return []
+    return [f"{wanted} CPUs are wanted exclusively but only {offered} can be given: the last of these pods are refused"]
+
+
+def allocatable_steps(setting: Setting, name: str) -> str:
+    """capacity − systemReserved − kubeReserved − evictionHard, the terms that exist (N-8)."""
+    terms = [str(setting.capacity[name])]
+    reserved = setting.reserved
+    for part in (reserved.system, reserved.kube, reserved.eviction):
+        if part and part.get(name):
+            terms.append(str(part[name]))
+    if name == MEMORY:
+        terms += [str(q) for key, q in setting.capacity.items() if key.startswith("hugepages-") and q]
+    if len(terms) == 1:
+        return terms[0]
+    rest = " − ".join(terms)
+    return f"{rest} = {setting.allocatable[name]}" if setting.allocatable[name] else f"max(0, {rest}) = 0"
+
+
+def _pod(work: Workload, setting: Setting, *, advise: bool) -> PodExplanation:
+    pod = work.pod
+    return PodExplanation(
+        work.title,
+        pod.metadata.namespace or "default",
+        work.qos,
+        qos_sentence(work, setting),
+        texts(work.counted),
+        texts(work.limits),
+        EvictionKeys(
+            ranking_request(pod, MEMORY, pod_level=setting.policy.pod_level).value,
+            None if pod.spec.priority is None and pod.spec.priority_class_name else pod.spec.priority or 0,
+            is_critical(pod),
+            work.qos == "Guaranteed",
+        ),
+        work.exclusive_cpus,
+        tuple(guaranteed_changes(work, setting)) if advise else (),
+        tuple(pod_warnings(work, setting)),
+    )
+
+
+def texts(resources: ResourceList) -> dict[str, str]:
+    return {name: str(quantity) for name, quantity in resources.items()}

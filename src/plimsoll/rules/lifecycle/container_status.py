@@ -1,0 +1,267 @@
+"""What is reported of each container: its state and the state before, restarts, ready, started (04 §10–§12).
+
+The newest container of a name gives the state, the one before it the last state. Three things are added to what the
+runtime shows: a container that never was shows why it waits; one that should run but could not be started, or must wait
+before it is, shows that reason and moves its end into the last state; and one that was reported as running and
+has vanished ends as *unknown* with exit code 137, because nobody can know better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from plimsoll.rules.lifecycle.pod_actions import may_restart
+from plimsoll.rules.lifecycle.probes import is_ready, is_started
+from plimsoll.rules.model.objects import Resources, is_sidecar
+from plimsoll.rules.model.observed import NO_RESULTS, PodMemory, PodSeen, SeenContainer
+from plimsoll.rules.model.pod_status import (
+    NO_STATE,
+    RunContainerStatus,
+    Running,
+    RunState,
+    Terminated,
+    VolumeMountStatus,
+    Waiting,
+)
+from plimsoll.rules.model.runnable import FALLBACK_TO_LOGS, RunContainer, RunPod
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.timestamps import utc_text
+
+CONTAINER_CREATING, POD_INITIALIZING = "ContainerCreating", "PodInitializing"
+STATUS_UNKNOWN = "ContainerStatusUnknown"
+UNKNOWN_EXIT_CODE = 137
+NOT_LOCATED_AT_END = "The container could not be located when the pod was terminated"
+NOT_LOCATED = "The container could not be located when the pod was deleted.  The container used to be Running"
+
+MAX_MESSAGE_BYTES = 4096
+MAX_LOG_MESSAGE_BYTES = 2048
+MAX_LOG_MESSAGE_LINES = 80
+MAX_POD_MESSAGE_BYTES = 12 * 1024
+
+
+def termination_message(
+    container: RunContainer, exit_code: int, file_text: bytes | None, log_tail: bytes = b"", runtime_message: str = ""
+) -> str:
+    """From the file the container wrote (None: there is none) or the end of its log, after what the runtime says."""
+    own = (file_text or b"")[-MAX_MESSAGE_BYTES:]
+    if not own and exit_code != 0 and container.termination_message_policy == FALLBACK_TO_LOGS:
+        lines = log_tail[-MAX_LOG_MESSAGE_BYTES:].splitlines(keepends=True)
+        own = b"".join(lines[-MAX_LOG_MESSAGE_LINES:])
+    text = own.decode(errors="replace")
+    return f"{runtime_message}: {text}" if runtime_message and text else runtime_message or text
+
+
+class StatusContext(msgspec.Struct, frozen=True):
+    """What all containers of one pod share."""
+
+    pod: RunPod
+    seen: PodSeen
+    memory: PodMemory
+    profile: Profile
+    runtime_name: str
+    is_ending: bool  # being stopped: nothing is ready any more, nothing waits to be started
+    allocated: Mapping[str, Resources]
+
+
+def container_statuses(
+    context: StatusContext,
+    containers: tuple[RunContainer, ...],
+    previous: tuple[RunContainerStatus, ...],
+    *,
+    is_init: bool,
+) -> tuple[RunContainerStatus, ...]:
+    """Init containers in the pod's order, others by name."""
+    before = {each.name: each for each in previous}
+    shown = [_status(context, each, before.get(each.name), is_init=is_init) for each in containers]
+    return tuple(shown if is_init else sorted(shown, key=lambda each: each.name))
+
+
+def _status(
+    context: StatusContext, container: RunContainer, before: RunContainerStatus | None, *, is_init: bool
+) -> RunContainerStatus:
+    runs = context.seen.of(container.name)
+    if not runs:
+        status = _without_runs(context, container, before)
+    elif before is not None and _is_told_lost(context, runs[0], before):
+        status = before
+    else:
+        status = _from_run(context, container, runs[0], before)
+        if len(runs) > 1:
+            status = msgspec.structs.replace(status, last_state=_state(context, runs[1], None))
+        elif before is not None and _is_of_another(before.last_state, status.container_id):
+            # The record of the run before may be gone by now; what was said of it stays true.
+            status = msgspec.structs.replace(status, last_state=before.last_state)
+    newest = runs[0] if runs else None
+    status = _with_trouble(context, container, newest, status, is_init=is_init)
+    return _with_flags(context, container, newest, status, is_init=is_init)
+
+
+def _is_told_lost(context: StatusContext, run: SeenContainer, before: RunContainerStatus) -> bool:
+    ended = before.state.terminated
+    is_same = before.container_id == _full_id(context, run.id)
+    return run.phase == "unknown" and is_same and ended is not None and ended.reason == STATUS_UNKNOWN
+
+
+def _is_of_another(state: RunState, container_id: str) -> bool:
+    return state.terminated is not None and state.terminated.container_id != container_id
+
+
+def _without_runs(
+    context: StatusContext, container: RunContainer, before: RunContainerStatus | None
+) -> RunContainerStatus:
+    if before is not None and before.state.terminated is not None:
+        return before
+    has_init = bool(context.pod.spec.init_containers)
+    status = RunContainerStatus(
+        name=container.name,
+        image=container.image,
+        state=RunState(waiting=Waiting(POD_INITIALIZING if has_init else CONTAINER_CREATING)),
+        volume_mounts=_mounts(context, container),
+    )
+    if before is None:
+        return status
+    restarts, last_state = before.restart_count, before.last_state
+    if before.state.running is not None:
+        # It ran when we last looked: say that it ended, so that the pod does not fall back to Pending.
+        if last_state.terminated is None:
+            last_state = RunState(terminated=Terminated(UNKNOWN_EXIT_CODE, 0, STATUS_UNKNOWN, NOT_LOCATED))
+        if context.pod.metadata.deletion_timestamp is None:
+            restarts += 1
+    return msgspec.structs.replace(status, restart_count=restarts, last_state=last_state)
+
+
+def _from_run(
+    context: StatusContext, container: RunContainer, run: SeenContainer, before: RunContainerStatus | None
+) -> RunContainerStatus:
+    allocated = context.allocated.get(container.name, container.resources)
+    shown = run.resources if run.phase == "running" and run.resources is not None else allocated
+    was_lost = run.phase == "unknown" and before is not None and before.state.running is not None
+    return RunContainerStatus(
+        name=container.name,
+        state=_state(context, run, before),
+        image=run.image or container.image,
+        image_id=run.image_id,
+        container_id=_full_id(context, run.id),
+        restart_count=before.restart_count + 1 if before is not None and was_lost else run.attempt,
+        resources=shown,
+        allocated_resources=allocated.requests,
+        volume_mounts=_mounts(context, container),
+    )
+
+
+def _state(context: StatusContext, run: SeenContainer, before: RunContainerStatus | None) -> RunState:
+    if run.phase == "running":
+        return RunState(running=Running(utc_text(run.started_s)))
+    if run.phase == "exited":
+        return RunState(terminated=_terminated(context, run))
+    if run.phase == "unknown" and before is not None and before.state.running is not None:
+        return RunState(terminated=Terminated(UNKNOWN_EXIT_CODE, 0, STATUS_UNKNOWN, NOT_LOCATED_AT_END))
+    return RunState(waiting=Waiting())
+
+
+def _terminated(context: StatusContext, run: SeenContainer) -> Terminated:
+    return Terminated(
+        exit_code=run.exit_code,
+        reason=run.reason or ("Completed" if run.exit_code == 0 else "Error"),
+        message=run.message,
+        started_at=utc_text(run.started_s) if run.started_s else None,
+        finished_at=utc_text(run.finished_s) if run.finished_s else None,
+        container_id=_full_id(context, run.id),
+    )
+
+
+def _full_id(context: StatusContext, container_id: str) -> str:
+    return f"{context.runtime_name}://{container_id}"
+
+
+def _mounts(context: StatusContext, container: RunContainer) -> tuple[VolumeMountStatus, ...] | None:
+    if not context.profile.volume_mounts_reported or not container.volume_mounts:
+        return None
+    return tuple(
+        VolumeMountStatus(
+            each.name,
+            each.mount_path,
+            each.read_only,
+            recursive_read_only="Disabled" if each.read_only else None,
+        )
+        for each in container.volume_mounts
+    )
+
+
+def _with_trouble(
+    context: StatusContext,
+    container: RunContainer,
+    newest: SeenContainer | None,
+    status: RunContainerStatus,
+    *,
+    is_init: bool,
+) -> RunContainerStatus:
+    trouble = context.memory.trouble.get(container.name)
+    if trouble is None or context.is_ending or not may_restart(container, context.pod, newest):
+        return status
+    if (
+        is_init
+        and not is_sidecar(container)
+        and newest is not None
+        and newest.phase == "exited"
+        and not newest.exit_code
+    ):
+        return status
+    last_state = status.state if status.state.terminated is not None else status.last_state
+    waiting = RunState(waiting=Waiting(trouble.reason, trouble.message))
+    return msgspec.structs.replace(status, state=waiting, last_state=last_state)
+
+
+def _with_flags(
+    context: StatusContext,
+    container: RunContainer,
+    newest: SeenContainer | None,
+    status: RunContainerStatus,
+    *,
+    is_init: bool,
+) -> RunContainerStatus:
+    results = context.memory.probes.get(newest.id, NO_RESULTS) if newest is not None else NO_RESULTS
+    runs_on = status.state.running is not None
+    started: bool | None = runs_on and is_started(container, newest, results)
+    if is_init and not is_sidecar(container):
+        ended = status.state.terminated
+        ready = ended is not None and ended.exit_code == 0
+        if not context.profile.init_started_reported:
+            started = None
+    else:
+        ready = runs_on and not context.is_ending and is_ready(container, newest, results)
+    return msgspec.structs.replace(status, ready=ready, started=started)
+
+
+def ended_unknown(status: RunContainerStatus) -> RunContainerStatus:
+    """At the end of the pod's life nothing may be left open: what did not end in our sight ended as an error."""
+    if status.state.terminated is not None:
+        return status
+    ended = RunState(terminated=Terminated(UNKNOWN_EXIT_CODE, 0, STATUS_UNKNOWN, NOT_LOCATED_AT_END))
+    return msgspec.structs.replace(status, state=ended, ready=False, started=False)
+
+
+def with_short_messages(statuses: Iterable[RunContainerStatus], container_count: int) -> tuple[RunContainerStatus, ...]:
+    """All termination messages of a pod together stay below 12 KiB."""
+    limit = MAX_POD_MESSAGE_BYTES // max(container_count, 1)
+    return tuple(
+        msgspec.structs.replace(
+            each, state=_shortened(each.state, limit), last_state=_shortened(each.last_state, limit)
+        )
+        for each in statuses
+    )
+
+
+def _shortened(state: RunState, limit: int) -> RunState:
+    ended = state.terminated
+    if ended is None or len(ended.message.encode()) <= limit:
+        return state
+    message = ended.message.encode()[:limit].decode(errors="ignore")
+    return RunState(terminated=msgspec.structs.replace(ended, message=message))
+
+
+def was_begun(status: RunContainerStatus) -> bool:
+    """Is there any sign that a container of that name was started?"""
+    return status.last_state != NO_STATE or status.state.running is not None or status.state.terminated is not None

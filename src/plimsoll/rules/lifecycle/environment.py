@@ -1,0 +1,282 @@
+"""The environment of a container: `env` and `envFrom` → names and values, as the kubelet resolves them.
+
+First every `envFrom` in order, then every `env` in order; whatever comes later replaces what came before. A literal
+value may refer to what stands before it: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`; a reference
+to a name that is not there stays as it is written. Values that come from a field, a resource or a config map are never
+expanded.
+
+What is missing keeps the container from being made (ContainerConfigError, the kubelet's sentences), unless it is
+optional: then the variable is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from plimsoll.errors import ContainerConfigError
+from plimsoll.rules.gotext import quoted
+from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList
+from plimsoll.rules.model.runnable import (
+    ConfigMap,
+    EnvFrom,
+    EnvSource,
+    KeyOf,
+    ResourceField,
+    RunContainer,
+    RunPod,
+    container_named,
+    containers_of,
+)
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.rules.quantity import ZERO, Quantity, from_units
+
+ConfigMaps = Mapping[str, ConfigMap]  # those of the pod's namespace that exist, by name
+
+INVALID_NAMES = "InvalidEnvironmentVariableNames"
+_SECRETS = "no secrets are served here: use a config map, or the variable's value"
+_ONE = from_units(1)
+
+_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
+_SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]", re.ASCII | re.DOTALL)
+# An escaped `$`, or a reference; a `$` before anything else stands for itself.
+_REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a pod can ask about beyond its own document."""
+
+    pod_ips: tuple[str, ...] = ()
+    host_ips: tuple[str, ...] = ()
+    allocatable: ResourceList = {}  # of the node: what stands for a limit that is not set
+
+
+class Note(msgspec.Struct, frozen=True):
+    """A Warning event about a pod."""
+
+    reason: str
+    message: str
+
+
+class Environment(msgspec.Struct, frozen=True):
+    variables: dict[str, str] = {}
+    notes: tuple[Note, ...] = ()
+
+
+def environment(
+    pod: RunPod,
+    container: RunContainer,
+    config_maps: ConfigMaps,
+    surroundings: Surroundings,
+    *,
+    profile: Profile = DEFAULT_PROFILE,
+) -> Environment:
+    """`pod` has its allocated resources. Raises ContainerConfigError."""
+    variables: dict[str, str] = {}
+    notes: list[Note] = []
+    for source in container.env_from:
+        notes.extend(_take_all(source, pod.metadata.namespace, config_maps, variables, profile))
+    for variable in container.env:
+        value: str | None = variable.value
+        if value:
+            value = expanded(value, variables)
+        elif variable.value_from is not None:
+            value = _resolved(variable.value_from, variable.name, pod, container, config_maps, surroundings)
+        if value is None:
+            continue
+        if not variable.name or "=" in variable.name or "\0" in variable.name + value:
+            raise ContainerConfigError(
+                f"environment variable {quoted(variable.name)}: a name is not empty and has no '=', and no kernel "
+                "takes a zero byte in either name or value"
+            )
+        variables[variable.name] = value
+    return Environment(variables, tuple(notes))
+
+
+def expanded(text: str, variables: Mapping[str, str]) -> str:
+    """`$(NAME)` replaced by values, `$$` by `$`; names that are not there stay as they are."""
+    return _expanded(text, lambda name: variables.get(name, f"$({name})"))
+
+
+def strictly_expanded(text: str, variables: Mapping[str, str]) -> str:
+    """As a `subPathExpr` is: every name must be there and have a value. Raises ContainerConfigError."""
+
+    def value(name: str) -> str:
+        if not (found := variables.get(name, "")):
+            raise ContainerConfigError(f"missing value for {quoted(name)}")
+        return found
+
+    return _expanded(text, value)
+
+
+def _expanded(text: str, value: Callable[[str], str]) -> str:
+    if "$" not in text:
+        return text
+    return _REFERENCE.sub(lambda match: "$" if match[1] else value(match[2]), text)
+
+
+def wanted_config_maps(pod: RunPod) -> frozenset[str]:
+    """The names of all config maps that the pod's containers and volumes refer to."""
+    return frozenset(name for name in _named(pod) if name)
+
+
+def _named(pod: RunPod) -> Iterator[str]:
+    for container in containers_of(pod):
+        for source in container.env_from:
+            if source.config_map_ref is not None:
+                yield source.config_map_ref.name
+        for variable in container.env:
+            if variable.value_from is not None and variable.value_from.config_map_key_ref is not None:
+                yield variable.value_from.config_map_key_ref.name
+    for volume in pod.spec.volumes:
+        if volume.config_map is not None:
+            yield volume.config_map.name
+        for projection in volume.projected.sources if volume.projected is not None else ():
+            if projection.config_map is not None:
+                yield projection.config_map.name
+
+
+# --- envFrom ---
+
+
+def _take_all(
+    source: EnvFrom, namespace: str, config_maps: ConfigMaps, variables: dict[str, str], profile: Profile
+) -> Iterator[Note]:
+    if source.secret_ref is not None and not source.secret_ref.optional:
+        raise ContainerConfigError(f"{not_found('secret', source.secret_ref.name)}: {_SECRETS}")
+    if source.config_map_ref is None:
+        return
+    name = source.config_map_ref.name
+    config_map = config_maps.get(name)
+    if config_map is None:
+        if source.config_map_ref.optional:
+            return
+        raise ContainerConfigError(not_found("configmap", name))
+    invalid: list[str] = []
+    for key, value in (config_map.data or {}).items():
+        prefixed = source.prefix + key
+        is_name = is_variable_name(prefixed) if profile.invalid_variables_skipped else prefixed and "=" not in prefixed
+        if is_name and "\0" not in prefixed + value:
+            variables[prefixed] = value
+        else:
+            invalid.append(prefixed)
+    if invalid:
+        yield Note(
+            INVALID_NAMES,
+            f"Keys [{', '.join(sorted(invalid))}] from the EnvFrom configMap {namespace}/{name} were skipped since "
+            "they are considered invalid environment variable names.",
+        )
+
+
+def is_variable_name(text: str) -> bool:
+    """As 1.27 takes keys for variables; `.` and whatever begins with `..` are no names."""
+    return _NAME.fullmatch(text) is not None and text != "." and not text.startswith("..")
+
+
+def not_found(kind: str, name: str) -> str:
+    """As an API server says it."""
+    return f"{kind} {quoted(name)} not found"
+
+
+# --- valueFrom ---
+
+
+def _resolved(
+    source: EnvSource,
+    variable: str,
+    pod: RunPod,
+    container: RunContainer,
+    config_maps: ConfigMaps,
+    surroundings: Surroundings,
+) -> str | None:
+    """None: optional and not there."""
+    if source.field_ref is not None:
+        return field_value(pod, source.field_ref.field_path, surroundings)
+    if source.resource_field_ref is not None:
+        return resource_value(pod, container, source.resource_field_ref, surroundings.allocatable)
+    if source.config_map_key_ref is not None:
+        return _key_value(source.config_map_key_ref, pod.metadata.namespace, config_maps)
+    if source.secret_key_ref is not None:
+        if source.secret_key_ref.optional:
+            return None
+        raise ContainerConfigError(f"{not_found('secret', source.secret_key_ref.name)}: {_SECRETS}")
+    raise ContainerConfigError(
+        f"environment variable {quoted(variable)}: valueFrom takes fieldRef, resourceFieldRef or configMapKeyRef here"
+    )
+
+
+def _key_value(reference: KeyOf, namespace: str, config_maps: ConfigMaps) -> str | None:
+    config_map = config_maps.get(reference.name)
+    if config_map is None:
+        if reference.optional:
+            return None
+        raise ContainerConfigError(not_found("configmap", reference.name))
+    value = (config_map.data or {}).get(reference.key)
+    if value is None and not reference.optional:
+        raise ContainerConfigError(f"couldn't find key {reference.key} in ConfigMap {namespace}/{reference.name}")
+    return value
+
+
+def field_value(pod: RunPod, path: str, surroundings: Surroundings) -> str:
+    """What a fieldRef stands for; raises ContainerConfigError."""
+    metadata = pod.metadata
+    match path:
+        case "metadata.name":
+            return metadata.name
+        case "metadata.namespace":
+            return metadata.namespace
+        case "metadata.uid":
+            return metadata.uid
+        case "metadata.labels":
+            return map_text(metadata.labels)
+        case "metadata.annotations":
+            return map_text(metadata.annotations)
+        case "spec.nodeName" | "spec.host":
+            return pod.spec.node_name
+        case "spec.serviceAccountName":
+            return pod.spec.service_account_name
+        case "status.podIP":
+            return surroundings.pod_ips[0] if surroundings.pod_ips else ""
+        case "status.podIPs":
+            return ",".join(surroundings.pod_ips)
+        case "status.hostIP":
+            return surroundings.host_ips[0] if surroundings.host_ips else ""
+        case "status.hostIPs":
+            return ",".join(surroundings.host_ips)
+    subscripted = _SUBSCRIPT.fullmatch(path)
+    if subscripted is None:
+        raise ContainerConfigError(f"unsupported fieldPath: {path}")
+    values = metadata.labels if subscripted[1] == "metadata.labels" else metadata.annotations
+    return (values or {}).get(subscripted[2], "")
+
+
+def map_text(values: Mapping[str, str] | None) -> str:
+    """Labels or annotations as a file shows them: one `key="value"` per line, in order of the keys."""
+    return "\n".join(f"{key}={quoted(value)}" for key, value in sorted((values or {}).items()))
+
+
+def resource_value(
+    pod: RunPod, container: RunContainer | None, reference: ResourceField, allocatable: ResourceList
+) -> str:
+    """Rounded up to whole divisors; a limit that is not set is the pod's, else what the node has to give."""
+    if reference.container_name:
+        container = container_named(pod, reference.container_name)
+    if container is None:
+        raise ContainerConfigError(f"container {reference.container_name} not found")
+    kind, _, name = reference.resource.partition(".")
+    if kind not in ("requests", "limits") or (
+        name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not name.startswith(HUGEPAGES_PREFIX)
+    ):
+        raise ContainerConfigError(f"Unsupported container resource : {reference.resource}")
+    resources = container.resources.requests if kind == "requests" else container.resources.limits
+    amount = (resources or {}).get(name, ZERO)
+    if not amount and kind == "limits" and not name.startswith(HUGEPAGES_PREFIX):
+        pod_level = pod.spec.resources.limits if pod.spec.resources is not None else None
+        amount = (pod_level or {}).get(name) or allocatable.get(name, ZERO)
+    return str(_whole_parts(amount, reference.divisor or _ONE, milli=name == CPU))
+
+
+def _whole_parts(amount: Quantity, divisor: Quantity, *, milli: bool) -> int:
+    return -(-amount.milli // divisor.milli) if milli else -(-amount.value // divisor.value)

@@ -1,0 +1,139 @@
+"""What a pod calls itself and whom it asks for names: hostname, /etc/hosts, /etc/resolv.conf, after the kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from plimsoll.rules.model.runnable import HostAlias, RunPod
+
+_MAX_HOSTNAME = 63
+_MAX_KERNEL_HOSTNAME = 64
+_CLUSTER_OPTIONS = ("ndots:5",)
+_HEADER = "# Kubernetes-managed hosts file.\n"
+_HOST_NETWORK_HEADER = "# Kubernetes-managed hosts file (host network).\n"
+_LOOPBACK = """\
+127.0.0.1	localhost
+::1	localhost ip6-localhost ip6-loopback
+fe00::0	ip6-localnet
+fe00::0	ip6-mcastprefix
+fe00::1	ip6-allnodes
+fe00::2	ip6-allrouters
+"""
+
+
+class Dns(msgspec.Struct, frozen=True):
+    """The lines of a resolv.conf."""
+
+    servers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+class NodeNames(msgspec.Struct, frozen=True):
+    """What the node itself knows: its hostname, its files, and the cluster's name server where there is one."""
+
+    hostname: str = ""
+    hosts: str = ""  # text of its /etc/hosts
+    dns: Dns = Dns()  # of its resolv.conf
+    cluster_servers: tuple[str, ...] = ()  # clusterDNS
+    cluster_domain: str = "cluster.local"
+
+
+def hostname(pod: RunPod, node_hostname: str, cluster_domain: str = "cluster.local") -> str:
+    """On the host's network a pod has the host's name."""
+    if pod.spec.host_network:
+        return node_hostname
+    short = pod_hostname(pod)
+    if pod.spec.set_hostname_as_fqdn and (domain := pod_domain(pod, cluster_domain)):
+        full = f"{short}.{domain}"
+        return full if len(full) <= _MAX_KERNEL_HOSTNAME else short
+    return short
+
+
+def pod_hostname(pod: RunPod) -> str:
+    name = pod.spec.hostname or pod.metadata.name
+    return name if len(name) <= _MAX_HOSTNAME else name[:_MAX_HOSTNAME].rstrip("-.")
+
+
+def pod_domain(pod: RunPod, cluster_domain: str) -> str:
+    """Only a pod with a subdomain has one."""
+    if not pod.spec.subdomain:
+        return ""
+    return f"{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}".rstrip(".")
+
+
+def hosts_text(pod: RunPod, node: NodeNames, pod_ips: Iterable[str]) -> str:
+    """A pod that has no address but the loopback's is at home there."""
+    aliases = _aliases_text(pod.spec.host_aliases)
+    if pod.spec.host_network:
+        return _HOST_NETWORK_HEADER + node.hosts + aliases
+    short, domain = pod_hostname(pod), pod_domain(pod, node.cluster_domain)
+    names = f"{short}.{domain}\t{short}" if domain else short
+    own = "".join(f"{address}\t{names}\n" for address in (tuple(pod_ips) or ("127.0.0.1",)))
+    return _HEADER + _LOOPBACK + own + aliases
+
+
+def _aliases_text(aliases: tuple[HostAlias, ...]) -> str:
+    if not aliases:
+        return ""
+    lines = "".join("\t".join((alias.ip, *alias.hostnames)) + "\n" for alias in aliases)
+    return "\n# Entries added by HostAliases.\n" + lines
+
+
+def dns_of(resolv_conf: str) -> Dns:
+    """The node's own file; of several `search` or `options` lines the last one counts, as resolvers read it."""
+    servers: list[str] = []
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    for line in resolv_conf.splitlines():
+        words = line.split()
+        if not words or words[0].startswith(("#", ";")):
+            continue
+        if words[0] == "nameserver" and len(words) > 1:
+            servers.append(words[1])
+        elif words[0] == "search":
+            searches = tuple(word if word == "." else word.rstrip(".") for word in words[1:])
+        elif words[0] == "options":
+            options = tuple(words[1:])
+    return Dns(tuple(servers), searches, options)
+
+
+def pod_dns(pod: RunPod, node: NodeNames) -> Dns:
+    """By dnsPolicy; ClusterFirst without a cluster's name server is as the node asks itself."""
+    policy = pod.spec.dns_policy or "ClusterFirst"
+    if policy == "None":
+        found = Dns()
+    elif node.cluster_servers and (
+        policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not pod.spec.host_network)
+    ):
+        domain = node.cluster_domain
+        searches = (f"{pod.metadata.namespace}.svc.{domain}", f"svc.{domain}", domain) if domain else ()
+        found = Dns(node.cluster_servers, _once((*searches, *node.dns.searches)), _CLUSTER_OPTIONS)
+    else:
+        found = node.dns
+    extra = pod.spec.dns_config
+    if extra is None:
+        return found
+    named = {option.name for option in extra.options}
+    own = tuple(option.name if option.value is None else f"{option.name}:{option.value}" for option in extra.options)
+    return Dns(
+        _once((*found.servers, *extra.nameservers)),
+        _once((*found.searches, *extra.searches)),
+        (*(option for option in found.options if option.partition(":")[0] not in named), *own),
+    )
+
+
+def resolv_text(dns: Dns) -> str:
+    lines = []
+    if dns.searches:
+        lines.append(f"search {' '.join(dns.searches)}")
+    lines.extend(f"nameserver {server}" for server in dns.servers)
+    if dns.options:
+        lines.append(f"options {' '.join(dns.options)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _once(words: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(words))

@@ -1,0 +1,442 @@
+"""What a pod needs now: which sandbox, which containers to end, to start, to let wait (04 §10–§12; 03 §10).
+
+The same question is asked again after everything that happens, and the answer depends on nothing but the three values
+given, so an agent that was killed anywhere simply goes on. In short:
+
+* No sandbox that works: end what is there, make the next one, begin from the start. A pod that may not restart
+  anything and has run before is ended instead.
+* Init containers one after the other, an ordinary one when the one before has succeeded, a sidecar's successor once the
+  sidecar has started. The last one that left a trace tells how far it got, because records of earlier ones may be gone.
+* When the last one is through: every ordinary container that is not running and may be started; sidecars are kept
+  running from their start on. A container that fails its liveness or startup probe, whose image was changed, or whose
+  accepted resize asks for it, is ended and started again in the same turn.
+* Nothing runs and nothing will: the pod is ended, sidecars with it.
+
+Each start passes the crash back-off and the pull back-off; who does not pass waits, with the kubelet's words for it.
+
+What the agent writes into a pod's memory: what a turn decided, and how its attempts to start something went.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from plimsoll.rules.lifecycle.backoff import (
+    CRASH_LOOP,
+    DEFAULT_LIMITS,
+    ERR_IMAGE_PULL,
+    IMAGE_PULL_BACKOFF,
+    BackoffLimits,
+    backoff_key,
+    crash_message,
+    next_backoff,
+    next_pull_backoff,
+    pull_message,
+    pull_waits_until_s,
+    waits_until_s,
+)
+from plimsoll.rules.lifecycle.events import About, sandbox_changed
+from plimsoll.rules.lifecycle.termination import deadline_s, kill_grace_s
+from plimsoll.rules.model.objects import Container, is_sidecar
+from plimsoll.rules.model.observed import (
+    NO_RESULTS,
+    Backoff,
+    Kill,
+    KillReason,
+    LifecycleEvent,
+    PodMemory,
+    PodSeen,
+    PodWork,
+    ProbeResults,
+    SeenContainer,
+    Start,
+    StartTrouble,
+    Wait,
+)
+from plimsoll.rules.model.pod_status import RunContainerStatus, RunStatus
+from plimsoll.rules.model.runnable import NEVER, ON_FAILURE, RunContainer, RunPod
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.rules.resize.steps import restart_message
+
+
+def definition_of(container: Container) -> str:
+    """What must not change under a running container. Of a running pod only the image can."""
+    return f"{container.name}={container.image}"
+
+
+def may_restart(container: RunContainer, pod: RunPod, newest: SeenContainer | None) -> bool:
+    """Would this container, if it does not run, be started? (04 §11)"""
+    if pod.metadata.deletion_timestamp is not None or (newest is not None and newest.phase == "running"):
+        return False
+    if newest is None or newest.phase in ("unknown", "created") or is_sidecar(container):
+        return True
+    if pod.spec.restart_policy == NEVER:
+        return False
+    return not (pod.spec.restart_policy == ON_FAILURE and newest.exit_code == 0)
+
+
+def pod_work(
+    pod: RunPod,
+    seen: PodSeen,
+    memory: PodMemory,
+    now_s: float,
+    *,
+    limits: BackoffLimits = DEFAULT_LIMITS,
+    profile: Profile = DEFAULT_PROFILE,
+) -> PodWork:
+    """One turn of a pod that is meant to run. Whether it still is, `termination.ending` says."""
+    return _Turn(pod, seen, memory, now_s, limits, profile).work()
+
+
+def next_attempt(name: str, seen: PodSeen, status: RunStatus) -> int:
+    """The number of the next container of that name, which is its restartCount."""
+    newest = seen.newest(name)
+    if newest is not None:
+        return newest.attempt + 1
+    before = _status_of(name, status)
+    if before is None:
+        return 0
+    # The runtime has lost its records. A container that was said to run or to have ended had this number itself.
+    had_run = before.state.running is not None or before.state.terminated is not None
+    return before.restart_count + 1 if had_run else before.restart_count
+
+
+def _status_of(name: str, status: RunStatus) -> RunContainerStatus | None:
+    for each in (*status.container_statuses, *status.init_container_statuses):
+        if each.name == name:
+            return each
+    return None
+
+
+class _Turn:
+    """Collects one answer."""
+
+    def __init__(
+        self, pod: RunPod, seen: PodSeen, memory: PodMemory, now_s: float, limits: BackoffLimits, profile: Profile
+    ) -> None:
+        self.pod, self.seen, self.memory, self.now_s = pod, seen, memory, now_s
+        self.limits, self.profile = limits, profile
+        self.sandbox = seen.sandbox()
+        self.status = memory.status if memory.status is not None else pod.status
+        self.may_fail_again = pod.spec.restart_policy != NEVER
+        self.kills: dict[str, Kill] = {}
+        self.to_start: list[RunContainer] = []
+        self.init_names = frozenset(each.name for each in pod.spec.init_containers)
+        self.starts: list[Start] = []
+        self.waits: list[Wait] = []
+        self.events: list[LifecycleEvent] = []
+        self.backoffs: dict[str, Backoff] = {}
+        self.forget: list[str] = []
+
+    def work(self) -> PodWork:
+        if self.pod.metadata.deletion_timestamp is not None:
+            return self._end()
+        if self._needs_sandbox():
+            return self._new_sandbox()
+        for each in self.seen.live():
+            newest = self.seen.newest(each.name)
+            if newest is not None and newest.id != each.id:  # one of a name may live: the newest
+                self.forget.append(each.id) if each.phase == "created" else self._kill(each, "", "unknown")
+        kill_pod = False
+        inits: list[RunContainer] = []
+        is_initialised, has_failed = self._init_containers(inits)
+        if has_failed:
+            kill_pod = True
+        else:
+            keeps = self._ordinary_containers() if is_initialised else True
+            if keeps:
+                self.to_start = [*inits, *self.to_start]
+            else:
+                kill_pod = True
+        if kill_pod:
+            return self._end()
+        self._pass_backoffs()
+        return self._answer(PodWork(sandbox_id=self._sandbox_id()))
+
+    def _end(self) -> PodWork:
+        is_there = any(each.ready for each in self.seen.sandboxes) or bool(self.seen.live())
+        return PodWork(kill_pod=is_there, forget=self._old_records(), sandbox_id=self._sandbox_id())
+
+    def _sandbox_id(self) -> str:
+        return self.sandbox.id if self.sandbox is not None else ""
+
+    def _needs_sandbox(self) -> bool:
+        ready = [each for each in self.seen.sandboxes if each.ready]
+        if self.sandbox is None or not self.sandbox.ready or len(ready) > 1:
+            return True
+        return self.sandbox.host_network is not None and self.sandbox.host_network != self.pod.spec.host_network
+
+    def _new_sandbox(self) -> PodWork:
+        """Everything ends with the old one, and starts from the beginning in the new one."""
+        attempt = 0 if self.sandbox is None else self.sandbox.attempt + 1
+        if not self.may_fail_again and attempt and self.seen.containers:
+            return self._end()
+        ordinary = [each for each in self.pod.spec.containers if not self._is_done(each)]
+        if not ordinary and any(self.seen.newest(each.name) is not None for each in self.pod.spec.containers):
+            return self._end()
+        self.to_start = list(self.pod.spec.init_containers[:1]) or ordinary
+        if self.sandbox is not None:
+            self.events.append(sandbox_changed())
+        self._pass_backoffs(resumes=False)
+        replaces = self.sandbox is not None or bool(self.seen.live())
+        return self._answer(PodWork(kill_pod=replaces, sandbox_attempt=attempt))
+
+    def _is_done(self, container: RunContainer) -> bool:
+        newest = self.seen.newest(container.name)
+        has_succeeded = newest is not None and newest.phase == "exited" and newest.exit_code == 0
+        return has_succeeded and self.pod.spec.restart_policy == ON_FAILURE
+
+    def _here(self, name: str) -> SeenContainer | None:
+        """The newest of that name, if it belongs to the sandbox that is there: a new sandbox begins anew."""
+        newest = self.seen.newest(name)
+        if newest is None or newest.sandbox_id in ("", self._sandbox_id()):
+            return newest
+        return None
+
+    # Init containers
+
+    def _init_containers(self, inits: list[RunContainer]) -> tuple[bool, bool]:
+        """Fills in which of them to start, in the pod's order. Is the pod initialised? Has it failed for good?"""
+        containers = self.pod.spec.init_containers
+        if not containers:
+            return True, False
+        is_initialised = any(
+            newest is not None and newest.phase in ("created", "running")
+            for newest in (self._here(each.name) for each in self.pod.spec.containers)
+        )
+        passed = is_initialised  # something later than the container looked at has begun
+        wanted: set[int] = set()
+        for index in reversed(range(len(containers))):
+            container = containers[index]
+            newest = self._here(container.name)
+            if newest is None:
+                if passed and is_sidecar(container):
+                    wanted.add(index)
+                continue
+            if passed and not is_sidecar(container):
+                continue
+            is_through, again, failed = self._init_step(container, newest)
+            if failed:
+                return False, True
+            if again:
+                wanted.add(index)
+            if is_through and not passed:
+                if index == len(containers) - 1:
+                    is_initialised = True
+                else:
+                    wanted.add(index + 1)
+            passed = True
+        if not passed:
+            wanted.add(0)
+        inits.extend(containers[index] for index in sorted(wanted))
+        return is_initialised, False
+
+    def _init_step(self, container: RunContainer, newest: SeenContainer) -> tuple[bool, bool, bool]:
+        """May its successor start? Must it be started (again)? Has the pod failed with it?"""
+        sidecar = is_sidecar(container)
+        if newest.phase == "created":
+            return False, True, False
+        if newest.phase == "running":
+            return self._running_sidecar(container, newest) if sidecar else (False, False, False)
+        if newest.phase == "exited":
+            if sidecar:
+                return False, True, False
+            if newest.exit_code == 0:
+                return True, False, False
+            return False, self.may_fail_again, not self.may_fail_again
+        if not sidecar and not self.may_fail_again:
+            return False, False, True
+        self._kill(newest, 'Init container is in "unknown" state, try killing it before restart', "unknown")
+        return False, True, False
+
+    def _running_sidecar(self, container: RunContainer, newest: SeenContainer) -> tuple[bool, bool, bool]:
+        results = self._results(newest)
+        name = container.name
+        if container.startup_probe is not None and results.startup is not True:
+            if results.startup is None:
+                return False, False, False
+            self._kill(newest, f"Init container {name} failed startup probe", "startup")
+            return False, True, False
+        if _is_changed(container, newest):
+            self._kill(newest, f"Init container {name} definition changed", "definition")
+            return True, True, False
+        if container.liveness_probe is not None and results.liveness is False:
+            self._kill(newest, f"Init container {name} failed liveness probe", "liveness")
+            return True, True, False
+        if name in self.memory.restart_to_resize:
+            self._kill(newest, restart_message(name), "resize")
+            return True, True, False
+        return True, False, False
+
+    # Ordinary containers
+
+    def _ordinary_containers(self) -> bool:
+        """Is there anything that runs on, or will run?"""
+        keeps = False
+        for container in self.pod.spec.containers:
+            newest = self.seen.newest(container.name)
+            if newest is None or newest.phase != "running":
+                if may_restart(container, self.pod, newest):
+                    keeps = True
+                    self.to_start.append(container)
+                    if newest is not None and newest.phase == "unknown":
+                        words = 'Container is in "unknown" state, try killing it before restart'
+                        self._kill(newest, words, "unknown")
+                continue
+            if self._here(container.name) is None:
+                keeps = True
+                self.to_start.append(container)
+                self._kill(newest, "", "unknown")  # left over from a sandbox that was replaced
+                continue
+            why = self._why_end(container, newest)
+            if why is None:
+                keeps = True
+                continue
+            reason, message = why
+            if reason == "resize" or self.may_fail_again or reason == "definition":
+                keeps = True
+                self.to_start.append(container)
+                message = message if reason == "resize" else f"{message}, will be restarted"
+            self._kill(newest, message, reason)
+        return keeps
+
+    def _why_end(self, container: RunContainer, newest: SeenContainer) -> tuple[KillReason, str] | None:
+        results = self._results(newest)
+        name = container.name
+        if _is_changed(container, newest):
+            return "definition", f"Container {name} definition changed"
+        if container.liveness_probe is not None and results.liveness is False:
+            return "liveness", f"Container {name} failed liveness probe"
+        if container.startup_probe is not None and results.startup is False:
+            return "startup", f"Container {name} failed startup probe"
+        if name in self.memory.restart_to_resize:
+            return "resize", restart_message(name)
+        return None
+
+    def _results(self, newest: SeenContainer) -> ProbeResults:
+        return self.memory.probes.get(newest.id, NO_RESULTS)
+
+    def _kill(self, container: SeenContainer, message: str, reason: KillReason) -> None:
+        grace_s = kill_grace_s(self.pod, container.name, reason)
+        self.kills[container.id] = Kill(container.id, container.name, message, reason, grace_s)
+
+    # Starting
+
+    def _pass_backoffs(self, *, resumes: bool = True) -> None:
+        for container in self.to_start:
+            name = container.name
+            newest = self.seen.newest(name)
+            if newest is not None and newest.phase == "created":
+                if resumes and self._here(name) is not None and not _is_changed(container, newest):
+                    self._start(container, newest.attempt, newest.id)
+                    continue
+                self.forget.append(newest.id)
+            wait = self._wait(container)
+            if wait is None:
+                self._start(container, next_attempt(name, self.seen, self.status))
+            else:
+                self.waits.append(wait)
+
+    def _start(self, container: RunContainer, attempt: int, resume_id: str = "") -> None:
+        is_init = container.name in self.init_names
+        self.starts.append(Start(container.name, attempt, is_init, is_sidecar(container), resume_id))
+
+    def _wait(self, container: RunContainer) -> Wait | None:
+        about = About(container.name, self.profile, is_init=container.name in self.init_names)
+        last_run = next((each for each in self.seen.of(container.name) if each.phase == "exited"), None)
+        key = backoff_key(container)
+        entry = self.memory.backoffs.get(key)
+        if last_run is not None:
+            until_s = waits_until_s(entry, last_run.finished_s, self.limits)
+            if entry is not None and until_s > self.now_s:
+                message = crash_message(container.name, self.pod.metadata, entry.delay_s)
+                self._tell(container.name, CRASH_LOOP, message, about.back_off(self.pod.metadata))
+                return Wait(container.name, CRASH_LOOP, message, until_s)
+        until_s = pull_waits_until_s(self.memory.image_backoffs.get(container.image), self.now_s)
+        if until_s > self.now_s:
+            message = self._pull_message(container)
+            told = (about.pull_back_off(container.image), about.start_failed(IMAGE_PULL_BACKOFF))
+            self._tell(container.name, IMAGE_PULL_BACKOFF, message, *told)
+            return Wait(container.name, IMAGE_PULL_BACKOFF, message, until_s)
+        if last_run is not None:
+            self.backoffs[key] = next_backoff(entry, last_run.finished_s, self.now_s, self.limits)
+        return None
+
+    def _pull_message(self, container: RunContainer) -> str:
+        trouble = self.memory.trouble.get(container.name)
+        if trouble is None:
+            return pull_message(container.image, profile=self.profile)
+        if trouble.reason == IMAGE_PULL_BACKOFF:
+            return trouble.message
+        return pull_message(container.image, f"{trouble.reason}: {trouble.message}", self.profile)
+
+    def _tell(self, name: str, reason: str, message: str, *events: LifecycleEvent) -> None:
+        """Once per wait: the question may be asked many times while it lasts."""
+        if self.memory.trouble.get(name) != StartTrouble(reason, message):
+            self.events.extend(events)
+
+    def _old_records(self) -> tuple[str, ...]:
+        """Dead containers beyond the newest of its name and one before it (04 §11)."""
+        old = list(self.forget)
+        for name in {each.name for each in self.seen.containers}:
+            dead = [each.id for each in self.seen.of(name)[2:] if each.phase == "exited"]
+            old.extend(each for each in dead if each not in old)
+        return tuple(sorted(old))
+
+    def _answer(self, work: PodWork) -> PodWork:
+        moments = [each.until_s for each in self.waits]
+        ends_s = deadline_s(self.pod, self.status)
+        if ends_s is not None:
+            moments.append(ends_s)
+        return msgspec.structs.replace(
+            work,
+            kills=tuple(self.kills.values()),
+            forget=self._old_records(),
+            starts=tuple(self.starts),
+            waits=tuple(self.waits),
+            backoffs=self.backoffs,
+            events=tuple(self.events),
+            look_again_s=min(moments, default=None),
+        )
+
+
+def _is_changed(container: RunContainer, newest: SeenContainer) -> bool:
+    return newest.definition not in ("", definition_of(container))
+
+
+def remember(memory: PodMemory, work: PodWork) -> PodMemory:
+    """The memory with what this work adds to it."""
+    if not (work.waits or work.backoffs):
+        return memory
+    trouble = {**memory.trouble, **{each.name: StartTrouble(each.reason, each.message) for each in work.waits}}
+    return msgspec.structs.replace(memory, trouble=trouble, backoffs={**memory.backoffs, **work.backoffs})
+
+
+def started(memory: PodMemory, name: str) -> PodMemory:
+    """The memory after a container was started: nothing keeps it waiting any more."""
+    if name not in memory.trouble:
+        return memory
+    trouble = {other: each for other, each in memory.trouble.items() if other != name}
+    return msgspec.structs.replace(memory, trouble=trouble)
+
+
+def start_failed(memory: PodMemory, name: str, trouble: StartTrouble) -> PodMemory:
+    """The memory after an attempt to start a container went wrong."""
+    return msgspec.structs.replace(memory, trouble={**memory.trouble, name: trouble})
+
+
+def pull_failed(
+    memory: PodMemory, container: Container, message: str, now_s: float, reason: str = ERR_IMAGE_PULL
+) -> PodMemory:
+    """The memory after an image could not be had: the trouble, and the wait before the next pull."""
+    entry = next_pull_backoff(memory.image_backoffs.get(container.image), now_s)
+    changed = start_failed(memory, container.name, StartTrouble(reason, message))
+    return msgspec.structs.replace(changed, image_backoffs={**memory.image_backoffs, container.image: entry})
+
+
+def kept(memory: PodMemory, seen: PodSeen) -> PodMemory:
+    """The memory without verdicts of probes about containers that are gone."""
+    ids = {each.id for each in seen.containers}
+    if memory.probes.keys() <= ids:
+        return memory
+    return msgspec.structs.replace(memory, probes={each: memory.probes[each] for each in memory.probes if each in ids})

@@ -1,0 +1,137 @@
+"""securityContext of pod and container → the plain values a runtime is told, or why not.
+
+A container's field stands before the pod's. Honoured: runAsUser, runAsGroup, runAsNonRoot, supplementalGroups, fsGroup
+(as a group of every process, and as the group of volumes), capabilities, privileged, readOnlyRootFilesystem,
+allowPrivilegeEscalation. Every other field is refused with its path, because a setting that promises protection and
+does nothing is worse than none; only texts that say what happens anyway are let pass: an `Unconfined` profile, the
+`Default` proc mount, and fsGroupChangePolicy, which Kubernetes itself does not apply to the volumes that exist here.
+
+Privileges cannot be gained unless the manifest says so (`allowPrivilegeEscalation: true`, or `privileged`): Kubernetes
+leaves that open where nothing is said, we do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from plimsoll.errors import ContainerConfigError
+from plimsoll.rules.model.runnable import PodSecurityContext, RunContainer, RunPod, SecurityContext
+
+_UNCONFINED = {"type": "Unconfined"}
+_NOTHING = SecurityContext()
+_NOTHING_OF_POD = PodSecurityContext()
+
+
+class SecurityValues(msgspec.Struct, frozen=True):
+    user: int | None = None  # None: the image's, or root
+    group: int | None = None
+    groups: tuple[int, ...] = ()
+    add_capabilities: tuple[str, ...] = ()
+    drop_capabilities: tuple[str, ...] = ()
+    privileged: bool = False
+    no_new_privileges: bool = True
+    read_only_root: bool = False
+
+
+def security_values(pod: RunPod, container: RunContainer, image_user: int | None = None) -> SecurityValues:
+    """Raises ContainerConfigError with every refused field, or where runAsNonRoot is set and root would run."""
+    refused = [*_refused_by_pod(pod), *_refused_by_container(pod, container)]
+    if refused:
+        listed = ", ".join(refused)
+        raise ContainerConfigError(
+            f"{listed}: not supported by this node, remove {'it' if len(refused) == 1 else 'them'}"
+        )
+    own = container.security_context or _NOTHING
+    shared = pod.spec.security_context or _NOTHING_OF_POD
+    user = shared.run_as_user if own.run_as_user is None else own.run_as_user
+    _check_non_root(pod, container, own, shared, user, image_user)
+    fs_group = () if shared.fs_group is None else (shared.fs_group,)
+    capabilities = own.capabilities
+    privileged = bool(own.privileged)
+    return SecurityValues(
+        user=user,
+        group=shared.run_as_group if own.run_as_group is None else own.run_as_group,
+        groups=tuple(dict.fromkeys((*shared.supplemental_groups, *fs_group))),
+        add_capabilities=capabilities.add if capabilities is not None else (),
+        drop_capabilities=capabilities.drop if capabilities is not None else (),
+        privileged=privileged,
+        no_new_privileges=not (privileged or own.allow_privilege_escalation),
+        read_only_root=bool(own.read_only_root_filesystem),
+    )
+
+
+def fs_group(pod: RunPod) -> int | None:
+    shared = pod.spec.security_context
+    return None if shared is None else shared.fs_group
+
+
+def _check_non_root(
+    pod: RunPod,
+    container: RunContainer,
+    own: SecurityContext,
+    shared: PodSecurityContext,
+    user: int | None,
+    image_user: int | None,
+) -> None:
+    non_root = shared.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root
+    if not non_root:
+        return
+    metadata = pod.metadata
+    which = f'(pod: "{metadata.name}_{metadata.namespace}({metadata.uid})", container: {container.name})'
+    if user == 0:
+        raise ContainerConfigError(f"container's runAsUser breaks non-root policy {which}")
+    if user is None and not image_user:
+        raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {which}")
+
+
+def _refused_by_pod(pod: RunPod) -> Iterator[str]:
+    if pod.spec.host_users is False:
+        yield "spec.hostUsers"
+    context = pod.spec.security_context
+    if context is None:
+        return
+    at = "spec.securityContext"
+    if context.sysctls:
+        yield f"{at}.sysctls"
+    if context.supplemental_groups_policy:
+        yield f"{at}.supplementalGroupsPolicy"
+    if context.se_linux_change_policy:
+        yield f"{at}.seLinuxChangePolicy"
+    yield from _refused_profiles(context, at)
+
+
+def _refused_by_container(pod: RunPod, container: RunContainer) -> Iterator[str]:
+    context = container.security_context
+    if context is None:
+        return
+    at = f"{container_path(pod, container)}.securityContext"
+    if context.proc_mount not in (None, "", "Default"):
+        yield f"{at}.procMount"
+    yield from _refused_profiles(context, at)
+
+
+def _refused_profiles(context: SecurityContext | PodSecurityContext, at: str) -> Iterator[str]:
+    if context.se_linux_options is not None:
+        yield f"{at}.seLinuxOptions"
+    if context.windows_options is not None:
+        yield f"{at}.windowsOptions"
+    if context.seccomp_profile is not None and context.seccomp_profile != _UNCONFINED:
+        yield f"{at}.seccompProfile"
+    if context.app_armor_profile is not None and context.app_armor_profile != _UNCONFINED:
+        yield f"{at}.appArmorProfile"
+
+
+def container_path(pod: RunPod, container: RunContainer) -> str:
+    """Where the container stands in its manifest."""
+    kinds = (
+        ("containers", pod.spec.containers),
+        ("initContainers", pod.spec.init_containers),
+        ("ephemeralContainers", pod.spec.ephemeral_containers),
+    )
+    for kind, containers in kinds:
+        for index, each in enumerate(containers):
+            if each.name == container.name:
+                return f"spec.{kind}[{index}]"
+    return f"spec.containers[{container.name}]"

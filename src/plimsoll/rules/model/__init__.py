@@ -1,0 +1,1 @@
+"""The objects that the rules compute with: pods, nodes, names, policies, observed state."""

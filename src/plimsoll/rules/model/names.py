@@ -1,0 +1,219 @@
+"""Names (spec 01 §2): which texts are names at all, and what a resource name may be used for.
+
+Two families. *Texts*: DNS labels and subdomains, qualified names, label values; each check returns Kubernetes' own
+sentences, none for a good name (R-4). *Classes*: native, hugepages, extended, overcommittable, integer-only (R-3); they
+look only at the spelling, so a name that is no valid name still has a class, and validation reports both faults.
+
+The same few names come back in every object, so the checks are memoised with a bound; an answer never changes.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from plimsoll.errors import InvalidQuantity
+from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS
+from plimsoll.rules.quantity import QUANTITIES, Quantity
+
+Problems = tuple[str, ...]
+
+REQUESTS_PREFIX = "requests."
+LIMITS_PREFIX = "limits."
+STORAGE = "storage"
+
+MAX_LABEL_BYTES = 63
+MAX_SUBDOMAIN_BYTES = 253
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE = f"({_QUALIFIED})?"
+_is_label = re.compile(_LABEL).fullmatch
+_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
+_is_qualified = re.compile(_QUALIFIED).fullmatch
+_is_label_value = re.compile(_LABEL_VALUE).fullmatch
+
+_EMPTY = "must be non-empty"
+_DOTS = "must not contain dots"
+
+
+def _too_long(bound: int) -> str:
+    return f"must be no more than {bound} bytes"
+
+
+def _mismatch(rule: str, pattern: str, *examples: str) -> str:
+    """Kubernetes' sentence about a pattern; the comma before each `or` is its own."""
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+_LABEL_RULE = _mismatch(
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character",
+    _LABEL,
+    "my-name",
+    "123-abc",
+)
+_SUBDOMAIN_RULE = _mismatch(
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character",
+    _SUBDOMAIN,
+    "example.com",
+)
+_QUALIFIED_RULE = _mismatch(
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character",
+    _QUALIFIED,
+    "MyName",
+    "my.name",
+    "123-abc",
+)
+_SLASHES_RULE = (
+    f"a valid label key {_QUALIFIED_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+)
+_LABEL_VALUE_RULE = _mismatch(
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
+    "end with an alphanumeric character",
+    _LABEL_VALUE,
+    "MyValue",
+    "my_value",
+    "12345",
+)
+
+
+def size_bytes(text: str) -> int:
+    """Kubernetes counts bytes. A lone surrogate (possible in JSON) is stored as three."""
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
+# --- texts (R-4) ---
+
+
+@lru_cache(4096)
+def dns_label_problems(text: str) -> Problems:
+    """A container's or namespace's name."""
+    found = (_too_long(MAX_LABEL_BYTES),) if size_bytes(text) > MAX_LABEL_BYTES else ()
+    if _is_label(text):
+        return found
+    return (*found, _DOTS if _is_subdomain(text) else _LABEL_RULE)
+
+
+@lru_cache(4096)
+def dns_subdomain_problems(text: str) -> Problems:
+    """A pod's or node's name."""
+    found = (_too_long(MAX_SUBDOMAIN_BYTES),) if size_bytes(text) > MAX_SUBDOMAIN_BYTES else ()
+    return found if _is_subdomain(text) else (*found, _SUBDOMAIN_RULE)
+
+
+@lru_cache(4096)
+def qualified_name_problems(text: str) -> Problems:
+    """`name` or `prefix/name`: resource names, label keys, annotation keys."""
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        return (_SLASHES_RULE,)
+    found: list[str] = []
+    if slash:
+        problems = dns_subdomain_problems(prefix) if prefix else (_EMPTY,)
+        found.extend(f"prefix part {problem}" for problem in problems)
+    if not name:
+        found.append(f"name part {_EMPTY}")
+    elif size_bytes(name) > MAX_LABEL_BYTES:
+        found.append(f"name part {_too_long(MAX_LABEL_BYTES)}")
+    if not _is_qualified(name):
+        found.append(f"name part {_QUALIFIED_RULE}")
+    return tuple(found)
+
+
+@lru_cache(4096)
+def label_value_problems(text: str) -> Problems:
+    found = (_too_long(MAX_LABEL_BYTES),) if size_bytes(text) > MAX_LABEL_BYTES else ()
+    return found if _is_label_value(text) else (*found, _LABEL_VALUE_RULE)
+
+
+def generated_name_problems(prefix: str) -> Problems:
+    """`generateName` is a prefix: a dash at its end is fine, because letters will follow."""
+    return dns_subdomain_problems(f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix)
+
+
+# --- classes of resource names (R-3) ---
+
+CONTAINER_STANDARD = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
+OBJECT_COUNTS = frozenset(
+    {
+        "configmaps",
+        "persistentvolumeclaims",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    }
+)
+# Everything that Kubernetes knows without a prefix, quota names included (V-2).
+_KNOWN = (
+    CONTAINER_STANDARD
+    | OBJECT_COUNTS
+    | {PODS, STORAGE, REQUESTS_PREFIX + STORAGE}
+    | {prefix + name for prefix in (REQUESTS_PREFIX, LIMITS_PREFIX) for name in CONTAINER_STANDARD}
+)
+
+
+def is_native(name: str) -> bool:
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_hugepages(name: str) -> bool:
+    return name.startswith(HUGEPAGES_PREFIX)
+
+
+@lru_cache(1024)
+def is_extended(name: str) -> bool:
+    """Somebody's own resource; the name must leave room for quota's `requests.` in front."""
+    if is_native(name) or name.startswith(REQUESTS_PREFIX):
+        return False
+    return not qualified_name_problems(REQUESTS_PREFIX + name)
+
+
+def is_overcommittable(name: str) -> bool:
+    """May a limit exceed its request?"""
+    return is_native(name) and not is_hugepages(name)
+
+
+def is_integer_only(name: str) -> bool:
+    return name == PODS or name in OBJECT_COUNTS or is_extended(name)
+
+
+def is_container_standard(name: str) -> bool:
+    return name in CONTAINER_STANDARD or is_hugepages(name)
+
+
+def page_size(name: str) -> Quantity | None:
+    """The page size that a hugepages name carries; None when it is no positive whole number of bytes (V-7)."""
+    try:
+        size = QUANTITIES[name.removeprefix(HUGEPAGES_PREFIX)]
+    except InvalidQuantity:
+        return None
+    return size if size.nanos > 0 and size.milli % 1000 == 0 else None
+
+
+@lru_cache(1024)
+def resource_name_problems(name: str) -> Problems:
+    """V-1, V-2: is it a name of a resource at all?"""
+    problems = qualified_name_problems(name)
+    if problems or "/" in name or name in _KNOWN:
+        return problems
+    if name.startswith((HUGEPAGES_PREFIX, REQUESTS_PREFIX + HUGEPAGES_PREFIX)):
+        return ()
+    return ("must be a standard resource type or fully qualified",)
+
+
+@lru_cache(1024)
+def container_resource_problems(name: str) -> Problems:
+    """V-1 … V-4: may a container ask for it? A bad name can be reported on two counts."""
+    problems = resource_name_problems(name)
+    if "/" not in name:
+        return problems if is_container_standard(name) else (*problems, "must be a standard resource for containers")
+    if is_native(name) or is_extended(name):
+        return problems
+    return (*problems, "doesn't follow extended resource name standard")

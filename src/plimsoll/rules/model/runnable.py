@@ -1,0 +1,403 @@
+"""What running a pod needs to know of it, beyond what its resources need: commands, probes, hooks, mounts, statuses.
+
+A `RunPod` is a lean `Pod` with more fields, so every rule that takes a Pod takes it as it is, and a node decodes a
+pod's document once. As in `objects`, `None` is absent. What this node refuses (volume kinds, security settings, hooks)
+is kept too, as the document has it: a refusal must name the field.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from plimsoll.rules.model.objects import (
+    Container,
+    EmptyDir,
+    Int,
+    Int32,
+    Lean,
+    Metadata,
+    Pod,
+    PodSpec,
+    Port,
+    is_sidecar,
+)
+from plimsoll.rules.model.pod_status import RunStatus
+from plimsoll.rules.quantity import Quantity
+
+Refused = dict[str, object]  # a setting that is only looked at to say that it is there
+
+ALWAYS, ON_FAILURE, NEVER = "Always", "OnFailure", "Never"
+DEFAULT_GRACE_S = 30
+DEFAULT_MESSAGE_PATH = "/dev/termination-log"
+FALLBACK_TO_LOGS = "FallbackToLogsOnError"
+
+
+class RunPort(Port, frozen=True, gc=False):
+    name: str = ""
+
+
+# Environment
+
+
+class ObjectField(Lean, frozen=True, gc=False):
+    field_path: str = ""
+    api_version: str = ""
+
+
+class ResourceField(Lean, frozen=True, gc=False):
+    resource: str = ""
+    container_name: str = ""
+    divisor: Quantity | None = None
+
+
+class KeyOf(Lean, frozen=True, gc=False):
+    """One key of a config map or secret."""
+
+    name: str = ""
+    key: str = ""
+    optional: bool = False
+
+
+class EnvSource(Lean, frozen=True, gc=False):
+    field_ref: ObjectField | None = None
+    resource_field_ref: ResourceField | None = None
+    config_map_key_ref: KeyOf | None = None
+    secret_key_ref: KeyOf | None = None
+    file_key_ref: Refused | None = None
+
+
+class EnvVar(Lean, frozen=True, gc=False):
+    name: str = ""
+    value: str = ""
+    value_from: EnvSource | None = None
+
+
+class NamedObject(Lean, frozen=True, gc=False):
+    name: str = ""
+    optional: bool = False
+
+
+class EnvFrom(Lean, frozen=True, gc=False):
+    prefix: str = ""
+    config_map_ref: NamedObject | None = None
+    secret_ref: NamedObject | None = None
+
+
+class ConfigMap(Lean, frozen=True, gc=False):
+    """What containers read of one, by its name."""
+
+    metadata: Metadata = Metadata()
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None  # base64, as the document has it
+
+
+# Probes and hooks
+
+
+class ExecAction(Lean, frozen=True, gc=False):
+    command: tuple[str, ...] = ()
+
+
+class HttpHeader(Lean, frozen=True, gc=False):
+    name: str = ""
+    value: str = ""
+
+
+class HttpGet(Lean, frozen=True, gc=False):
+    path: str = ""
+    port: int | str = 0  # a number, or the name of one of the container's ports
+    host: str = ""
+    scheme: str = "HTTP"
+    http_headers: tuple[HttpHeader, ...] = ()
+
+
+class TcpSocket(Lean, frozen=True, gc=False):
+    port: int | str = 0
+    host: str = ""
+
+
+class GrpcAction(Lean, frozen=True, gc=False):
+    port: Int32 = 0
+    service: str = ""
+
+
+class SleepAction(Lean, frozen=True, gc=False):
+    seconds: Int = 0
+
+
+class Probe(Lean, frozen=True, gc=False):
+    exec: ExecAction | None = None
+    http_get: HttpGet | None = None
+    tcp_socket: TcpSocket | None = None
+    grpc: GrpcAction | None = None
+    initial_delay_seconds: Int32 = 0
+    timeout_seconds: Int32 = 1
+    period_seconds: Int32 = 10
+    success_threshold: Int32 = 1
+    failure_threshold: Int32 = 3
+    termination_grace_period_seconds: Int | None = None
+
+
+class Hook(Lean, frozen=True, gc=False):
+    exec: ExecAction | None = None
+    http_get: HttpGet | None = None
+    tcp_socket: TcpSocket | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(Lean, frozen=True, gc=False):
+    post_start: Hook | None = None
+    pre_stop: Hook | None = None
+    stop_signal: str | None = None
+
+
+# Security
+
+
+class Capabilities(Lean, frozen=True, gc=False):
+    add: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+class SecurityContext(Lean, frozen=True, gc=False):
+    """Of a container."""
+
+    run_as_user: Int | None = None
+    run_as_group: Int | None = None
+    run_as_non_root: bool | None = None
+    capabilities: Capabilities | None = None
+    privileged: bool | None = None
+    read_only_root_filesystem: bool | None = None
+    allow_privilege_escalation: bool | None = None
+    proc_mount: str | None = None
+    se_linux_options: Refused | None = None
+    windows_options: Refused | None = None
+    seccomp_profile: Refused | None = None
+    app_armor_profile: Refused | None = None
+
+
+class PodSecurityContext(Lean, frozen=True, gc=False):
+    run_as_user: Int | None = None
+    run_as_group: Int | None = None
+    run_as_non_root: bool | None = None
+    supplemental_groups: tuple[Int, ...] = ()
+    supplemental_groups_policy: str | None = None
+    fs_group: Int | None = None
+    fs_group_change_policy: str | None = None
+    sysctls: tuple[Refused, ...] = ()
+    se_linux_options: Refused | None = None
+    windows_options: Refused | None = None
+    seccomp_profile: Refused | None = None
+    app_armor_profile: Refused | None = None
+    se_linux_change_policy: str | None = None
+
+
+# Volumes
+
+
+class VolumeMount(Lean, frozen=True, gc=False):
+    name: str = ""
+    mount_path: str = ""
+    read_only: bool = False
+    sub_path: str = ""
+    sub_path_expr: str = ""
+    mount_propagation: str | None = None
+    recursive_read_only: str | None = None
+
+
+class HostPath(Lean, frozen=True, gc=False):
+    path: str = ""
+    type: str = ""
+
+
+class KeyToPath(Lean, frozen=True, gc=False):
+    key: str = ""
+    path: str = ""
+    mode: Int32 | None = None
+
+
+class ConfigMapVolume(Lean, frozen=True, gc=False):
+    name: str = ""
+    items: tuple[KeyToPath, ...] = ()
+    default_mode: Int32 | None = None
+    optional: bool = False
+
+
+class DownwardFile(Lean, frozen=True, gc=False):
+    path: str = ""
+    field_ref: ObjectField | None = None
+    resource_field_ref: ResourceField | None = None
+    mode: Int32 | None = None
+
+
+class DownwardApiVolume(Lean, frozen=True, gc=False):
+    items: tuple[DownwardFile, ...] = ()
+    default_mode: Int32 | None = None
+
+
+class DownwardProjection(Lean, frozen=True, gc=False):
+    items: tuple[DownwardFile, ...] = ()
+
+
+class Projection(Lean, frozen=True, gc=False):
+    """One source of a projected volume. The token of a service account is how most pods come by such a volume."""
+
+    config_map: ConfigMapVolume | None = None
+    downward_api: DownwardProjection | None = msgspec.field(name="downwardAPI", default=None)
+    secret: Refused | None = None
+    service_account_token: Refused | None = None
+    cluster_trust_bundle: Refused | None = None
+    pod_certificate: Refused | None = None
+
+
+class ProjectedVolume(Lean, frozen=True, gc=False):
+    sources: tuple[Projection, ...] = ()
+    default_mode: Int32 | None = None
+
+
+class RunVolume(Lean, frozen=True, gc=False):
+    """Has the fields of `objects.Volume`, with what mounting needs inside; `volume_kind` names the one that is set."""
+
+    name: str = ""
+    empty_dir: EmptyDir | None = None
+    host_path: HostPath | None = None
+    config_map: ConfigMapVolume | None = None
+    downward_api: DownwardApiVolume | None = msgspec.field(name="downwardAPI", default=None)
+    projected: ProjectedVolume | None = None
+    secret: Refused | None = None
+    persistent_volume_claim: Refused | None = None
+    ephemeral: Refused | None = None
+    csi: Refused | None = None
+    image: Refused | None = None
+    nfs: Refused | None = None
+    iscsi: Refused | None = None
+    fc: Refused | None = None
+    rbd: Refused | None = None
+    cephfs: Refused | None = None
+    cinder: Refused | None = None
+    glusterfs: Refused | None = None
+    flocker: Refused | None = None
+    quobyte: Refused | None = None
+    storageos: Refused | None = None
+    git_repo: Refused | None = None
+    flex_volume: Refused | None = None
+    azure_disk: Refused | None = None
+    azure_file: Refused | None = None
+    vsphere_volume: Refused | None = None
+    portworx_volume: Refused | None = None
+    scale_io: Refused | None = msgspec.field(name="scaleIO", default=None)
+    gce_persistent_disk: Refused | None = None
+    photon_persistent_disk: Refused | None = None
+    aws_elastic_block_store: Refused | None = None
+
+
+# The pod
+
+
+class RunContainer(Container, frozen=True, gc=False):
+    image_pull_policy: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFrom, ...] = ()
+    ports: tuple[RunPort, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    volume_devices: tuple[Refused, ...] = ()
+    liveness_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
+    security_context: SecurityContext | None = None
+    termination_message_path: str = DEFAULT_MESSAGE_PATH
+    termination_message_policy: str = "File"
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
+
+
+class HostAlias(Lean, frozen=True, gc=False):
+    ip: str = ""
+    hostnames: tuple[str, ...] = ()
+
+
+class DnsOption(Lean, frozen=True, gc=False):
+    name: str = ""
+    value: str | None = None
+
+
+class DnsConfig(Lean, frozen=True, gc=False):
+    nameservers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[DnsOption, ...] = ()
+
+
+class ReadinessGate(Lean, frozen=True, gc=False):
+    condition_type: str = ""
+
+
+class RunSpec(PodSpec, frozen=True, gc=False):
+    containers: tuple[RunContainer, ...] = ()
+    init_containers: tuple[RunContainer, ...] = ()
+    ephemeral_containers: tuple[RunContainer, ...] = ()
+    # Not a subclass of Volume: its members are structs where Volume's are bare mappings, asked for only by presence.
+    volumes: tuple[RunVolume, ...] = ()  # type: ignore[assignment]
+    host_pid: bool = msgspec.field(name="hostPID", default=False)
+    host_ipc: bool = msgspec.field(name="hostIPC", default=False)
+    host_users: bool | None = None
+    share_process_namespace: bool = False
+    hostname: str = ""
+    subdomain: str = ""
+    set_hostname_as_fqdn: bool = msgspec.field(name="setHostnameAsFQDN", default=False)
+    host_aliases: tuple[HostAlias, ...] = ()
+    dns_policy: str = ""
+    dns_config: DnsConfig | None = None
+    security_context: PodSecurityContext | None = None
+    service_account_name: str = ""
+    automount_service_account_token: bool | None = None
+    enable_service_links: bool | None = None
+    runtime_class_name: str | None = None
+    readiness_gates: tuple[ReadinessGate, ...] = ()
+
+
+class RunMetadata(Metadata, frozen=True, gc=False):
+    resource_version: str = ""
+
+
+class RunPod(Pod, frozen=True, gc=False):
+    metadata: RunMetadata = RunMetadata()
+    spec: RunSpec = RunSpec()
+    status: RunStatus = RunStatus()
+
+
+_KNOWN_BY = {each.name: each.encode_name for each in msgspec.structs.fields(RunVolume) if each.name != "name"}
+
+
+def volume_kind(volume: RunVolume) -> str:
+    """As the manifest names it (`emptyDir`, `persistentVolumeClaim`); "" where no known kind is set."""
+    for field, wire in _KNOWN_BY.items():
+        if getattr(volume, field) is not None:
+            return wire
+    return ""
+
+
+def containers_of(pod: RunPod) -> tuple[RunContainer, ...]:
+    """Init containers first."""
+    return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+def container_named(pod: RunPod, name: str) -> RunContainer | None:
+    for container in (*pod.spec.containers, *pod.spec.init_containers, *pod.spec.ephemeral_containers):
+        if container.name == name:
+            return container
+    return None
+
+
+def grace_period_s(pod: RunPod) -> int:
+    """Of the spec, before any deletion or eviction shortens it."""
+    grace = pod.spec.termination_grace_period_seconds
+    return DEFAULT_GRACE_S if grace is None else grace
+
+
+def sidecars_of(pod: RunPod) -> tuple[RunContainer, ...]:
+    return tuple(container for container in pod.spec.init_containers if is_sidecar(container))

@@ -1,0 +1,1 @@
+"""The node: its configuration, allocatable resources, pod admission and the Node object."""

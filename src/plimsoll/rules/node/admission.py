@@ -1,0 +1,257 @@
+"""Does this node take the pod that was bound to it? (03 §6 step 7 and "New pods racing", 04 §8, §9)
+
+The node asks again, because the scheduler counted with what it knew: a resize may have been allocated meanwhile, the
+node may be under pressure, somebody may have named the node by hand. The checks stand in the kubelet's order: pressure,
+the operating system, resources against the *allocated* ones of the other pods, then node affinity, node name, host
+ports and NoExecute taints. All of the last group are collected, and the first one found is what is said.
+
+A critical pod is not refused for want of resources: if nothing else speaks against it, other pods make room, and it is
+admitted without a second look. `Admitted.victims` are to be ended before its containers start.
+
+Room for a critical pod: which pods the node ends so that it can be admitted or grow (04 §9).
+
+This is not eviction: it answers an admission that fails for want of resources alone, and it looks at requests, not at
+usage. Guaranteed pods are spared most: first it is asked which of them must go even if every pod of the other classes
+were gone, then the same for Burstable pods, then for BestEffort ones. Within a class the pod is taken whose requests
+come nearest to what is still short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from plimsoll.rules.eviction.assessment import EVICTED, NodeCondition, pressure_refusal
+from plimsoll.rules.eviction.ranking import ranking_request
+from plimsoll.rules.model.objects import CPU, MEMORY, PODS, Pod, QoSClass, is_critical, is_static
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
+from plimsoll.rules.scheduling.fit import (
+    AFFINITY_MISMATCH,
+    NO_EXECUTE,
+    OTHER_NODE_NAME,
+    PORTS_TAKEN,
+    UNTOLERATED_TAINTS,
+    NodeLoad,
+    PodLoad,
+    Shortfall,
+    kubelet_shortfalls,
+    ports_taken,
+    requesting_load,
+)
+from plimsoll.rules.scheduling.selectors import is_tolerated, matches_affinity
+
+Shortage = dict[str, int]  # resource → amount still short, cpu in milli
+
+PREEMPTING = "Preempting"
+EVENT_MESSAGE = "Preempted in order to admit critical pod"
+CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod."
+UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
+
+
+class Preemption(msgspec.Struct, frozen=True):
+    """Either victims, in the order they are to be killed, or why there is no set of victims."""
+
+    victims: tuple[Pod, ...] = ()
+    failure: str = ""
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    pod: Pod
+    freed: Shortage
+    size: tuple[int, int]  # memory, then cpu: what ties are broken by
+
+
+def preemption(
+    preemptor: Pod, pods: Iterable[Pod], shortfalls: Iterable[Shortfall], *, pod_level: bool = True
+) -> Preemption:
+    """`pods` are the active ones with their allocated resources, `shortfalls` all that admission found missing."""
+    shortage = {each.resource: each.requested - (each.capacity - each.used) for each in shortfalls}
+    classes: dict[QoSClass, list[_Candidate]] = {GUARANTEED: [], BURSTABLE: [], BEST_EFFORT: []}
+    for pod in pods:
+        if is_preemptable(pod, preemptor):
+            qos = qos_class(pod, pod_level=pod_level)
+            classes[qos].append(_candidate(pod, shortage, pod_level))
+    guaranteed, burstable, best_effort = classes[GUARANTEED], classes[BURSTABLE], classes[BEST_EFFORT]
+    missing = _less(shortage, [*best_effort, *burstable, *guaranteed])
+    if missing:
+        return Preemption(failure=_failure(missing))
+    first = _nearest(guaranteed, _less(shortage, [*best_effort, *burstable]))
+    second = _nearest(burstable, _less(shortage, [*best_effort, *first]))
+    third = _nearest(best_effort, _less(shortage, [*second, *first]))
+    return Preemption(tuple(each.pod for each in (*third, *second, *first)))
+
+
+def is_preemptable(pod: Pod, preemptor: Pod) -> bool:
+    """Not critical, or of lower priority where both say theirs."""
+    if not is_critical(pod):
+        return True
+    own, other = pod.spec.priority, preemptor.spec.priority
+    return own is not None and other is not None and own < other
+
+
+def _candidate(pod: Pod, shortage: Shortage, pod_level: bool) -> _Candidate:
+    freed = {name: freed_amount(pod, name, pod_level=pod_level) for name in shortage}
+    size = (freed_amount(pod, MEMORY, pod_level=pod_level), freed_amount(pod, CPU, pod_level=pod_level))
+    return _Candidate(pod, freed, size)
+
+
+def freed_amount(pod: Pod, name: str, *, pod_level: bool = True) -> int:
+    """What the end of this pod gives back; cpu in milli."""
+    if name == PODS:
+        return 1
+    quantity = ranking_request(pod, name, pod_level=pod_level)
+    return quantity.milli if name == CPU else quantity.value
+
+
+def _less(shortage: Shortage, gone: Iterable[_Candidate]) -> Shortage:
+    """What is still short without these pods."""
+    left = dict(shortage)
+    for candidate in gone:
+        left = {name: amount - candidate.freed[name] for name, amount in left.items() if amount > candidate.freed[name]}
+    return left
+
+
+def _nearest(candidates: list[_Candidate], shortage: Shortage) -> list[_Candidate]:
+    """Pods of one class that cover the shortage, in order of choice.
+
+    The caller has checked that all of them together suffice; only negative requests could make that untrue.
+    """
+    left, chosen = list(candidates), []
+    while shortage and left:
+        index = 0
+        nearest: float | None = None
+        for position, candidate in enumerate(left):
+            distance = _distance(candidate, shortage)
+            if nearest is None or distance < nearest or (distance == nearest and candidate.size <= left[index].size):
+                nearest, index = distance, position
+        chosen.append(left[index])
+        shortage = _less(shortage, [left[index]])
+        # The last takes the place of the chosen one: that decides who is "later" in the next round's ties.
+        left[index] = left[-1]
+        left.pop()
+    return chosen
+
+
+def _distance(candidate: _Candidate, shortage: Shortage) -> float:
+    """Σ of the squared shares that remain short."""
+    total = 0.0  # not sum(): since Python 3.12 it rounds better than the kubelet does
+    for name, amount in shortage.items():
+        share = (amount - candidate.freed[name]) / amount
+        if share > 0:
+            total += share * share
+    return total
+
+
+def _failure(missing: Shortage) -> str:
+    listed = "".join(f"(res: {name}, q: {amount}), " for name, amount in missing.items())
+    return (
+        "preemption: error finding a set of pods to preempt: "
+        f"no set of running pods found to reclaim resources: [{listed}]"
+    )
+
+
+OS_LABEL = "kubernetes.io/os"
+THIS_OS = "linux"
+
+_REJECTED = "Pod was rejected: "
+_RECOVERY_ERROR = "Unexpected error while attempting to recover from admission failure: "
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    victims: tuple[Pod, ...] = ()  # in the order they are to be killed
+    short_of: str = ""  # the resource that they make room in
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """`reason` is both `status.reason` of the Failed pod and the reason of the Warning event."""
+
+    reason: str
+    event_text: str
+
+    @property
+    def message(self) -> str:
+        """`status.message`"""
+        return _REJECTED + self.event_text
+
+
+def admit(
+    pod: Pod,
+    load: NodeLoad,
+    conditions: Iterable[NodeCondition] = (),
+    *,
+    profile: Profile = DEFAULT_PROFILE,
+    pod_level: bool = True,
+    managers: Callable[[], Refused | None] = lambda: None,
+    also: Sequence[Refused] = (),
+) -> Admitted | Refused:
+    """`load`: the node as `fit.allocated_load` counts it; should the pod itself be in it, that does not count.
+
+    `also`: what else speaks against this one.
+
+    `managers`: whether exclusive CPUs can be had, which a kubelet asks before it counts (03 §6 step 7).
+    """
+    pressure = pressure_refusal(pod, conditions, pod_level=pod_level)
+    if pressure is not None:
+        return Refused(EVICTED, pressure)
+    foreign = _other_system(pod)
+    if foreign is not None:
+        return foreign
+    refusal = managers()
+    if refusal is not None:
+        return refusal
+    own = requesting_load(pod)
+    others = load.without_pods([own.key])
+    missing = kubelet_shortfalls(own.requests, others)
+    refusals = (*_unfit(own, others, profile), *also)
+    if missing and not is_critical(pod):
+        return Refused(missing[0].rejection, missing[0].rejection_message)
+    if refusals:
+        return refusals[0]
+    if not missing:
+        return Admitted()
+    found = preemption(pod, (each.pod for each in others.residents.values()), missing, pod_level=pod_level)
+    if found.failure:
+        return Refused(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + found.failure)
+    return Admitted(found.victims, missing[0].resource)
+
+
+def shortfalls(pod: Pod, load: NodeLoad) -> list[Shortfall]:
+    """What the node lacks for this pod beside the others."""
+    own = requesting_load(pod)
+    return kubelet_shortfalls(own.requests, load.without_pods([own.key]))
+
+
+def _other_system(pod: Pod) -> Refused | None:
+    """The kubelet looks at the pod's own label, not at its node selector, and so do we."""
+    if (pod.metadata.labels or {}).get(OS_LABEL, THIS_OS) != THIS_OS:
+        return Refused(
+            "PodOSSelectorNodeLabelDoesNotMatch",
+            f"Failed to admit pod as the `{OS_LABEL}` label doesn't match node label",
+        )
+    if pod.spec.os is not None and pod.spec.os.name not in ("", THIS_OS):
+        return Refused("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+    return None
+
+
+def _unfit(own: PodLoad, others: NodeLoad, profile: Profile) -> list[Refused]:
+    """What no preemption could change."""
+    found: list[tuple[str, str]] = []
+    pod, node = own.pod, others.node
+    if not matches_affinity(pod, node):
+        found.append(("NodeAffinity", AFFINITY_MISMATCH))
+    if pod.spec.node_name and pod.spec.node_name != node.metadata.name:
+        found.append(("NodeName", OTHER_NODE_NAME))
+    if own.ports and ports_taken(own.ports, others.residents.values()):
+        found.append(("NodePorts", PORTS_TAKEN))
+    if not is_static(pod) and any(
+        taint.effect == NO_EXECUTE and not is_tolerated(taint, pod.spec.tolerations) for taint in node.spec.taints
+    ):
+        found.append(("TaintToleration", UNTOLERATED_TAINTS))
+    return [Refused(name, _predicate_text(name, reason, profile)) for name, reason in found]
+
+
+def _predicate_text(name: str, reason: str, profile: Profile) -> str:
+    sentence = f"Predicate {name} failed"
+    return f"{sentence}: {reason}" if profile.predicate_text_has_reason else sentence

@@ -1,0 +1,210 @@
+"""The node a pod is explained for: a machine, a kubelet configuration and a profile, resolved into figures.
+
+`resolved` does at once what a kubelet does at start: subtract reservations, parse thresholds, check that they fit, and
+settle which of the version differences apply. What is returned answers every later question; nothing is read twice.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from plimsoll.errors import InvalidConfig
+from plimsoll.rules.config.kubelet import KubeletConfig, host_errors, on_host
+from plimsoll.rules.config.thresholds import Threshold, eviction_reservation, parsed_thresholds
+from plimsoll.rules.model.cgroup_names import CgroupName, Driver, Runtime, root_name
+from plimsoll.rules.model.kernel import CgroupVersion, Weight
+from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS, ResourceList
+from plimsoll.rules.node.allocatable import (
+    Reserved,
+    absolute_allocatable,
+    machine_capacity,
+    node_allocatable,
+    reservation_errors,
+)
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.quantity import MAX_INT64, ZERO
+from plimsoll.rules.resources.node_policy import NodePolicy, Reservation
+from plimsoll.rules.resources.values import page_size_bytes, page_size_of
+
+SWAP = "swap"  # no resource of Kubernetes; how a machine's swap is told beside its capacity
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What is there before anything is reserved. `others`: huge pages, ephemeral storage, devices."""
+
+    cores: int
+    memory_bytes: int
+    others: ResourceList
+    swap_bytes: int = 0
+    swap_controller: bool = True
+    pid_capacity: int | None = None
+    page_size: int = 4096
+    name: str = ""
+    pods: int | None = None  # where somebody has said how many; else maxPods and podsPerCore do
+
+
+class Setting(msgspec.Struct, frozen=True):
+    machine: Machine
+    config: KubeletConfig
+    profile: Profile
+    driver: Driver
+    runtime: Runtime
+    policy: NodePolicy
+    capacity: ResourceList
+    reserved: Reserved
+    allocatable: ResourceList  # what the scheduler may give away (N-8)
+    absolute: ResourceList  # what kubepods is limited to (N-9)
+    thresholds: tuple[Threshold, ...]
+    pods_root: CgroupName
+
+
+def resolved(
+    machine: Machine,
+    config: KubeletConfig,
+    profile: Profile,
+    *,
+    cgroup_version: CgroupVersion = 2,
+    driver: Driver | None = None,
+    runtime: Runtime = "containerd",
+    weight: Weight | None = None,
+    page_cache_safe: bool = False,
+) -> Setting:
+    """Raises InvalidConfig where a kubelet would not start."""
+    for error in [*host_errors(config, cgroup_version), *_path_errors(config)]:
+        raise error
+    config = on_host(config, cgroup_version)
+    max_pods, pods_per_core = (config.max_pods, config.pods_per_core) if machine.pods is None else (machine.pods, 0)
+    capacity = machine_capacity(
+        machine.cores, machine.memory_bytes, max_pods, pods_per_core, _counted_others(machine, config)
+    )
+    thresholds = parsed_thresholds(
+        config.eviction_hard,
+        config.eviction_soft,
+        config.eviction_soft_grace_period,
+        config.eviction_minimum_reclaim,
+        config.enforce_node_allocatable,
+    )
+    eviction = {} if config.ignore_eviction_in_allocatable else _hard_reservation(config, capacity)
+    reserved = Reserved(config.system_reserved, config.kube_reserved, eviction)
+    errors = reservation_errors(capacity, reserved)
+    if errors:
+        raise InvalidConfig("", f"invalid Node Allocatable configuration. {' '.join(errors)}")
+    absolute = absolute_allocatable(capacity, reserved)
+    return Setting(
+        machine=machine,
+        config=config,
+        profile=profile,
+        driver=driver or config.cgroup_driver,
+        runtime=runtime,
+        policy=_policy(machine, config, profile, cgroup_version, weight, absolute, page_cache_safe),
+        capacity=capacity,
+        reserved=reserved,
+        allocatable=node_allocatable(capacity, reserved),
+        absolute=absolute,
+        thresholds=thresholds,
+        pods_root=root_name(config.cgroup_root, cgroups_per_qos=config.cgroups_per_qos),
+    )
+
+
+def _path_errors(config: KubeletConfig) -> list[InvalidConfig]:
+    """Names of cgroups become directories: no control characters, no way up."""
+    paths = {
+        "cgroupRoot": config.cgroup_root,
+        "systemReservedCgroup": config.system_reserved_cgroup,
+        "kubeReservedCgroup": config.kube_reserved_cgroup,
+    }
+    return [
+        InvalidConfig(field, "must be a plain path of cgroups")
+        for field, path in paths.items()
+        if not path.isprintable() or ".." in path.split("/")
+    ]
+
+
+def _counted_others(machine: Machine, config: KubeletConfig) -> ResourceList:
+    if config.local_storage_capacity_isolation:
+        return machine.others
+    return {name: quantity for name, quantity in machine.others.items() if name != EPHEMERAL_STORAGE}
+
+
+def _hard_reservation(config: KubeletConfig, capacity: ResourceList) -> ResourceList:
+    return eviction_reservation(parsed_thresholds(config.eviction_hard), capacity)
+
+
+def _policy(
+    machine: Machine,
+    config: KubeletConfig,
+    profile: Profile,
+    cgroup_version: CgroupVersion,
+    weight: Weight | None,
+    absolute: ResourceList,
+    page_cache_safe: bool,
+) -> NodePolicy:
+    return NodePolicy(
+        memory_capacity_bytes=machine.memory_bytes,
+        allocatable_memory_bytes=absolute[MEMORY].value,
+        swap_capacity_bytes=machine.swap_bytes,
+        cgroup_version=cgroup_version,
+        cfs_quota=config.cpu_cfs_quota,
+        period_us=config.cpu_cfs_quota_period_us,
+        custom_period=config.gate("CustomCPUCFSQuotaPeriod"),
+        memory_qos=config.gate("MemoryQoS") and cgroup_version == 2,
+        reservation=_reservation(config, profile),
+        high_without_request=profile.memory_high_without_request,
+        throttling_factor=config.memory_throttling_factor,
+        page_size=machine.page_size,
+        page_cache_safe=page_cache_safe,
+        oom_group=profile.memory_oom_group and cgroup_version == 2 and config.single_process_oom_kill is False,
+        limited_swap=config.swap_behavior == "LimitedSwap",
+        swap_controller=machine.swap_controller,
+        hugepage_sizes=tuple(
+            sorted(page_size_bytes(name) for name in machine.others if name.startswith(HUGEPAGES_PREFIX))
+        ),
+        pod_pids_limit=config.pod_pids_limit,
+        pod_level=config.gate("PodLevelResources"),
+        pod_level_oom_share=profile.pod_level_oom_share,
+        sidecar_oom_rule=profile.sidecar_oom_rule,
+        quota_with_exclusive_cpus=profile.quota_with_exclusive_cpus,
+        static_cpus=config.cpu_manager_policy == "static",
+        weight=weight or profile.container_weight,
+    )
+
+
+def _reservation(config: KubeletConfig, profile: Profile) -> Reservation:
+    """02 §6.2: the policy says, and where none is set the profile does."""
+    if config.memory_reservation_policy == "TieredReservation":
+        return "tiered"
+    if config.memory_reservation_policy == "None" or not profile.memory_min_from_requests:
+        return "none"
+    return "requests"
+
+
+def machine_from_capacity(capacity: ResourceList, *, name: str = "", swap_bytes: int = 0) -> Machine:
+    """A machine as a Node's `status.capacity` or `--capacity` describes it; cpu and memory must be there."""
+    for needed in (CPU, MEMORY):
+        amount = capacity.get(needed)
+        if amount is None or amount.nanos <= 0:
+            raise InvalidConfig(f"capacity[{needed}]", "a node needs it, greater than zero")
+    for resource, amount in capacity.items():
+        if amount.nanos < 0 or amount.milli > MAX_INT64:
+            raise InvalidConfig(f"capacity[{resource}]", f"no node has {amount}")
+        if resource.startswith(HUGEPAGES_PREFIX) and page_size_of(resource) is None:
+            raise InvalidConfig(f"capacity[{resource}]", "the page size cannot be read")
+    if capacity[CPU].milli % 1000:
+        raise InvalidConfig(f"capacity[{CPU}]", f"a machine has whole CPUs, not {capacity[CPU]}")
+    swap = capacity.get(SWAP)
+    return Machine(
+        cores=capacity[CPU].value,
+        memory_bytes=capacity[MEMORY].value,
+        others={key: value for key, value in capacity.items() if key not in (CPU, MEMORY, PODS, SWAP)},
+        name=name,
+        swap_bytes=swap_bytes if swap is None else swap.value,
+        pods=capacity[PODS].value if PODS in capacity else None,
+    )
+
+
+def reserved_cpus(config: KubeletConfig) -> int:
+    """How many CPUs the static policy never gives away (02 §10)."""
+    if config.reserved_system_cpus:
+        return len(config.reserved_system_cpus)
+    reserved = config.system_reserved.get(CPU, ZERO) + config.kube_reserved.get(CPU, ZERO)
+    return reserved.value

@@ -1,0 +1,292 @@
+"""The Node object that an agent keeps in the API: what it registers, what it reports, and its lease (spec 05 B9).
+
+A kubelet registers once and from then on sends only differences of the status: every 10 s the status is computed
+anew, and it is sent where anything but the times of the heartbeat has changed, or where five minutes have passed. That
+the node is alive at all is told by a much smaller object, its lease. Conditions stand in a fixed order with fixed
+texts (spec 04 §8); somebody else's conditions, labels and annotations are left alone. Times come in as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.model.objects import ResourceList
+from plimsoll.rules.node.node_config import Setting
+
+Document = dict[str, Any]
+
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_RENEWALS = 4  # while it lasts
+DECLARED_CAPACITY = "plimsoll.dev/declared-capacity"
+SIMULATED = "plimsoll.dev/simulated"
+
+# condition → (reason, message) while it holds, and while it does not; the event's reason for each
+_PRESSURES: dict[NodeCondition, tuple[tuple[str, str, str], tuple[str, str, str]]] = {
+    "MemoryPressure": (
+        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"),
+        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"),
+    ),
+    "DiskPressure": (
+        ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
+        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
+    ),
+    "PIDPressure": (
+        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
+        ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
+    ),
+}
+READY = "Ready"
+# Not Kubernetes': True while something is wrong that no condition of the kubelet's tells. What never held is not there.
+OWN_CONDITIONS = ("CgroupDriverMismatch", "MemoryQoSUnsupported")
+CONDITION_ORDER: tuple[str, ...] = (*_PRESSURES, READY)
+
+
+class MachineIdentity(msgspec.Struct, frozen=True):
+    """Who this machine is, for `status.nodeInfo`; empty where the machine does not tell."""
+
+    machine_id: str = ""
+    system_uuid: str = ""
+    boot_id: str = ""
+    kernel_version: str = ""
+    os_image: str = ""
+    architecture: str = "amd64"  # as Go spells it
+    operating_system: str = "linux"
+
+
+class ImageOnNode(msgspec.Struct, frozen=True):
+    names: tuple[str, ...]
+    size_bytes: int = 0
+
+
+class NodeFacts(msgspec.Struct, frozen=True):
+    """What stays the same as long as the agent runs."""
+
+    name: str
+    hostname: str
+    internal_ip: str
+    port: int  # of the node endpoint
+    machine: MachineIdentity
+    runtime_version: str  # `containerd://1.7.2`
+    kubelet_version: str
+    labels: Mapping[str, str] = {}  # --node-labels
+    declared_capacity: str = ""  # as it was declared, where the node is said to be of another size than the machine
+    simulated: bool = False  # limits are kept in memory only
+
+
+class NodeHealth(msgspec.Struct, frozen=True):
+    """What may change at any time. `troubles`: why the node is not ready, in sentences."""
+
+    pressures: frozenset[NodeCondition] = frozenset()
+    troubles: tuple[str, ...] = ()
+    images: tuple[ImageOnNode, ...] = ()
+    warnings: Mapping[str, str] = {}  # conditions of our own that hold, each with a sentence
+
+
+def capacity_document(amounts: ResourceList) -> Document:
+    """Kubernetes' canonical texts, which are what `str` gives: `48`, `263192560Ki`."""
+    return {name: str(amount) for name, amount in sorted(amounts.items())}
+
+
+def node_labels(facts: NodeFacts) -> dict[str, str]:
+    os_name, architecture = facts.machine.operating_system, facts.machine.architecture
+    return {
+        **facts.labels,
+        "beta.kubernetes.io/arch": architecture,
+        "beta.kubernetes.io/os": os_name,
+        "kubernetes.io/arch": architecture,
+        "kubernetes.io/hostname": facts.hostname,
+        "kubernetes.io/os": os_name,
+    }
+
+
+def node_annotations(facts: NodeFacts) -> dict[str, str | None]:
+    """Ours; None is one that must not be there (any more)."""
+    return {
+        DECLARED_CAPACITY: facts.declared_capacity or None,
+        SIMULATED: "true" if facts.simulated else None,
+        "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+    }
+
+
+def node_status(
+    facts: NodeFacts, setting: Setting, health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str
+) -> Document:
+    """The status to report; `before`: the conditions that the API has."""
+    return {
+        "addresses": [
+            {"type": "InternalIP", "address": facts.internal_ip},
+            {"type": "Hostname", "address": facts.hostname},
+        ],
+        "allocatable": capacity_document(setting.allocatable),
+        "capacity": capacity_document(setting.capacity),
+        "conditions": conditions(health, before, now),
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
+        "images": _images(health.images, setting.config.node_status_max_images),
+        "nodeInfo": _node_info(facts),
+    }
+
+
+def conditions(health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str) -> list[Document]:
+    """The four of ours in their order, after those of others. A transition time changes with its status alone."""
+    known = {each.get("type"): each for each in before}
+    made = [dict(each) for each in before if each.get("type") not in (*CONDITION_ORDER, *OWN_CONDITIONS)]
+    for kind in OWN_CONDITIONS:
+        if kind in health.warnings:
+            made.append(_condition(kind, "True", kind, health.warnings[kind], known.get(kind), now))
+        elif kind in known:
+            made.append(_condition(kind, "False", f"No{kind}", "nothing of that kind is seen", known[kind], now))
+    for kind, (under, free) in _PRESSURES.items():
+        holds = kind in health.pressures
+        reason, message, _ = under if holds else free
+        made.append(_condition(kind, "True" if holds else "False", reason, message, known.get(kind), now))
+    if health.troubles:
+        reason, message, status = "KubeletNotReady", _joined(health.troubles), "False"
+    else:
+        reason, message, status = "KubeletReady", "kubelet is posting ready status", "True"
+    made.append(_condition(READY, status, reason, message, known.get(READY), now))
+    return made
+
+
+def _condition(
+    kind: str, status: str, reason: str, message: str, before: Mapping[str, Any] | None, now: str
+) -> Document:
+    same = before is not None and before.get("status") == status
+    return {
+        "type": kind,
+        "status": status,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": (before or {}).get("lastTransitionTime") or now if same else now,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def _joined(troubles: Sequence[str]) -> str:
+    """As Go prints an aggregate of errors."""
+    unique = tuple(dict.fromkeys(troubles))
+    return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
+
+
+def _images(images: Iterable[ImageOnNode], most: int) -> list[Document]:
+    """The largest ones, or all where `most` is −1; each with at most five names, as a kubelet cuts them."""
+    largest = sorted(images, key=lambda image: (-image.size_bytes, image.names))[: None if most < 0 else most]
+    return [{"names": list(each.names[:5]), "sizeBytes": each.size_bytes} for each in largest]
+
+
+def _node_info(facts: NodeFacts) -> Document:
+    machine = facts.machine
+    return {
+        "architecture": machine.architecture,
+        "bootID": machine.boot_id,
+        "containerRuntimeVersion": facts.runtime_version,
+        "kernelVersion": machine.kernel_version,
+        "kubeProxyVersion": "",
+        "kubeletVersion": facts.kubelet_version,
+        "machineID": machine.machine_id,
+        "operatingSystem": machine.operating_system,
+        "osImage": machine.os_image,
+        "systemUUID": machine.system_uuid,
+    }
+
+
+def node_document(facts: NodeFacts, setting: Setting, health: NodeHealth, now: str) -> Document:
+    """What is registered: POST /api/v1/nodes."""
+    annotations = {name: text for name, text in node_annotations(facts).items() if text is not None}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": facts.name, "labels": node_labels(facts), "annotations": annotations},
+        "spec": {},
+        "status": node_status(facts, setting, health, (), now),
+    }
+
+
+def metadata_patch(facts: NodeFacts, node: Mapping[str, Any]) -> Document | None:
+    """What a Node that was there already lacks of our labels and annotations; None where it has them all."""
+    metadata = node.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    change: Document = {}
+    if missing := {name: text for name, text in node_labels(facts).items() if labels.get(name) != text}:
+        change["labels"] = missing
+    wrong = {name: text for name, text in node_annotations(facts).items() if annotations.get(name) != text}
+    if wrong:
+        change["annotations"] = wrong
+    return {"metadata": change} if change else None
+
+
+def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> Document | None:
+    """The strategic patch that makes the API's status ours; None where nothing differs, not even a heartbeat time."""
+    have: Mapping[str, Any] = node.get("status") or {}
+    change: Document = {}
+    for field in ("allocatable", "capacity"):
+        gone = dict.fromkeys((have.get(field) or {}).keys() - status[field].keys())
+        amounts = {name: text for name, text in status[field].items() if (have.get(field) or {}).get(name) != text}
+        if gone or amounts:
+            change[field] = {**amounts, **gone}
+    for field in ("daemonEndpoints", "nodeInfo"):
+        if have.get(field) != status[field]:
+            change[field] = status[field]
+    if (have.get("images") or []) != status["images"]:
+        change["images"] = status["images"]
+    if have.get("addresses") != status["addresses"]:
+        # Addresses merge by their type, so that two of one type would become one: replace the list as a kubelet does.
+        change["addresses"] = [*status["addresses"], {"$patch": "replace"}]
+    if (have.get("conditions") or []) != status["conditions"]:
+        known = {each.get("type"): each for each in have.get("conditions") or ()}
+        change["conditions"] = [each for each in status["conditions"] if known.get(each["type"]) != each]
+        change["$setElementOrder/conditions"] = [{"type": each["type"]} for each in status["conditions"]]
+    return {"status": change} if change else None
+
+
+def says_more_than_alive(node: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Whether anything but the times of the heartbeat differs from what the API has."""
+    return (
+        status_patch(_without_heartbeats(node), {**status, "conditions": _timeless(status["conditions"])}) is not None
+    )
+
+
+def _without_heartbeats(node: Mapping[str, Any]) -> Document:
+    status = node.get("status") or {}
+    return {"status": {**status, "conditions": _timeless(status.get("conditions") or ())}}
+
+
+def _timeless(found: Iterable[Mapping[str, Any]]) -> list[Document]:
+    return [{name: value for name, value in each.items() if name != "lastHeartbeatTime"} for each in found]
+
+
+def transitions(
+    before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
+) -> list[tuple[Literal["Normal", "Warning"], str]]:
+    """(type, reason) of the events that a change of conditions brings, one per condition that was not so before."""
+    known = {each.get("type"): each.get("status") for each in before}
+    found: list[tuple[Literal["Normal", "Warning"], str]] = []
+    for each in after:
+        kind, status = each["type"], each["status"]
+        if known.get(kind) == status:
+            continue
+        if kind == READY:
+            found.append(("Normal", "NodeReady" if status == "True" else "NodeNotReady"))
+        elif kind in _PRESSURES:
+            under, free = _PRESSURES[kind]
+            found.append(("Normal", (under if status == "True" else free)[2]))
+    return found
+
+
+def event_message(name: str, reason: str) -> str:
+    return f"Node {name} status is now: {reason}"
+
+
+def lease_document(
+    name: str, node_uid: str, duration_s: int, renewed: str, before: Mapping[str, Any] | None = None
+) -> Document:
+    """`renewed` has six decimals. `before`: the lease that the API has, whose version is then asked for."""
+    metadata: Document = dict((before or {}).get("metadata") or {"name": name, "namespace": LEASE_NAMESPACE})
+    if node_uid:
+        metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}]
+    spec = dict((before or {}).get("spec") or {})
+    spec |= {"holderIdentity": name, "leaseDurationSeconds": duration_s, "renewTime": renewed}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}

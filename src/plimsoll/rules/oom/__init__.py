@@ -1,0 +1,1 @@
+"""OOM: the order in which the kernel kills, the report of a kill, and memory.high throttling."""

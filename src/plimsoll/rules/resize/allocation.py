@@ -1,0 +1,108 @@
+"""What a node has promised a pod, and what it has already handed out (spec 03 §1, §6).
+
+Four states follow each other: *desired* (the spec), *allocated* (accepted by the node), *actuated* (given to the
+runtime), *actual* (read back). Allocated and actuated are kept per container as an `Allocation`, whole resource lists,
+for the parts that a resize may touch. The *allocated pod* is the current spec with exactly those parts overwritten;
+whatever an Allocation does not hold is taken from the spec at once, without any decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from plimsoll.rules.admission.resize import ResizeGates
+from plimsoll.rules.admission.validation import RESTART_CONTAINER
+from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, PodSpec, Resources, is_sidecar
+
+
+class NodeResizeGates(ResizeGates, frozen=True):
+    """The node looks at two more gates: resizing what holds exclusive CPUs or memory."""
+
+    exclusive_cpus: bool = False  # InPlacePodVerticalScalingExclusiveCPUs
+    exclusive_memory: bool = False  # InPlacePodVerticalScalingExclusiveMemory
+
+
+DEFAULT_GATES = NodeResizeGates()
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """The checkpoint of one pod: resources by container name, and the pod-level block."""
+
+    containers: dict[str, Resources] = {}
+    holds_pod_level: bool = False
+    pod_level: Resources | None = None
+
+
+def allocation_of(pod: Pod, gates: ResizeGates = DEFAULT_GATES) -> Allocation:
+    """What is recorded when the pod is admitted or a resize is accepted."""
+    return Allocation(
+        {container.name: container.resources for container in resizable_containers(pod, gates)},
+        gates.pod_level_resize,
+        pod.spec.resources if gates.pod_level_resize else None,
+    )
+
+
+def resizable_containers(pod: Pod, gates: ResizeGates = DEFAULT_GATES) -> Iterator[Container]:
+    """Init containers first; ordinary ones only with their gate."""
+    for container in pod.spec.init_containers:
+        if gates.init_containers or is_sidecar(container):
+            yield container
+    yield from pod.spec.containers
+
+
+def allocated_pod(pod: Pod, allocation: Allocation) -> Pod:
+    """The pod as admission, eviction and cgroups must see it."""
+    spec = pod.spec
+    init_containers = _overwritten(spec.init_containers, allocation)
+    containers = _overwritten(spec.containers, allocation)
+    resources = allocation.pod_level if allocation.holds_pod_level else spec.resources
+    if init_containers is spec.init_containers and containers is spec.containers and resources is spec.resources:
+        return pod
+    return msgspec.structs.replace(
+        pod,
+        spec=msgspec.structs.replace(spec, init_containers=init_containers, containers=containers, resources=resources),
+    )
+
+
+def _overwritten(containers: tuple[Container, ...], allocation: Allocation) -> tuple[Container, ...]:
+    held = allocation.containers
+    if all(held.get(each.name, each.resources) is each.resources for each in containers):
+        return containers
+    return tuple(msgspec.structs.replace(each, resources=held.get(each.name, each.resources)) for each in containers)
+
+
+def is_allocated(pod: Pod, allocation: Allocation) -> bool:
+    """Desired equals allocated: nothing is pending. Quantities by value, absent and empty lists alike (§4.1)."""
+    if allocation.holds_pod_level and not same_pod_level(pod.spec.resources, allocation.pod_level):
+        return False
+    return all(
+        same_resources(container.resources, allocation.containers.get(container.name, container.resources))
+        for container in all_containers(pod.spec)
+    )
+
+
+def all_containers(spec: PodSpec) -> tuple[Container, ...]:
+    return (*spec.init_containers, *spec.containers)
+
+
+def same_resources(left: Resources, right: Resources) -> bool:
+    return (
+        (left.requests or {}) == (right.requests or {})
+        and (left.limits or {}) == (right.limits or {})
+        and (left.claims or ()) == (right.claims or ())
+    )
+
+
+def same_pod_level(left: Resources | None, right: Resources | None) -> bool:
+    """Here the block is optional as a whole: an empty one is not an absent one."""
+    return (left is None) == (right is None) and same_resources(left or NO_RESOURCES, right or NO_RESOURCES)
+
+
+def restarts_for(container: Container, name: str) -> bool:
+    """Must the container restart when this resource changes? The first policy that names it decides (§3.1)."""
+    for policy in container.resize_policy:
+        if policy.resource_name == name:
+            return policy.restart_policy == RESTART_CONTAINER
+    return False

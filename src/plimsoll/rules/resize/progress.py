@@ -1,0 +1,171 @@
+"""How far a resize has come, read from the pod alone (03 §3.2, §8, §9).
+
+    proposed ──▶ allocated ──▶ kernel ──▶ reported
+        └──▶ deferred, infeasible                       ended: no node judges it any more
+
+*Proposed*: the spec asks for it. *Allocated*: the node has accepted. *Kernel*: the runtime reports the new values.
+*Reported*: nothing is pending or in progress any more. Profiles tell it differently (`status.resize`, conditions), so
+both are looked at.
+
+Values that come back need not be those that went out: runtimes and the kernel round them (§9). So where the node tells
+which generation it has seen, what it says is pending or in progress decides alone. Where it does not, a wish for limits
+leaves no other trace in the status than the limits themselves, and these are compared as far as rounding goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from plimsoll.errors import InvalidQuantity
+from plimsoll.rules.admission.comparison import CONTAINER_KINDS, Document, containers_of, spec_of
+from plimsoll.rules.model.objects import CPU, MEMORY
+from plimsoll.rules.quantity import QUANTITIES, Quantity
+from plimsoll.rules.resources.cpu import LEAST_LIMIT_MILLI, SYSTEMD_STEP_MILLI
+
+Stage = Literal["proposed", "deferred", "infeasible", "allocated", "kernel", "reported", "ended"]
+STAGES: tuple[Stage, ...] = ("proposed", "allocated", "kernel", "reported")
+PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+_STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
+_ENDED = ("Succeeded", "Failed")
+LARGEST_PAGE_BYTES = 1 << 16  # the kernel rounds limits down to whole pages
+_TOLD_BY = ("reason", "message", "lastProbeTime", "observedGeneration")
+_VERDICTS: dict[str, Stage] = {"Deferred": "deferred", "Infeasible": "infeasible"}
+
+
+class Progress(msgspec.Struct, frozen=True):
+    stage: Stage
+    message: str = ""  # the node's own words
+    restarts: int = 0
+
+
+Said = tuple[str, ...]
+
+
+def verdict_said(pod: Document) -> Said:
+    """What the status says of a pending resize, to know it again; empty where it says nothing."""
+    status: Document = pod.get("status") or {}
+    word = str(status.get("resize") or "")
+    for each in status.get("conditions") or ():
+        if isinstance(each, dict) and each.get("type") == PENDING:
+            return (word, *(str(each.get(field)) for field in _TOLD_BY))
+    return (word,) if word in _VERDICTS else ()
+
+
+def progress(pod: Document, earlier: Said = ()) -> Progress:
+    """Of the resize that the pod's spec asks for. `earlier`: the verdict on a wish before this one; while nothing else
+    is said, the node has not answered. Only in 1.27 is that in question, and only where requests stay."""
+    status: Document = pod.get("status") or {}
+    conditions = {str(each.get("type")): each for each in status.get("conditions") or () if isinstance(each, dict)}
+    generation = int((pod.get("metadata") or {}).get("generation") or 0)
+    restarts = sum(int(each.get("restartCount") or 0) for each in status.get("containerStatuses") or ())
+    pending, going = conditions.get(PENDING), conditions.get(IN_PROGRESS)
+    word = str(status.get("resize") or "")
+    if status.get("phase") in _ENDED:
+        return Progress("ended", f"its phase is {status['phase']}", restarts)
+    if (pod.get("metadata") or {}).get("deletionTimestamp"):
+        return Progress("ended", "it is being deleted", restarts)
+    if not spec_of(pod).get("nodeName"):
+        return Progress("proposed", "it is on no node yet", restarts)
+    proposed = Progress("proposed", "", restarts)
+    # Whatever was said of an earlier wish is not about this one.
+    if word == "Proposed" or not _observed(status, generation):
+        return proposed
+    if earlier and verdict_said(pod) == earlier:
+        return proposed
+    if pending is not None and _observed(pending, generation):
+        reason = str(pending.get("reason") or status.get("resize") or "")
+        if reason in _VERDICTS:
+            return Progress(_VERDICTS[reason], str(pending.get("message") or ""), restarts)
+    if word in _VERDICTS:
+        return Progress(_VERDICTS[word], "", restarts)
+    if not _all_allocated(pod):
+        return proposed
+    message = str((going or {}).get("message") or "")
+    if going is not None or pending is not None or word:
+        return Progress("kernel" if _all_shown(pod, requests=True) else "allocated", message, restarts)
+    if status.get("observedGeneration") or _all_shown(pod, requests=False):
+        return Progress("reported", "", restarts)
+    return proposed
+
+
+def _observed(condition: Document, generation: int) -> bool:
+    observed = condition.get("observedGeneration")
+    return not observed or int(observed) >= generation
+
+
+def _all_allocated(pod: Document) -> bool:
+    """Does the status show every request as allocated? These are exact."""
+    own, status = spec_of(pod).get("resources") or {}, pod.get("status") or {}
+    if "allocatedResources" in status and not _same(own.get("requests") or {}, status["allocatedResources"] or {}):
+        return False
+    return all(
+        "allocatedResources" not in shown
+        or _same((container.get("resources") or {}).get("requests") or {}, shown["allocatedResources"] or {})
+        for container, shown in _running(pod)
+    ) and _has_statuses(pod)
+
+
+def _all_shown(pod: Document, *, requests: bool) -> bool:
+    """Does the status show the limits as the kernel would keep them, and the requests? These come back from shares or
+    weights: where too much was lost on the way, they never do."""
+    whole = _limits(spec_of(pod).get("resources") or {})
+    for container, shown in _running(pod):
+        if "resources" not in shown:
+            continue
+        wanted, actual = container.get("resources") or {}, shown["resources"] or {}
+        # Without a limit of its own a container has the pod's, and 0 is none.
+        limits = {name: each if _amount(each) else whole.get(name, each) for name, each in _limits(wanted).items()}
+        if not _kept(limits, _limits(actual)):
+            return False
+        if requests and not _same(wanted.get("requests") or {}, actual.get("requests") or {}):
+            return False
+    return _has_statuses(pod)
+
+
+def _limits(resources: Document) -> Document:
+    return resources.get("limits") or {}
+
+
+def _has_statuses(pod: Document) -> bool:
+    known = {each.get("name") for each in (pod.get("status") or {}).get("containerStatuses") or ()}
+    return all(container.get("name") in known for container in containers_of(pod, "containers"))
+
+
+def _running(pod: Document) -> Iterator[tuple[Document, Document]]:
+    """Containers that have a status, with it."""
+    status: Document = pod.get("status") or {}
+    for kind in CONTAINER_KINDS:
+        known = {each.get("name"): each for each in status.get(_STATUSES[kind]) or () if isinstance(each, dict)}
+        for container in containers_of(pod, kind):
+            if container.get("name") in known:
+                yield container, known[container.get("name")]
+
+
+def _same(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
+    return all(_amount(wanted[name]) == _amount(shown.get(name)) for name in (CPU, MEMORY) if name in wanted)
+
+
+def _kept(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
+    """Limits, as far as rounding goes (§9)."""
+    cpu, memory = _amount(wanted.get(CPU)), _amount(wanted.get(MEMORY))
+    actual_cpu, actual_memory = _amount(shown.get(CPU)), _amount(shown.get(MEMORY))
+    return (cpu is None or (actual_cpu is not None and _is_quota_of(cpu, actual_cpu))) and (
+        memory is None or (actual_memory is not None and 0 <= memory.value - actual_memory.value < LARGEST_PAGE_BYTES)
+    )
+
+
+def _is_quota_of(wanted: Quantity, shown: Quantity) -> bool:
+    """The smallest ones come back as they were asked for, or as the smallest quota."""
+    if wanted.milli <= LEAST_LIMIT_MILLI:
+        return shown.milli <= LEAST_LIMIT_MILLI
+    return -1 <= shown.milli - wanted.milli < SYSTEMD_STEP_MILLI
+
+
+def _amount(text: Any) -> Quantity | None:
+    try:
+        return None if text is None else QUANTITIES[str(text)]
+    except InvalidQuantity:
+        return None

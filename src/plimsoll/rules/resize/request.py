@@ -1,0 +1,101 @@
+"""From "this container, two CPUs" to the request for it: which lists change, and the pod that would result.
+
+An amount is wanted for the request, and for the limit too where the container has one: so a Guaranteed pod stays
+Guaranteed, and a container without a limit gets none by accident. `kinds` narrows that to one of the two lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from plimsoll.errors import PlimsollError
+from plimsoll.rules.admission.comparison import CONTAINER_KINDS, LISTS, Document
+from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, Resources, is_sidecar
+from plimsoll.rules.quantity import Quantity
+
+ListName = Literal["requests", "limits"]
+Change = dict[ListName, dict[str, str]]
+
+
+class NoSuchContainer(PlimsollError):
+    """Which container is meant cannot be told; the message names those there are."""
+
+
+def chosen_container(pod: Pod, name: str) -> Container:
+    """The container of that name; without a name the only one."""
+    resizable = [*pod.spec.containers, *(each for each in pod.spec.init_containers if is_sidecar(each))]
+    listed = ", ".join(each.name for each in resizable)
+    if not name:
+        if len(resizable) == 1:
+            return resizable[0]
+        raise NoSuchContainer(f"pod {pod.metadata.name} has {len(resizable)} containers, name one with -c: {listed}")
+    found = next((each for each in (*resizable, *pod.spec.init_containers) if each.name == name), None)
+    if found is None:
+        raise NoSuchContainer(f"pod {pod.metadata.name} has no container {name!r}; there are: {listed}")
+    return found
+
+
+def change_of(container: Container, amounts: Mapping[str, Quantity], kinds: Sequence[ListName] = ()) -> Change:
+    """What is to be written into the container's lists. Without `kinds`: the request, and a limit that is there."""
+    change: Change = {}
+    for kind in LISTS:
+        if kinds and kind not in kinds:
+            continue
+        have = (container.resources.requests if kind == "requests" else container.resources.limits) or {}
+        wanted = {name: str(amount) for name, amount in amounts.items() if kinds or kind == "requests" or name in have}
+        if wanted:
+            change[kind] = wanted
+    return change
+
+
+def resize_patch(pod: Pod, container: str, change: Change) -> Document:
+    """A strategic merge patch: only the amounts that shall change."""
+    key = "containers" if any(each.name == container for each in pod.spec.containers) else "initContainers"
+    return {"spec": {key: [{"name": container, "resources": change}]}}
+
+
+def patch_between(old: Pod, new: Pod) -> Document:
+    """The patch that makes the old pod's amounts those of the new one; an amount that goes is null."""
+    level = _difference(old.spec.resources or NO_RESOURCES, new.spec.resources or NO_RESOURCES)
+    spec: Document = {"resources": level} if level else {}
+    for key, before, after in (
+        ("containers", old.spec.containers, new.spec.containers),
+        ("initContainers", old.spec.init_containers, new.spec.init_containers),
+    ):
+        changed = [
+            {"name": now.name, "resources": change}
+            for was, now in zip(before, after, strict=False)
+            if (change := _difference(was.resources, now.resources))
+        ]
+        if changed:
+            spec[key] = changed
+    return {"spec": spec}
+
+
+def wished(document: Document, container: str, change: Change) -> Document:
+    """The pod's document with the change made; the argument is left alone."""
+    spec = dict(document.get("spec") or {})
+    for key in CONTAINER_KINDS:
+        if key in spec:
+            spec[key] = [_changed(each, change) if each.get("name") == container else each for each in spec[key]]
+    return {**document, "spec": spec}
+
+
+def _changed(container: Document, change: Change) -> Document:
+    resources: dict[str, Any] = dict(container.get("resources") or {})
+    for kind, amounts in change.items():
+        resources[kind] = {**(resources.get(kind) or {}), **amounts}
+    return {**container, "resources": resources}
+
+
+def _difference(before: Resources, after: Resources) -> Document:
+    found: Document = {}
+    for kind in LISTS:
+        was = (before.requests if kind == "requests" else before.limits) or {}
+        now = (after.requests if kind == "requests" else after.limits) or {}
+        changed: Document = {name: str(amount) for name, amount in now.items() if was.get(name) != amount}
+        changed |= dict.fromkeys(was.keys() - now.keys())
+        if changed:
+            found[kind] = changed
+    return found

@@ -1,0 +1,122 @@
+"""What a container's status says of its resources (spec 03 §9).
+
+The runtime reports what it has set, in the kernel's units: shares, quota and period, a memory limit. Turned back into
+cores and bytes these are what a user may rely on, so they replace the allocated values, one by one, where they are
+known. Nobody reports a memory request; the last one handed to the runtime stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plimsoll.rules.cgroups.rounding import kept, same_value
+from plimsoll.rules.model.kernel import CgroupVersion, Weight
+from plimsoll.rules.model.objects import CPU, MEMORY, ResourceList, Resources
+from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
+from plimsoll.rules.resources.cpu import MIN_SHARES, milli_from_quota, milli_from_shares, shares_from_weight
+from plimsoll.rules.resources.files import MAX, file_map
+from plimsoll.rules.resources.values import Values
+
+# The least that the kernel can express. At or below it the allocated value is shown, not what it was rounded up to.
+MIN_LIMIT_MILLI = 10
+MIN_REQUEST_MILLI = MIN_SHARES
+
+_Known = Mapping[str, Quantity | None]
+
+
+def status_resources(
+    allocated: Resources,
+    *,
+    running: bool,
+    reported: Values | None = None,
+    actuated: Resources | None = None,
+    previous: Resources | None = None,
+) -> Resources:
+    """`resources` of a container's status.
+
+    `reported` is the runtime's answer, None when it gave none. `previous` is the last status, if the same container
+    was running then: what is unknown now is taken from there.
+    """
+    if not running:
+        return allocated
+    limits, requests = _known(reported, actuated)
+    before = previous if previous is not None else Resources()
+    return Resources(
+        _shown(allocated.requests, requests, before.requests, MIN_REQUEST_MILLI),
+        _shown(allocated.limits, limits, before.limits, MIN_LIMIT_MILLI),
+        allocated.claims,
+    )
+
+
+# What a container's cgroup is asked for, so that its status can be told.
+TOLD_FILES: Mapping[CgroupVersion, tuple[str, ...]] = {
+    1: ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes"),
+    2: ("cpu.weight", "cpu.max", "memory.max"),
+}
+
+
+def kernel_values(
+    files: Mapping[str, str], given: Values, version: CgroupVersion, weight: Weight = "linear", page_size: int = 4096
+) -> Values:
+    """What a cgroup's files say. A file that holds what the kernel makes of `given` says just that: bytes that are no
+    whole pages, and shares that share a weight with others, come back as they were given."""
+    written = {name: str(text) for name, text in file_map(given, version, weight).items()}
+
+    def as_given(name: str) -> bool:
+        return name in written and name in files and same_value(name, written[name], files[name], page_size)
+
+    if version == 1:
+        shares = _number(files.get("cpu.shares"))
+        quota, period = _number(files.get("cpu.cfs_quota_us")), _number(files.get("cpu.cfs_period_us"))
+        limit = "memory.limit_in_bytes"
+    else:
+        found = _number(files.get("cpu.weight"))
+        shares = given.cpu_shares if as_given("cpu.weight") or found is None else shares_from_weight(found)
+        words = (files.get("cpu.max") or MAX).split()
+        quota, period = _number(words[0]), _number(words[1]) if len(words) > 1 else None
+        limit = "memory.max"
+    memory = given.memory_bytes if as_given(limit) else _number(kept(limit, files.get(limit, MAX), page_size))
+    return Values(cpu_shares=shares, cpu_quota_us=quota, cpu_period_us=period, memory_bytes=memory)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None or text == MAX else int(text)
+
+
+def _known(reported: Values | None, actuated: Resources | None) -> tuple[_Known, _Known]:
+    given_limits = (actuated.limits if actuated is not None else None) or {}
+    given_requests = (actuated.requests if actuated is not None else None) or {}
+    memory_request = given_requests.get(MEMORY) or None
+    if reported is None:
+        return (
+            {CPU: given_limits.get(CPU) or None, MEMORY: given_limits.get(MEMORY) or None},
+            {CPU: given_requests.get(CPU) or None, MEMORY: memory_request},
+        )
+    cpu_limit = milli_from_quota(reported.cpu_quota_us or 0, reported.cpu_period_us or 0)
+    cpu_request = milli_from_shares(reported.cpu_shares or 0)
+    memory_limit = reported.memory_bytes or 0
+    return (
+        {
+            CPU: from_milli(cpu_limit) if cpu_limit > 0 else None,
+            MEMORY: from_units(memory_limit, "BinarySI") if memory_limit > 0 else None,
+        },
+        {CPU: from_milli(cpu_request) if cpu_request > 0 else None, MEMORY: memory_request},
+    )
+
+
+def _shown(
+    allocated: ResourceList | None, known: _Known, previous: ResourceList | None, floor_milli: int
+) -> ResourceList | None:
+    """Only a list that the allocation has is filled in."""
+    if allocated is None:
+        return None
+    shown = dict(allocated)
+    for name in (CPU, MEMORY):
+        value = known[name]
+        if value is None:
+            value = (previous or {}).get(name)
+        elif name == CPU and max(value.milli, allocated.get(CPU, ZERO).milli) <= floor_milli:
+            continue
+        if value is not None:
+            shown[name] = value
+    return shown

@@ -1,0 +1,274 @@
+"""The node's verdict on a resize (spec 03 §6), and the order in which pending ones are looked at (§7).
+
+A pod whose desired resources differ from its allocated ones is treated like a new pod that asks for admission beside
+the others. First it is asked whether the resize can ever be done here (*Infeasible* if not), then whether it fits now
+(*Deferred* if not, whatever the reason). The whole pod is decided at once: all containers or none.
+
+`ResizeVerdict` also carries what follows: the new allocation, the pods a critical pod drives out, and whether the
+resize stays queued.
+
+From a resolved node to what its verdicts on resizes depend on: one copy for the agent and for whoever foretells it.
+
+`Setting` knows the configuration; who is on the node, which pressure it is under and whether exclusive CPUs can be had
+come from the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import msgspec
+
+from plimsoll.rules.config.kubelet import KubeletConfig
+from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.model.objects import CPU, MEMORY, Container, Pod, ResourceList, is_static
+from plimsoll.rules.node.admission import Refused, admit
+from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.rules.quantity import ZERO, Quantity
+from plimsoll.rules.resize.allocation import (
+    DEFAULT_GATES,
+    Allocation,
+    NodeResizeGates,
+    all_containers,
+    allocated_pod,
+    allocation_of,
+    is_allocated,
+    resizable_containers,
+    restarts_for,
+    same_pod_level,
+)
+from plimsoll.rules.resources.effective import pod_requests
+from plimsoll.rules.resources.qos import GUARANTEED, qos_class
+from plimsoll.rules.resources.values import uses_limited_swap
+from plimsoll.rules.scheduling.fit import NodeLoad
+
+Decision = Literal["Accepted", "Deferred", "Infeasible", "NoChange"]
+
+RETRY_FIRST_S = 30.0
+RETRY_S = 180.0
+
+
+def _never_swaps(_pod: Pod, _container: Container) -> bool:
+    return False
+
+
+class ResizeSetting(msgspec.Struct, frozen=True):
+    """The node around the pod. `load` is `fit.allocated_load`; whether the pod itself is in it does not matter."""
+
+    load: NodeLoad
+    profile: Profile = DEFAULT_PROFILE
+    gates: NodeResizeGates = DEFAULT_GATES
+    static_cpus: bool = False  # cpuManagerPolicy: static
+    static_memory: bool = False  # memoryManagerPolicy: Static
+    conditions: tuple[NodeCondition, ...] = ()  # pressure that the eviction loop reports now
+    refusals: tuple[str, ...] = ()  # of admission checks beyond `rules.node.admission`
+    absolute_allocatable: ResourceList | None = None  # N-9; without it the Node's allocatable is taken
+    may_swap: Callable[[Pod, Container], bool] = _never_swaps
+    cpu_refusal: Callable[[Pod], Refused | None] = lambda _pod: None  # whether exclusive CPUs can be had (02 §10)
+    enabled: bool = True  # InPlacePodVerticalScaling
+
+
+class ResizeVerdict(msgspec.Struct, frozen=True):
+    decision: Decision
+    allocation: Allocation  # in force after the decision
+    message: str = ""
+    reason: str = ""  # what an event calls it: OutOfcpu, Evicted, Infeasible …
+    label: str = ""  # the metric's detail of an infeasible resize
+    still_pending: bool = False
+    victims: tuple[Pod, ...] = ()  # in the order they are to be killed, before the resize starts
+
+
+class _Infeasible(msgspec.Struct, frozen=True):
+    message: str
+    label: str
+    reconsidered: bool = False
+
+
+def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting) -> ResizeVerdict:
+    """§6, step by step. `allocation` is the one in force for this pod."""
+    if is_allocated(desired, allocation):
+        return ResizeVerdict("NoChange", allocation)
+    infeasible = _infeasible(desired, allocation, setting)
+    if infeasible is not None:
+        return ResizeVerdict(
+            "Infeasible",
+            allocation,
+            infeasible.message,
+            "Infeasible",
+            infeasible.label,
+            still_pending=infeasible.reconsidered,
+        )
+
+    also = tuple(Refused("Deferred", refusal) for refusal in setting.refusals)
+    admission = admit(
+        desired,
+        setting.load,
+        setting.conditions,
+        profile=setting.profile,
+        pod_level=setting.gates.pod_level,
+        managers=lambda: setting.cpu_refusal(desired),
+        also=also,
+    )
+    if isinstance(admission, Refused):
+        return ResizeVerdict("Deferred", allocation, admission.event_text, admission.reason, still_pending=True)
+    return ResizeVerdict("Accepted", allocation_of(desired, setting.gates), victims=admission.victims)
+
+
+# --- can it ever be done here? (steps 2 to 6) ---
+
+
+def _infeasible(desired: Pod, allocation: Allocation, setting: ResizeSetting) -> _Infeasible | None:
+    if not setting.enabled:
+        return _Infeasible("InPlacePodVerticalScaling is disabled", "feature_gate_off")
+    if is_static(desired):
+        return _Infeasible("In-place resize of static-pods is not supported", "static_pod")
+    allocated = allocated_pod(desired, allocation)
+    if _swaps_memory(desired, allocated, setting.may_swap):
+        return _Infeasible("In-place resize of containers with swap is not supported.", "swap_limitation")
+    if not setting.gates.pod_level_resize and not same_pod_level(desired.spec.resources, allocated.spec.resources):
+        return _Infeasible("InPlacePodLevelResourcesVerticalScaling is disabled", "plr_feature_gate_off")
+    if qos_class(desired, pod_level=setting.gates.pod_level) == GUARANTEED:
+        refusal = _exclusive_refusal(desired, allocation, setting)
+        if refusal is not None:
+            return refusal
+    return _beyond_capacity(desired, setting) if setting.profile.too_large_is_infeasible else None
+
+
+def _swaps_memory(desired: Pod, allocated: Pod, may_swap: Callable[[Pod, Container], bool]) -> bool:
+    """Step 3: a memory request decides how much a container may swap, and that is not changed in place."""
+    before = {container.name: container for container in all_containers(allocated.spec)}
+    for container in all_containers(desired.spec):
+        old = before[container.name]
+        if _request(container, MEMORY) == _request(old, MEMORY) or restarts_for(container, MEMORY):
+            continue
+        if may_swap(desired, container) or may_swap(allocated, old):
+            return True
+    return False
+
+
+def _exclusive_refusal(desired: Pod, allocation: Allocation, setting: ResizeSetting) -> _Infeasible | None:
+    """Step 5. Only containers' requests are compared, so a change of the pod level alone passes."""
+    gates = setting.gates
+    if setting.static_cpus and not gates.exclusive_cpus:
+        changed = _changed_requests(desired, allocation, CPU, gates)
+        if not setting.profile.static_cpu_resize and changed:
+            return _Infeasible(
+                'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
+                "guaranteed_pod_cpu_manager_static_policy",
+            )
+        for container in changed:
+            if _request(container, CPU).milli % 1000:
+                return _Infeasible(
+                    'Resize is infeasible: CPU Manager policy "static" allows whole CPUs only, '
+                    f"container {container.name} asks for {_request(container, CPU)}",
+                    "guaranteed_pod_cpu_manager_static_policy",
+                )
+    if setting.static_memory and not gates.exclusive_memory and _changed_requests(desired, allocation, MEMORY, gates):
+        return _Infeasible(
+            'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"',
+            "guaranteed_pod_memory_manager_static_policy",
+        )
+    return None
+
+
+def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: NodeResizeGates) -> list[Container]:
+    return [
+        container
+        for container in resizable_containers(desired, gates)
+        if _request(container, name)
+        != (allocation.containers.get(container.name, container.resources).requests or {}).get(name, ZERO)
+    ]
+
+
+def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None:
+    """Step 6: larger than the whole node. Looked at again when the node changes."""
+    requests = pod_requests(desired, pod_level=setting.gates.pod_level)
+    capacity = setting.absolute_allocatable
+    if capacity is None:
+        status = setting.load.node.status
+        capacity = status.allocatable or status.capacity or {}
+    for name in (MEMORY, CPU):
+        requested, available = _amount(requests, name), _amount(capacity, name)
+        if requested > available:
+            message = f"Node didn't have enough capacity: {name}, requested: {requested}, capacity: {available}"
+            return _Infeasible(message, "insufficient_node_allocatable", reconsidered=True)
+    return None
+
+
+def _request(container: Container, name: str) -> Quantity:
+    return (container.resources.requests or {}).get(name, ZERO)
+
+
+def _amount(resources: ResourceList, name: str) -> int:
+    quantity = resources.get(name, ZERO)
+    return quantity.milli if name == CPU else quantity.value
+
+
+# --- the queue (§7) ---
+
+
+class PendingResize(msgspec.Struct, frozen=True):
+    """`pending_since_s` is the last transition of PodResizePending, if the pod has that condition."""
+
+    desired: Pod
+    allocation: Allocation
+    pending_since_s: float | None = None
+
+
+def queue_order(pending: Iterable[PendingResize]) -> list[PendingResize]:
+    """What frees or keeps goes first, then priority, then Guaranteed, then whoever waits longest."""
+    return sorted(pending, key=_queue_key)
+
+
+def _queue_key(pending: PendingResize) -> tuple[bool, int, bool, float]:
+    desired = pending.desired
+    since = pending.pending_since_s
+    return (
+        increases_requests(desired, pending.allocation),
+        -(desired.spec.priority or 0),
+        qos_class(desired) != GUARANTEED,
+        float("inf") if since is None else since,
+    )
+
+
+def increases_requests(desired: Pod, allocation: Allocation) -> bool:
+    """Does the pod as a whole ask for more cpu or memory than it holds?"""
+    wanted, held = pod_requests(desired), pod_requests(allocated_pod(desired, allocation))
+    return any(wanted.get(name, ZERO) > held.get(name, ZERO) for name in (CPU, MEMORY))
+
+
+def node_resize_gates(config: KubeletConfig) -> NodeResizeGates:
+    return NodeResizeGates(
+        pod_level=config.gate("PodLevelResources"),
+        pod_level_resize=config.gate("InPlacePodLevelResourcesVerticalScaling"),
+        init_containers=config.gate("InPlacePodVerticalScalingInitContainers"),
+        exclusive_cpus=config.gate("InPlacePodVerticalScalingExclusiveCPUs"),
+        exclusive_memory=config.gate("InPlacePodVerticalScalingExclusiveMemory"),
+    )
+
+
+def resize_setting(
+    setting: Setting,
+    load: NodeLoad,
+    conditions: tuple[NodeCondition, ...] = (),
+    cpu_refusal: Callable[[Pod], Refused | None] = lambda _pod: None,
+) -> ResizeSetting:
+    config = setting.config
+
+    def may_swap(pod: Pod, container: Container) -> bool:
+        return uses_limited_swap(pod, container, qos_class(pod), setting.policy)
+
+    return ResizeSetting(
+        load,
+        setting.profile,
+        node_resize_gates(config),
+        static_cpus=setting.policy.static_cpus,
+        static_memory=config.memory_manager_policy == "Static",
+        conditions=conditions,
+        absolute_allocatable=setting.absolute,
+        may_swap=may_swap,
+        cpu_refusal=cpu_refusal,
+        enabled=config.gate("InPlacePodVerticalScaling"),
+    )

@@ -1,0 +1,229 @@
+"""What the API server fills in when a pod is created (spec 01 §3).
+
+Requests follow limits (D-1), pod-level values follow the containers (D-2), and last of all every amount is rounded up
+to a thousandth (R-2): the pod-level sums are made from the unrounded values, so the order is visible. Whatever needs
+no change is returned as the same object, so that a pod which is already defaulted costs no copies.
+
+Priorities that need no cluster to be known: the two built-in classes (spec 05 A5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from plimsoll.rules.model.objects import (
+    CPU,
+    HUGEPAGES_PREFIX,
+    MEMORY,
+    NO_RESOURCES,
+    NO_STATUS,
+    SYSTEM_CRITICAL_PRIORITY,
+    Container,
+    ContainerStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResizePolicy,
+    ResourceList,
+    Resources,
+    is_pod_level_resource,
+)
+from plimsoll.rules.resources.effective import Amount, container_limits, container_requests
+
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
+_replaced = msgspec.structs.replace
+
+
+def _with(struct: _Struct, name: str, value: object) -> _Struct:
+    """msgspec.structs.replace for one field at a fraction of its cost: a copy, changed before anybody sees it."""
+    changed: _Struct = struct.__copy__()  # type: ignore[attr-defined]
+    msgspec.structs.force_setattr(changed, name, value)
+    return changed
+
+
+def defaulted(pod: Pod, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None) -> Pod:
+    """The pod as stored after create, or after an update of `stored`.
+
+    `pod_level` is gate PodLevelResources, `resize_policy` profile 1.27's D-3.
+    """
+    spec = pod.spec
+    resources = spec.resources
+    if pod_level and resources is not None and (resources.requests or resources.limits):
+        spec = _with_container_resources(spec, _with_requests)
+        spec = _with(spec, "resources", _rounded(_with_aggregates(resources, Pod(spec=spec))))
+    elif resources is not None:
+        spec = _with(spec, "resources", _rounded(resources))
+    spec = _with_container_resources(spec, _with_rounded_requests)
+    if spec.overhead:
+        overhead = rounded_list(spec.overhead)
+        if overhead is not spec.overhead:
+            spec = _with(spec, "overhead", overhead)
+    if resize_policy:
+        before = {} if stored is None else {each.name: each for each in stored.spec.containers}
+        spec = _replaced(
+            spec, containers=tuple(_with_resize_policy(each, before.get(each.name)) for each in spec.containers)
+        )
+    status = pod.status
+    if status is not NO_STATUS:
+        status = _rounded_status(status)
+    if spec is pod.spec and status is pod.status:
+        return pod
+    return Pod(pod.metadata, spec, status)
+
+
+def _with_container_resources(spec: PodSpec, change: Callable[[Resources], Resources]) -> PodSpec:
+    containers = _changed(spec.containers, change)
+    init_containers = _changed(spec.init_containers, change) if spec.init_containers else spec.init_containers
+    if containers is spec.containers and init_containers is spec.init_containers:
+        return spec
+    spec = _with(spec, "containers", containers)
+    return spec if init_containers is spec.init_containers else _with(spec, "init_containers", init_containers)
+
+
+def _changed(containers: tuple[Container, ...], change: Callable[[Resources], Resources]) -> tuple[Container, ...]:
+    result: list[Container] | None = None
+    for index, container in enumerate(containers):
+        before = container.resources
+        if before is NO_RESOURCES:
+            continue
+        after = change(before)
+        if after is not before:
+            if result is None:
+                result = list(containers)
+            result[index] = _with(container, "resources", after)
+    return containers if result is None else tuple(result)
+
+
+def _with_requests(resources: Resources) -> Resources:
+    """D-1: a limit without a request is also the request."""
+    limits = resources.limits
+    if limits is None:
+        return resources
+    requests = resources.requests
+    if requests is None:
+        return Resources(limits, limits, resources.claims)
+    if limits.keys() <= requests.keys():
+        return resources
+    return Resources({**limits, **requests}, limits, resources.claims)
+
+
+def _with_rounded_requests(resources: Resources) -> Resources:
+    """D-1 and R-2 at once, where no pod-level sum stands between them."""
+    limits, requests = resources.limits, resources.requests
+    if limits is None:
+        if requests is None:
+            return resources
+        filled: ResourceList | None = requests
+    elif requests is None:
+        filled = limits
+    else:
+        filled = requests if limits.keys() <= requests.keys() else {**limits, **requests}
+    filled, limits = rounded_list(filled), rounded_list(limits)
+    if filled is requests and limits is resources.limits:
+        return resources
+    return Resources(filled, limits, resources.claims)
+
+
+def _with_aggregates(resources: Resources, pod: Pod) -> Resources:
+    given = resources.requests or {}
+    requests, limits = pod_level_defaults(
+        given,
+        resources.limits or {},
+        container_requests(pod) if CPU not in given or MEMORY not in given else {},
+        container_limits(pod) if _has_hugepage_limits(pod.spec) else {},
+    )
+    return Resources(requests or resources.requests, limits or resources.limits, resources.claims)
+
+
+def pod_level_defaults(
+    requests: dict[str, Amount],
+    limits: dict[str, Amount],
+    container_requests: dict[str, Amount],
+    container_limits: dict[str, Amount],
+) -> tuple[dict[str, Amount], dict[str, Amount]]:
+    """D-2: container requests win over pod limits as the source of a missing pod request."""
+    requests, limits = dict(requests), dict(limits)
+    for name, amount in container_limits.items():
+        if name.startswith(HUGEPAGES_PREFIX) and name not in requests and name not in limits:
+            limits[name] = amount
+    if limits:
+        for name, amount in container_requests.items():
+            if name in (CPU, MEMORY) and name not in requests:
+                requests[name] = amount
+        for name, amount in limits.items():
+            if name not in requests and is_pod_level_resource(name):
+                requests[name] = amount
+    return requests, limits
+
+
+def _has_hugepage_limits(spec: PodSpec) -> bool:
+    """Asked first, since hardly any pod has them and aggregating costs time."""
+    return any(
+        name.startswith(HUGEPAGES_PREFIX)
+        for container in spec.containers + spec.init_containers
+        for name in container.resources.limits or ()
+    )
+
+
+def rounded_list(resources: ResourceList | None) -> ResourceList | None:
+    """R-2: every amount up to a whole thousandth."""
+    if resources:
+        for quantity in resources.values():
+            if quantity.is_fine:
+                return {name: each.rounded_to_milli() for name, each in resources.items()}
+    return resources
+
+
+def _rounded(resources: Resources) -> Resources:
+    requests, limits = rounded_list(resources.requests), rounded_list(resources.limits)
+    if requests is resources.requests and limits is resources.limits:
+        return resources
+    return Resources(requests, limits, resources.claims)
+
+
+def _rounded_status(status: PodStatus) -> PodStatus:
+    return _replaced(
+        status,
+        container_statuses=tuple(map(_rounded_container_status, status.container_statuses)),
+        init_container_statuses=tuple(map(_rounded_container_status, status.init_container_statuses)),
+        resources=None if status.resources is None else _rounded(status.resources),
+        allocated_resources=rounded_list(status.allocated_resources),
+    )
+
+
+def _rounded_container_status(status: ContainerStatus) -> ContainerStatus:
+    return _replaced(
+        status,
+        resources=None if status.resources is None else _rounded(status.resources),
+        allocated_resources=rounded_list(status.allocated_resources),
+    )
+
+
+def _with_resize_policy(container: Container, stored: Container | None) -> Container:
+    """D-3: cpu then memory, after what the user gave, where there is a request. That is so at create; later those count
+    that it was given then, or else a first request would change the policies, which nobody may."""
+    given = {policy.resource_name for policy in container.resize_policy}
+    requests = container.resources.requests or {}
+    due = [name for name in (CPU, MEMORY) if name in requests]
+    if stored is not None:
+        due = [policy.resource_name for policy in stored.resize_policy if policy.restart_policy == "NotRequired"]
+    missing = tuple(ResizePolicy(name, "NotRequired") for name in due if name not in given)
+    return _replaced(container, resize_policy=container.resize_policy + missing) if missing else container
+
+
+BUILT_IN = {
+    "system-cluster-critical": SYSTEM_CRITICAL_PRIORITY,
+    "system-node-critical": SYSTEM_CRITICAL_PRIORITY + 1000,
+}
+
+
+def admitted(pod: Pod) -> Pod:
+    """The pod with the number that admission puts beside a built-in class; the same object where none is missing."""
+    spec = pod.spec
+    if spec.priority is not None or spec.priority_class_name not in BUILT_IN:
+        return pod
+    number = BUILT_IN[spec.priority_class_name]
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(spec, priority=number))

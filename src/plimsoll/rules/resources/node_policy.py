@@ -1,0 +1,92 @@
+"""Everything about a node and its kubelet that the values of a pod's cgroups depend on, resolved once.
+
+Built from a KubeletConfig, a profile and the facts of the machine; the formulas below it ask no other questions.
+
+What one pod may say about itself beyond its spec: two annotations of ours that change the node's policy for it.
+
+    plimsoll.dev/oom-group: "true"    the kernel kills whole containers of this pod, "false": single processes
+    plimsoll.dev/memory-qos: "off"    no memory.min, memory.low and memory.high for this pod
+
+The first stands beside `singleProcessOOMKill`, the second beside the gate MemoryQoS; both need cgroup v2. Any other
+value is as if the annotation were not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion, Weight
+from plimsoll.rules.model.objects import Pod
+
+# Who gets memory.min or memory.low from requests, with Memory QoS on (02 §6.2): nobody (and both are written as 0),
+# Guaranteed min and Burstable low, or everybody min.
+Reservation = Literal["none", "tiered", "requests"]
+
+
+class NodePolicy(msgspec.Struct, frozen=True):
+    memory_capacity_bytes: int
+    allocatable_memory_bytes: int | None = None  # absolute: capacity − reservations, no eviction term (N-9)
+    swap_capacity_bytes: int = 0
+    cgroup_version: CgroupVersion = 2
+    cfs_quota: bool = True
+    period_us: int = DEFAULT_PERIOD_US
+    custom_period: bool = True  # gate CustomCPUCFSQuotaPeriod
+    memory_qos: bool = False  # the gate, and cgroup v2
+    reservation: Reservation = "none"
+    high_without_request: bool = False
+    throttling_factor: float = 0.9
+    page_size: int = 4096
+    page_cache_safe: bool = False  # our extra: memory.min stays below memory.max
+    oom_group: bool = False  # singleProcessOOMKill is false, and cgroup v2
+    limited_swap: bool = False  # memorySwap.swapBehavior: LimitedSwap
+    swap_controller: bool = True
+    hugepage_sizes: tuple[int, ...] = ()
+    pod_pids_limit: int = -1
+    pod_level: bool = True  # gate PodLevelResources
+    pod_level_oom_share: bool = True
+    sidecar_oom_rule: bool = True
+    quota_with_exclusive_cpus: bool = False
+    static_cpus: bool = False  # cpuManagerPolicy: static
+    weight: Weight = "quadratic"  # what the runtime writes for containers
+
+    quota_period_us: int = DEFAULT_PERIOD_US  # derived, never given: what quotas are computed with (02 §4.3)
+
+    def __post_init__(self) -> None:
+        """The gate off forces the default period; derived here because every container asks for it."""
+        used = self.period_us if self.custom_period else DEFAULT_PERIOD_US
+        msgspec.structs.force_setattr(self, "quota_period_us", used)
+
+
+OOM_GROUP = "plimsoll.dev/oom-group"
+MEMORY_QOS = "plimsoll.dev/memory-qos"
+OFF = "off"
+_TRUTH = {"true": True, "false": False}
+
+
+def asked_oom_group(annotations: Mapping[str, str] | None) -> bool | None:
+    """None where the pod leaves it to the node."""
+    return _TRUTH.get(annotations[OOM_GROUP]) if annotations and OOM_GROUP in annotations else None
+
+
+def declines_memory_qos(annotations: Mapping[str, str] | None) -> bool:
+    return bool(annotations) and (annotations or {}).get(MEMORY_QOS) == OFF
+
+
+def is_plain(pod: Pod) -> bool:
+    """Whether the node's own policy is the pod's, too."""
+    annotations = pod.metadata.annotations
+    return not annotations or (OOM_GROUP not in annotations and MEMORY_QOS not in annotations)
+
+
+def pod_policy(pod: Pod, policy: NodePolicy) -> NodePolicy:
+    if is_plain(pod) or policy.cgroup_version == 1:
+        return policy
+    group = asked_oom_group(pod.metadata.annotations)
+    return msgspec.structs.replace(
+        policy,
+        memory_qos=policy.memory_qos and not declines_memory_qos(pod.metadata.annotations),
+        oom_group=policy.oom_group if group is None else group,
+    )

@@ -1,0 +1,101 @@
+"""oom_score_adj: who the kernel kills first (spec 01 §7).
+
+The kernel adds this to a process's own score, which is its share of memory in thousandths. Burstable containers get
+what their request leaves of 1000, so that one which stays within its request scores below one that exceeds it.
+"""
+
+from __future__ import annotations
+
+from plimsoll.rules.model.objects import MEMORY, Container, Pod, QoSClass, is_node_critical, is_sidecar
+from plimsoll.rules.resources.effective import container_requests, pod_level_requests_set
+from plimsoll.rules.resources.qos import BEST_EFFORT, GUARANTEED
+
+KUBELET_SCORE = -999
+SANDBOX_SCORE = -998  # the runtime's constant for the pause container
+GUARANTEED_SCORE = -997
+BEST_EFFORT_SCORE = 1000
+LOWEST_BURSTABLE = 1000 + GUARANTEED_SCORE
+
+
+def pod_share_bytes(pod: Pod) -> int:
+    """O-3 step 3: what pod level requests beyond the containers, split evenly over all of them."""
+    spec = pod.spec
+    if spec.resources is None or not pod_level_requests_set(spec.resources):
+        return 0
+    requested = (spec.resources.requests or {}).get(MEMORY)
+    if not requested:
+        return 0
+    aggregated = container_requests(pod).get(MEMORY)
+    count = len(spec.containers) + len(spec.init_containers)
+    return surplus_share(requested.value, aggregated.value if aggregated is not None else 0, count)
+
+
+def surplus_share(pod_bytes: int, container_bytes: int, count: int) -> int:
+    """One container's part of what pod level requests beyond all of them, cut off as Go divides."""
+    surplus, heads = pod_bytes - container_bytes, count or 1  # no containers: nobody to share with
+    return surplus // heads if surplus >= 0 else -(-surplus // heads)
+
+
+def smallest_request_bytes(pod: Pod) -> int:
+    """The least memory request among regular containers; a sidecar shall not die before its app (O-3 step 5)."""
+    return min((memory_request_bytes(container) for container in pod.spec.containers), default=0)
+
+
+def oom_scores(
+    pod: Pod, qos: QoSClass, memory_capacity_bytes: int, *, pod_level: bool = True, sidecar_rule: bool = True
+) -> list[int]:
+    """One score per init container, then per container. `pod_level` needs the gate and the profile."""
+    spec = pod.spec
+    constant = pod_score(pod, qos)
+    if constant is not None:
+        return [constant] * (len(spec.init_containers) + len(spec.containers))
+    extra = pod_share_bytes(pod) if spec.resources is not None and pod_level else 0
+    regular = [memory_request_bytes(container) + extra for container in spec.containers]
+    initial = [memory_request_bytes(container) + extra for container in spec.init_containers]
+    sidecars = [sidecar_rule and is_sidecar(container) for container in spec.init_containers]
+    return [
+        clamped(burstable_score(request, memory_capacity_bytes))
+        for request in counted_bytes(initial, sidecars, regular)
+    ]
+
+
+def counted_bytes(initial_bytes: list[int], sidecars: list[bool], regular_bytes: list[int]) -> list[int]:
+    """The memory request that each is judged by, init containers first (O-3 step 5).
+
+    A sidecar is at least as safe as the least safe container of its app: it counts for no less than the least of them.
+    """
+    least = min(regular_bytes, default=0)
+    initial = zip(initial_bytes, sidecars, strict=True)
+    return [max(own, least) if sidecar else own for own, sidecar in initial] + regular_bytes
+
+
+def pod_score(pod: Pod, qos: QoSClass) -> int | None:
+    """The score that all containers of the pod share; None where requests decide (O-3 steps 1 and 2)."""
+    if pod.spec.priority_class_name and is_node_critical(pod):
+        return GUARANTEED_SCORE
+    if qos == GUARANTEED:
+        return GUARANTEED_SCORE
+    return BEST_EFFORT_SCORE if qos == BEST_EFFORT else None
+
+
+def clamped(score: int) -> int:
+    """O-3 step 6: never as safe as Guaranteed, never as doomed as BestEffort; nothing else is cut off."""
+    if score < LOWEST_BURSTABLE:
+        return LOWEST_BURSTABLE
+    return BEST_EFFORT_SCORE - 1 if score == BEST_EFFORT_SCORE else score
+
+
+def burstable_score(request_bytes: int, memory_capacity_bytes: int) -> int:
+    """1000 less the request's share of the node in thousandths, truncated as Go divides; not yet clamped."""
+    thousandths = 1000 * request_bytes
+    if thousandths >= 0:
+        return 1000 - thousandths // memory_capacity_bytes
+    return 1000 + -thousandths // memory_capacity_bytes
+
+
+def memory_request_bytes(container: Container) -> int:
+    requests = container.resources.requests
+    if not requests:
+        return 0
+    quantity = requests.get(MEMORY)
+    return 0 if quantity is None else quantity.value

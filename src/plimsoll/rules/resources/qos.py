@@ -1,0 +1,74 @@
+"""The QoS class of a pod (spec 01 §5). Zero is the same as absent here, and only cpu and memory count (QC-1)."""
+
+from __future__ import annotations
+
+from plimsoll.rules.model.objects import CPU, MEMORY, Pod, QoSClass, ResourceList, Resources
+
+GUARANTEED: QoSClass = "Guaranteed"
+BURSTABLE: QoSClass = "Burstable"
+BEST_EFFORT: QoSClass = "BestEffort"
+
+
+def qos_class(pod: Pod, *, pod_level: bool = True) -> QoSClass:
+    """The class anybody uses: the stored one if there is one, else computed."""
+    return pod.status.qos_class or computed_qos_class(pod, pod_level=pod_level)
+
+
+def computed_qos_class(pod: Pod, *, pod_level: bool = True) -> QoSClass:
+    """From the spec alone. Sums over all containers and init containers; no maximum rule (QC-3)."""
+    spec = pod.spec
+    if spec.resources is not None and pod_level:
+        return _pod_level_class(spec.resources)
+    cpu_request = memory_request = cpu_limit = memory_limit = 0
+    candidate = True
+    containers = spec.containers + spec.init_containers if spec.init_containers else spec.containers
+    for container in containers:
+        resources = container.resources
+        if requests := resources.requests:
+            if (quantity := requests.get(CPU)) is not None and quantity.nanos > 0:
+                cpu_request += quantity.nanos
+            if (quantity := requests.get(MEMORY)) is not None and quantity.nanos > 0:
+                memory_request += quantity.nanos
+        limited = 0
+        if limits := resources.limits:
+            if (quantity := limits.get(CPU)) is not None and quantity.nanos > 0:
+                cpu_limit += quantity.nanos
+                limited += 1
+            if (quantity := limits.get(MEMORY)) is not None and quantity.nanos > 0:
+                memory_limit += quantity.nanos
+                limited += 1
+        if limited != 2:
+            candidate = False
+    return class_of(candidate, (cpu_request, memory_request), (cpu_limit, memory_limit))
+
+
+def _pod_level_class(resources: Resources) -> QoSClass:
+    """QC-2: with a pod-level block, even an empty one, the containers are not looked at."""
+    requests, limits = resources.requests or {}, resources.limits or {}
+    return pod_level_class(
+        (_positive(requests, CPU), _positive(requests, MEMORY)),
+        (_positive(limits, CPU), _positive(limits, MEMORY)),
+        bool(limits),
+    )
+
+
+def pod_level_class(requests: tuple[int, int], limits: tuple[int, int], any_limit: bool) -> QoSClass:
+    """QC-2 on amounts of cpu and memory; `any_limit`: of whatever name."""
+    return class_of(not any_limit or all(limits), requests, limits)
+
+
+def class_of(candidate: bool, requests: tuple[int, int], limits: tuple[int, int]) -> QoSClass:
+    """QC-4 on sums of cpu and memory: only positive amounts, so equal sums also mean equal sets of names.
+
+    `candidate`: every container has a positive cpu limit and a positive memory limit.
+    """
+    if requests != limits:
+        return BURSTABLE
+    if requests == (0, 0):
+        return BEST_EFFORT
+    return GUARANTEED if candidate else BURSTABLE
+
+
+def _positive(resources: ResourceList, name: str) -> int:
+    quantity = resources.get(name)
+    return quantity.nanos if quantity is not None and quantity.nanos > 0 else 0

@@ -1,0 +1,334 @@
+"""What the cgroups of a pod and of its containers shall hold (spec 02 §4, §5, §6, §7).
+
+`Values` is the common form between Kubernetes' arithmetic and the kernel's files: None means "leave the kernel's
+default". `rules/resources/files.py` lays it out as v1 or v2 files. Pod values follow the *effective* requests and
+limits; a limit is written at pod level only when every container declares one. Container values are what a kubelet
+tells the runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+import msgspec
+
+from plimsoll.errors import InvalidQuantity
+from plimsoll.rules.model.cgroup_names import Driver
+from plimsoll.rules.model.objects import (
+    CPU,
+    HUGEPAGES_PREFIX,
+    MEMORY,
+    Container,
+    Pod,
+    QoSClass,
+    ResourceList,
+    is_critical,
+)
+from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.resources.cpu import MIN_SHARES, quota_us, shares, systemd_quota_us
+from plimsoll.rules.resources.memory import memory_high, page_cache_safe_min, swap_limit_bytes
+from plimsoll.rules.resources.node_policy import NodePolicy, Reservation
+from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
+
+UNLIMITED = -1
+
+
+class Values(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    cpu_shares: int | None = None
+    cpu_quota_us: int | None = None  # −1: explicitly without quota; 0: "set, but none"
+    cpu_period_us: int | None = None
+    memory_bytes: int | None = None
+    memory_and_swap_bytes: int | None = None  # v1
+    swap_bytes: int | None = None  # v2
+    memory_min_bytes: int | None = None
+    memory_low_bytes: int | None = None
+    memory_high_bytes: int | None = None
+    oom_group: int | None = None
+    pids: int | None = None
+    hugetlb: dict[int, int] | None = None  # page size in bytes → limit in bytes
+
+
+def declared_limits(pod: Pod, *, pod_level: bool = True) -> tuple[bool, bool]:
+    """Is every container limited, in cpu and in memory? Init containers by their cumulative limit (02 §4.4)."""
+    cpu = memory = True
+    spec = pod.spec
+    for container in spec.containers:
+        limits = container.resources.limits
+        if not limits:
+            cpu = memory = False
+            break
+        cpu = cpu and bool(limits.get(CPU))
+        memory = memory and bool(limits.get(MEMORY))
+    if spec.init_containers:
+        cpu = cpu and _init_declared(spec.init_containers, CPU)
+        memory = memory and _init_declared(spec.init_containers, MEMORY)
+    if pod_level and spec.resources is not None and spec.resources.limits:
+        cpu = cpu or bool(spec.resources.limits.get(CPU))
+        memory = memory or bool(spec.resources.limits.get(MEMORY))
+    return cpu, memory
+
+
+def _init_declared(init_containers: tuple[Container, ...], name: str) -> bool:
+    sidecars = 0
+    for container in init_containers:
+        limit = (container.resources.limits or {}).get(name)
+        cumulative = sidecars + (limit.nanos if limit is not None else 0)
+        if container.restart_policy == "Always":
+            sidecars = cumulative
+        if cumulative == 0:
+            return False
+    return True
+
+
+def pod_values(
+    pod: Pod,
+    qos: QoSClass,
+    requests: ResourceList,
+    limits: ResourceList,
+    policy: NodePolicy,
+    *,
+    exclusive_cpus: bool = False,
+) -> Values:
+    """The pod cgroup's values; `requests` and `limits` are the effective ones. Memory QoS keys where the gate is on."""
+    cpu_declared = memory_declared = qos == GUARANTEED
+    if qos == BURSTABLE:
+        cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
+    return pod_cgroup(
+        qos,
+        _milli(requests, CPU),
+        _value(requests, MEMORY),
+        _milli(limits, CPU) if cpu_declared else None,
+        _value(limits, MEMORY) if memory_declared else None,
+        hugepage_limits({name: quantity.value for name, quantity in requests.items()}),
+        policy,
+        exclusive_cpus,
+    )
+
+
+def pod_cgroup(
+    qos: QoSClass,
+    cpu_request_milli: int,
+    memory_request_bytes: int,
+    cpu_limit_milli: int | None,
+    memory_limit_bytes: int | None,
+    hugetlb: dict[int, int] | None,
+    policy: NodePolicy,
+    exclusive_cpus: bool = False,
+) -> Values:
+    """A pod's figures → its values (02 §4.4). A limit is None unless every container declares one."""
+    minimum = low = None
+    cpu_quota, cpu_period = pod_quota(cpu_limit_milli, policy, exclusive_cpus)
+    if policy.memory_qos:
+        minimum, low = pod_protection(memory_request_bytes, qos, policy.reservation)
+        if policy.page_cache_safe:
+            minimum = page_cache_safe_min(minimum, memory_limit_bytes, policy.page_size)
+    return Values(
+        MIN_SHARES if qos == BEST_EFFORT else shares(cpu_request_milli),
+        cpu_quota,
+        cpu_period,
+        memory_limit_bytes,
+        None,
+        None,
+        minimum,
+        low,
+        None,
+        None,
+        policy.pod_pids_limit if policy.pod_pids_limit > 0 else None,
+        hugetlb,
+    )
+
+
+def pod_quota(
+    cpu_limit_milli: int | None, policy: NodePolicy, exclusive_cpus: bool = False
+) -> tuple[int | None, int | None]:
+    """Quota and period of a pod (02 §4.3); the period is the configured one even where the gate is off."""
+    if cpu_limit_milli is None:
+        return None, None
+    if not policy.cfs_quota or (exclusive_cpus and not policy.quota_with_exclusive_cpus):
+        return UNLIMITED, policy.period_us
+    return quota_us(cpu_limit_milli, policy.quota_period_us), policy.period_us
+
+
+def pod_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) -> tuple[int | None, int | None]:
+    """memory.min and memory.low of a pod (02 §6.2); nothing is written where there is nothing to protect."""
+    if request_bytes <= 0 or reservation == "none":
+        return None, None
+    if reservation == "requests":
+        return (None if qos == BEST_EFFORT else request_bytes), None
+    return (request_bytes, None) if qos == GUARANTEED else (None, request_bytes)
+
+
+def hugepage_limits(amounts: Mapping[str, int]) -> dict[int, int] | None:
+    """Every huge page size among names and whole amounts, as bytes → bytes; None when there is none."""
+    found: dict[int, int] | None = None
+    for name, amount in amounts.items():
+        if name != CPU and name != MEMORY and name.startswith(HUGEPAGES_PREFIX):
+            if found is None:
+                found = {}
+            found[page_size_bytes(name)] = amount
+    return found
+
+
+@lru_cache(maxsize=256)
+def page_size_of(resource_name: str) -> int | None:
+    """The page size in a huge page resource's name; None where nobody can read it."""
+    try:
+        size = QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value
+    except InvalidQuantity:
+        return None
+    return size if size > 0 else None
+
+
+@lru_cache(maxsize=256)
+def page_size_bytes(resource_name: str) -> int:
+    """The same for names that were checked."""
+    return QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value
+
+
+def container_values(
+    pod: Pod, container: Container, qos: QoSClass, policy: NodePolicy, *, exclusive_cpus: bool = False
+) -> Values:
+    """One container's values; limits it lacks are inherited from pod level (02 §4.4, §4.5)."""
+    requests, limits = container.resources.requests or {}, container.resources.limits or {}
+    cpu_limit, own_memory_limit = _milli(limits, CPU), _value(limits, MEMORY)
+    memory_limit = own_memory_limit
+    pod_level = pod.spec.resources
+    if pod_level is not None and pod_level.limits and policy.pod_level:
+        cpu_limit = cpu_limit or _milli(pod_level.limits, CPU)
+        memory_limit = memory_limit or _value(pod_level.limits, MEMORY)
+    return container_cgroup(
+        qos,
+        _milli(requests, CPU) if CPU in requests else None,
+        _value(requests, MEMORY),
+        cpu_limit,
+        own_memory_limit,
+        memory_limit,
+        container_swap_bytes(pod, container, qos, policy) if policy.limited_swap else 0,
+        _container_hugetlb(pod, limits, policy) if policy.hugepage_sizes else None,
+        policy,
+        exclusive_cpus,
+    )
+
+
+def container_cgroup(
+    qos: QoSClass,
+    cpu_request_milli: int | None,
+    memory_request_bytes: int,
+    cpu_limit_milli: int,
+    own_memory_limit_bytes: int,
+    memory_limit_bytes: int,
+    swap_bytes: int,
+    hugetlb: dict[int, int] | None,
+    policy: NodePolicy,
+    exclusive_cpus: bool = False,
+) -> Values:
+    """A container's figures → its values (02 §4.5). No cpu request (None) is not one of 0: the limit stands in."""
+    memory_and_swap = swap = minimum = low = high = None
+    cpu_quota, cpu_period = container_quota(cpu_limit_milli, policy, exclusive_cpus)
+    if policy.swap_controller:
+        if policy.cgroup_version == 2:
+            swap = swap_bytes
+        else:
+            memory_and_swap = memory_limit_bytes or None
+    if policy.memory_qos:
+        minimum, low = container_protection(memory_request_bytes, qos, policy.reservation)
+        if policy.page_cache_safe:
+            minimum = page_cache_safe_min(minimum, memory_limit_bytes, policy.page_size)
+        high = memory_high(
+            memory_request_bytes,
+            own_memory_limit_bytes,
+            policy.allocatable_memory_bytes,
+            policy.throttling_factor,
+            policy.page_size,
+            policy.high_without_request,
+        )
+    return Values(
+        shares(cpu_limit_milli if cpu_request_milli is None else cpu_request_milli),
+        cpu_quota,
+        cpu_period,
+        memory_limit_bytes or None,
+        memory_and_swap,
+        swap,
+        minimum,
+        low,
+        high,
+        1 if policy.oom_group else None,
+        None,
+        hugetlb,
+    )
+
+
+def container_quota(
+    cpu_limit_milli: int, policy: NodePolicy, exclusive_cpus: bool = False
+) -> tuple[int | None, int | None]:
+    """Quota and period of a container (02 §4.3); a limit of 0 is none."""
+    if not policy.cfs_quota:
+        return None, None
+    period = policy.quota_period_us
+    if exclusive_cpus and not policy.quota_with_exclusive_cpus:
+        return UNLIMITED, period
+    return (quota_us(cpu_limit_milli, period) if cpu_limit_milli else None), period
+
+
+def container_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) -> tuple[int | None, int | None]:
+    """memory.min and memory.low (02 §6.2): exactly one under tiered with a request, both as 0 otherwise."""
+    if reservation == "tiered" and request_bytes > 0:
+        return (request_bytes, None) if qos == GUARANTEED else (None, request_bytes)
+    return ((request_bytes or None), None) if reservation == "requests" else (0, 0)
+
+
+def _container_hugetlb(pod: Pod, limits: ResourceList, policy: NodePolicy) -> dict[int, int]:
+    """Per host size: own limit if the key is there, else pod level's, else 0 (02 §7)."""
+    found = dict.fromkeys(policy.hugepage_sizes, 0)
+    pod_level = pod.spec.resources.limits if policy.pod_level and pod.spec.resources is not None else None
+    for source in (pod_level, limits):
+        for name in source or ():
+            if name.startswith(HUGEPAGES_PREFIX) and (size := page_size_bytes(name)) in found:
+                found[size] = (source or {})[name].value
+    return found
+
+
+def uses_limited_swap(pod: Pod, container: Container, qos: QoSClass, policy: NodePolicy) -> bool:
+    """May this container swap at all (02 §5)? Only Burstable, not critical, its request different from its limit."""
+    if not policy.limited_swap or not policy.swap_controller or policy.cgroup_version == 1 or qos != BURSTABLE:
+        return False
+    request = (container.resources.requests or {}).get(MEMORY)
+    limit = (container.resources.limits or {}).get(MEMORY)
+    request_nanos = request.nanos if request is not None else 0
+    limit_nanos = limit.nanos if limit is not None else 0
+    return request_nanos != limit_nanos and not is_critical(pod)
+
+
+def container_swap_bytes(pod: Pod, container: Container, qos: QoSClass, policy: NodePolicy) -> int:
+    if not uses_limited_swap(pod, container, qos, policy):
+        return 0
+    request = _value(container.resources.requests or {}, MEMORY)
+    return swap_limit_bytes(request, policy.memory_capacity_bytes, policy.swap_capacity_bytes)
+
+
+def with_host_pages(values: Values, policy: NodePolicy) -> Values:
+    """Every page size of the host that is not listed is written as 0 (02 §7)."""
+    if not policy.hugepage_sizes:
+        return values
+    hugetlb = {**dict.fromkeys(policy.hugepage_sizes, 0), **(values.hugetlb or {})}
+    return msgspec.structs.replace(values, hugetlb=hugetlb)
+
+
+def as_kept(values: Values, driver: Driver) -> Values:
+    """What the driver makes of the values: systemd keeps a quota in whole percents (02 §2.3)."""
+    quota, period = values.cpu_quota_us, values.cpu_period_us
+    if driver != "systemd" or not quota or not period:
+        return values
+    rounded = systemd_quota_us(quota, period)
+    return values if rounded == quota else msgspec.structs.replace(values, cpu_quota_us=rounded)
+
+
+def _milli(resources: ResourceList, name: str) -> int:
+    quantity = resources.get(name)
+    return 0 if quantity is None else quantity.milli
+
+
+def _value(resources: ResourceList, name: str) -> int:
+    quantity = resources.get(name)
+    return 0 if quantity is None else quantity.value

@@ -1,0 +1,1 @@
+"""Scheduling: filters, scores, preemption, and one scheduling cycle."""

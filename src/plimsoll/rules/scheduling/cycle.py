@@ -1,0 +1,180 @@
+"""One scheduling cycle and its words (spec 05 A4): filter, score, else preempt, and say why.
+
+`decide` is the whole of it as a value: where the pod may go, whom that costs, or the sentence that `kubectl describe`
+shows. The loop around it only binds, evicts and writes. Kubernetes breaks ties at random; here they are all returned.
+
+Also here: in which order pods wait, how long one backs off, and the texts of the events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.policies import PodDisruptionBudget
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, Verdict, verdict, waiting_load, with_nominated
+from plimsoll.rules.scheduling.preemption import Nominated, Preemption, preempt
+from plimsoll.rules.scheduling.score import (
+    DEFAULT_WEIGHTS,
+    LEAST_ALLOCATED,
+    NodeScore,
+    Strategy,
+    Weights,
+    best,
+    nodes_to_find,
+    scores,
+)
+from plimsoll.rules.scheduling.selectors import required_node_names
+
+NO_NODES = "no nodes available to schedule pods"
+AFFINITY_CONFLICT = "pod affinity terms conflict"
+NOT_A_NAMED_NODE = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
+DISRUPTION_MESSAGE = "default-scheduler: preempting to accommodate a higher priority pod"
+
+INITIAL_BACKOFF_S = 1
+LONGEST_BACKOFF_S = 10
+LONGEST_WAIT_S = 300  # an unschedulable pod is tried again after this, whatever happens
+WAIT_CHECK_S = 30
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What to do with a pod: any of `nodes`, or none, and then `message` says why and `preemption` what may help."""
+
+    nodes: tuple[str, ...] = ()
+    scores: dict[str, NodeScore] = {}
+    verdicts: dict[str, Verdict] = {}
+    preemption: Preemption | None = None
+    message: str = ""
+    next_start: int = 0  # where the next pod's search begins, so that large clusters fill evenly
+
+
+def decide(
+    pod: Pod,
+    nodes: Sequence[NodeLoad],
+    profile: Profile,
+    *,
+    nominated: Nominated | None = None,
+    budgets: Sequence[PodDisruptionBudget] = (),
+    strategy: Strategy = LEAST_ALLOCATED,
+    weights: Weights = DEFAULT_WEIGHTS,
+    start: int = 0,
+    percent_to_find: int = 0,
+) -> Decision:
+    """`nominated` are the pods promised to nodes, by node; `start` is the last decision's `next_start`."""
+    if not nodes:
+        return Decision(message=NO_NODES)
+    waiting, promised = waiting_load(pod), nominated or {}
+    names = required_node_names(pod)
+    if names is not None and not names:
+        conflict = Verdict((AFFINITY_CONFLICT,), unresolvable=True)
+        refused = {node.name: conflict for node in nodes}
+        message = f"0/{len(nodes)} nodes are available: {AFFINITY_CONFLICT}."
+        return _failed(waiting, nodes, refused, message, profile, promised, budgets, start)
+
+    own = pod.status.nominated_node_name
+    if own:
+        for node in nodes:
+            if node.name == own and _tried(waiting, node, profile, promised).fits:
+                return Decision((own,), next_start=start)
+
+    searched = nodes if names is None else [node for node in nodes if node.name in names]
+    fitting, refused = _filtered(waiting, searched, profile, promised, start, percent_to_find)
+    next_start = (start + len(fitting) + len(refused)) % len(nodes)
+    if fitting:
+        found = scores(waiting, fitting, profile, strategy, weights) if len(fitting) > 1 else {}
+        chosen = best(found) if found else (fitting[0].name,)
+        return Decision(chosen, found, refused, next_start=next_start)
+    if names is not None:
+        elsewhere = Verdict((NOT_A_NAMED_NODE,), unresolvable=True)
+        refused = {node.name: refused.get(node.name, elsewhere) for node in nodes}
+    message = unavailable(len(nodes), refused.values())
+    return _failed(waiting, nodes, refused, message, profile, promised, budgets, next_start)
+
+
+def _tried(pod: PodLoad, node: NodeLoad, profile: Profile, promised: Nominated) -> Verdict:
+    return verdict(pod, with_nominated(node, promised.get(node.name, ()), pod), profile)
+
+
+def _filtered(
+    pod: PodLoad, nodes: Sequence[NodeLoad], profile: Profile, promised: Nominated, start: int, percent: int
+) -> tuple[list[NodeLoad], dict[str, Verdict]]:
+    wanted = nodes_to_find(len(nodes), percent)
+    fitting: list[NodeLoad] = []
+    refused: dict[str, Verdict] = {}
+    for index in range(len(nodes)):
+        node = nodes[(start + index) % len(nodes)]
+        found = _tried(pod, node, profile, promised)
+        if not found.fits:
+            refused[node.name] = found
+            continue
+        fitting.append(node)
+        if len(fitting) == wanted:
+            break
+    return fitting, refused
+
+
+def _failed(
+    pod: PodLoad,
+    nodes: Sequence[NodeLoad],
+    refused: dict[str, Verdict],
+    message: str,
+    profile: Profile,
+    promised: Nominated,
+    budgets: Sequence[PodDisruptionBudget],
+    next_start: int,
+) -> Decision:
+    outcome = preempt(pod, nodes, refused, profile, promised, budgets)
+    if outcome.candidate is None:
+        message = f"{message} {profile.preemption_text}preemption: {preemption_text(outcome)}"
+    return Decision((), {}, refused, outcome, message, next_start)
+
+
+# --- words ---
+
+
+def unavailable(count: int, verdicts: Iterable[Verdict]) -> str:
+    """Every reason with its number of nodes, sorted as text: `10 x` stands before `2 y`."""
+    reasons = Counter(reason for found in verdicts for reason in found.reasons)
+    histogram = ", ".join(sorted(f"{number} {reason}" for reason, number in reasons.items()))
+    return f"0/{count} nodes are available: {histogram}."
+
+
+def preemption_text(outcome: Preemption) -> str:
+    """What stands after `preemption: ` when nobody can be preempted."""
+    return outcome.ineligible or unavailable(len(outcome.verdicts), outcome.verdicts.values())
+
+
+def scheduled_message(pod: Pod, node: str) -> str:
+    return f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
+
+
+def preempted_message(preemptor: Pod, node: str) -> str:
+    return f"Preempted by pod {preemptor.metadata.uid} on node {node}"
+
+
+# --- the queue ---
+
+
+def queue_key(pod: Pod, queued_s: float) -> tuple[int, float]:
+    """Sorts first whom to schedule first: higher priority, then the longer wait."""
+    return (-(pod.spec.priority or 0), queued_s)
+
+
+def backoff_s(attempts: int) -> int:
+    """How long a pod waits after so many failed attempts: 1 s, doubling, at most 10 s."""
+    return min(INITIAL_BACKOFF_S << min(max(attempts - 1, 0), 10), LONGEST_BACKOFF_S)
+
+
+def by_node(pods: Iterable[PodLoad]) -> dict[str, list[PodLoad]]:
+    """Waiting pods by the node that is promised to them, as `decide` wants them."""
+    found: dict[str, list[PodLoad]] = {}
+    for load in pods:
+        name = load.pod.status.nominated_node_name
+        if name:
+            found.setdefault(name, []).append(load)
+    return found

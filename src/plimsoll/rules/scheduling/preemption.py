@@ -1,0 +1,186 @@
+"""Whom to take away so that a pod of higher priority fits (spec 05 A5). Only priority counts, not the QoS class.
+
+On one node: take away every pod of lower priority; if the pod still does not fit, the node is out. Else give them back
+one by one, those first whose disruption budget would be broken, the most important first, as long as the pod still
+fits beside them. Whoever is not given back is a victim. Among the nodes the one that hurts least is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.policies import PodDisruptionBudget
+from plimsoll.rules.profile import Profile
+from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, Verdict, verdict, with_nominated
+from plimsoll.rules.scheduling.selectors import selects
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NEVER = "not eligible due to preemptionPolicy=Never."
+VICTIM_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+PREEMPTED_REASON = "PreemptionByScheduler"
+
+_MIN_CANDIDATES = 100
+_MIN_CANDIDATES_PERCENT = 10
+_PRIORITY_OFFSET = 2**31  # makes every priority positive, so that more victims always weigh more
+
+Nominated = Mapping[str, Sequence[PodLoad]]  # by node name
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A node that would do, and whom it costs, the most important first."""
+
+    node: str
+    victims: tuple[Pod, ...]
+    broken_budgets: int = 0
+
+
+class Preemption(msgspec.Struct, frozen=True):
+    """The chosen candidate, or why there is none: a text of its own, or a verdict for each node."""
+
+    candidate: Candidate | None = None
+    ineligible: str = ""
+    verdicts: dict[str, Verdict] = {}
+    # Nominations of lower priority on the chosen node, which the pod now takes away (A5).
+    cleared: tuple[Pod, ...] = ()
+
+
+def preempt(
+    pod: PodLoad,
+    nodes: Sequence[NodeLoad],
+    verdicts: Mapping[str, Verdict],
+    profile: Profile,
+    nominated: Nominated | None = None,
+    budgets: Sequence[PodDisruptionBudget] = (),
+) -> Preemption:
+    """Decide for a pod that fits nowhere. `verdicts` are the filters' findings; a node without one is not tried."""
+    nominated = nominated or {}
+    text = ineligibility(pod, nodes, verdicts)
+    if text:
+        return Preemption(ineligible=text)
+    hopeful = [node for node in nodes if _is_resolvable(verdicts.get(node.name))]
+    wanted = min(len(hopeful), max(len(hopeful) * _MIN_CANDIDATES_PERCENT // 100, _MIN_CANDIDATES))
+    clean: list[Candidate] = []
+    costly: list[Candidate] = []
+    tried: dict[str, Verdict] = {}
+    for node in hopeful:
+        found = victims_on(pod, node, profile, nominated.get(node.name, ()), budgets)
+        if isinstance(found, Verdict):
+            tried[node.name] = found
+            continue
+        (costly if found.broken_budgets else clean).append(found)
+        if clean and len(clean) + len(costly) >= wanted:
+            break
+    chosen = cheapest(clean + costly)
+    if chosen is None:
+        not_helpful = Verdict((NOT_HELPFUL,), unresolvable=True)
+        return Preemption(verdicts={node.name: tried.get(node.name, not_helpful) for node in nodes})
+    cleared = tuple(each.pod for each in nominated.get(chosen.node, ()) if each.priority < pod.priority)
+    return Preemption(chosen, cleared=cleared)
+
+
+def ineligibility(pod: PodLoad, nodes: Iterable[NodeLoad], verdicts: Mapping[str, Verdict]) -> str:
+    """Why the pod may not preempt at all, or nothing: its policy, or victims of its own that are still leaving."""
+    if pod.pod.spec.preemption_policy == "Never":
+        return NEVER
+    name = pod.pod.status.nominated_node_name
+    before = verdicts.get(name)
+    if not name or (before is not None and before.unresolvable):
+        return ""
+    for node in nodes:
+        if node.name == name:
+            leaving = (each for each in node.residents.values() if each.priority < pod.priority)
+            return VICTIM_TERMINATING if any(_leaves_by_preemption(each.pod) for each in leaving) else ""
+    return ""
+
+
+def _leaves_by_preemption(pod: Pod) -> bool:
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    for condition in pod.status.conditions:
+        if condition.type == "DisruptionTarget":
+            return condition.status == "True" and condition.reason == PREEMPTED_REASON
+    return False
+
+
+def _is_resolvable(found: Verdict | None) -> bool:
+    return found is not None and not found.fits and not found.unresolvable
+
+
+def victims_on(
+    pod: PodLoad,
+    node: NodeLoad,
+    profile: Profile,
+    nominated: Sequence[PodLoad] = (),
+    budgets: Sequence[PodDisruptionBudget] = (),
+) -> Candidate | Verdict:
+    """The victims on one node, or the verdict that remains with all of lower priority gone."""
+    lower = sorted((each for each in node.residents.values() if each.priority < pod.priority), key=_importance)
+    if not lower:
+        return Verdict((NO_VICTIMS,), unresolvable=True)
+    kept = with_nominated(node.without_pods(each.key for each in lower), nominated, pod)
+    remaining = verdict(pod, kept, profile)
+    if not remaining.fits:
+        return remaining
+    broken = _budget_breakers(lower, budgets)
+    victims: list[PodLoad] = []
+    for each in sorted(lower, key=lambda load: load.key not in broken):
+        with_each = kept.with_pods((each,))
+        if verdict(pod, with_each, profile).fits:
+            kept = with_each
+        else:
+            victims.append(each)
+    violations = sum(each.key in broken for each in victims)
+    return Candidate(node.name, tuple(each.pod for each in sorted(victims, key=_importance)), violations)
+
+
+def _importance(load: PodLoad) -> tuple[int, bool, str]:
+    """Higher priority, then the longer run; a pod that has not started is the youngest of all."""
+    return (-load.priority, *_started(load.pod))
+
+
+def _started(pod: Pod) -> tuple[bool, str]:
+    # The API writes all times alike (UTC, whole seconds), so their texts sort as they do.
+    start = pod.status.start_time
+    return (start is None, start or "")
+
+
+def _budget_breakers(pods: Sequence[PodLoad], budgets: Sequence[PodDisruptionBudget]) -> set[str]:
+    """Whose eviction breaks a budget when they go in this order; a pod that a budget already lists costs nothing."""
+    left = [budget.status.disruptions_allowed for budget in budgets]
+    broken: set[str] = set()
+    for load in pods:
+        metadata = load.pod.metadata
+        for index, budget in enumerate(budgets):
+            if budget.metadata.namespace != metadata.namespace or not selects(budget.spec.selector, metadata.labels):
+                continue
+            if metadata.name in (budget.status.disrupted_pods or {}):
+                continue
+            left[index] -= 1
+            if left[index] < 0:
+                broken.add(load.key)
+    return broken
+
+
+def cheapest(candidates: Sequence[Candidate]) -> Candidate | None:
+    """Fewest broken budgets, lowest top priority, smallest sum, fewest victims, youngest top victims, first (A5)."""
+    # A pod that fits with all its possible victims back in place is no case for preemption.
+    possible = [each for each in candidates if each.victims]
+    if not possible:
+        return None
+    least = min(map(_cost, possible))
+    return max((each for each in possible if _cost(each) == least), key=_youth)
+
+
+def _cost(candidate: Candidate) -> tuple[int, int, int, int]:
+    priorities = [victim.spec.priority or 0 for victim in candidate.victims]
+    total = sum(priorities) + _PRIORITY_OFFSET * len(priorities)
+    return (candidate.broken_budgets, max(priorities), total, len(priorities))
+
+
+def _youth(candidate: Candidate) -> tuple[bool, str]:
+    highest = max(victim.spec.priority or 0 for victim in candidate.victims)
+    return min(_started(victim) for victim in candidate.victims if (victim.spec.priority or 0) == highest)

@@ -1,0 +1,115 @@
+"""Who selects whom: tolerations and taints, node affinity, label selectors (spec 05 A2).
+
+Kubernetes' selectors share one grammar, `key operator values`. What is malformed matches nothing, and it is said in
+one place only: here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from plimsoll.rules.model.objects import Node, NodeSelectorTerm, Pod, SelectorTerm, Taint, Toleration
+from plimsoll.rules.model.policies import LabelSelector
+from plimsoll.rules.quantity import MAX_INT64
+
+_GO_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
+    return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whatever a toleration leaves empty, effect or key, stands for all of them."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def matches_affinity(pod: Pod, node: Node) -> bool:
+    """nodeSelector and the required node affinity; terms are alternatives, and no terms are no alternative."""
+    labels = node.metadata.labels or {}
+    for key, value in (pod.spec.node_selector or {}).items():
+        if labels.get(key) != value:
+            return False
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
+        return True
+    return any(matches_term(term, node) for term in affinity.node_affinity.required.node_selector_terms)
+
+
+def matches_term(term: NodeSelectorTerm, node: Node) -> bool:
+    """All expressions and fields; an empty term matches nothing, and one that is malformed never does."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    labels = node.metadata.labels or {}
+    fields = {"metadata.name": node.metadata.name}
+    return all(matches_label(each, labels) for each in term.match_expressions) and all(
+        len(each.values) == 1 and each.operator in ("In", "NotIn") and matches_label(each, fields)
+        for each in term.match_fields
+    )
+
+
+def matches_label(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
+    """One requirement: only NotIn and DoesNotExist hold for a label that is not there."""
+    value = labels.get(term.key)
+    match term.operator:
+        case "In":
+            return value is not None and value in term.values
+        case "NotIn":
+            return bool(term.values) and value not in term.values
+        case "Exists":
+            return value is not None and not term.values
+        case "DoesNotExist":
+            return value is None and not term.values
+        case "Gt" | "Lt":
+            bound = go_integer(term.values[0]) if len(term.values) == 1 else None
+            number = None if value is None else go_integer(value)
+            if bound is None or number is None:
+                return False
+            return number > bound if term.operator == "Gt" else number < bound
+    return False
+
+
+def go_integer(text: str) -> int | None:
+    """A 64-bit integer as Go reads it, or None."""
+    if _GO_INTEGER.fullmatch(text) is None or len(text) > 40:
+        return None
+    number = int(text)
+    return number if -MAX_INT64 - 1 <= number <= MAX_INT64 else None
+
+
+def required_node_names(pod: Pod) -> frozenset[str] | None:
+    """The only nodes the pod can go to when every term names nodes, as a DaemonSet's pods do; None: any node.
+
+    The scheduler looks at no other node then, and an empty set means that the terms exclude one another.
+    """
+    affinity = pod.spec.affinity
+    if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
+        return None
+    terms = affinity.node_affinity.required.node_selector_terms
+    found: frozenset[str] = frozenset()
+    for term in terms:
+        names = [
+            frozenset(each.values)
+            for each in term.match_fields
+            if each.key == "metadata.name" and each.operator == "In"
+        ]
+        if not names:
+            return None
+        found |= names[0].intersection(*names[1:])
+    return found if terms else None
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
+    """A disruption budget's selector: an absent or empty one selects nothing, and none selects a pod without labels."""
+    if selector is None or not labels or not (selector.match_labels or selector.match_expressions):
+        return False
+    return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
+        each.operator not in ("Gt", "Lt") and matches_label(each, labels) for each in selector.match_expressions
+    )

@@ -1,0 +1,1 @@
+"""A containerd that Plimsoll starts for itself, and the images it gets without a registry."""

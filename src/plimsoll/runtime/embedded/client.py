@@ -1,0 +1,259 @@
+"""The agent's side of the supervisor (`host`): one connection, kept alive, and a copy of the supervisor's table.
+
+The supervisor tells of every change before it answers the call that made it, so `seen` is answered from the copy, at
+no cost and never older than the last answer. When the connection is lost, calls under way fail, and it is made again; a
+supervisor that does not answer is started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plimsoll.runtime.embedded.connection import LOST, Connection, Watcher, reached, start_supervisor
+from plimsoll.runtime.interface import ContainerSeen, RuntimeTrouble, SandboxSeen, Seen
+from plimsoll.runtime.supervisor import wire
+
+_CONNECT_PATIENCE_S = 10.0
+_SLOWEST_RETRY_S = 2.0
+
+
+class SupervisorClient:
+    def __init__(
+        self,
+        state: Path,
+        hidden: Sequence[Path],
+        log_limits: tuple[int, int],
+        open_own_cgroup: Callable[[], Sequence[int]] | None,
+    ) -> None:
+        self._state, self._hidden, self._log_limits = state, tuple(hidden), log_limits
+        self._open_own_cgroup = open_own_cgroup
+        self.limitations: tuple[str, ...] = ()
+        self.isolation = False
+        self.supervisor_pid = 0
+        self._sandboxes: dict[str, SandboxSeen] = {}
+        self._containers: dict[str, ContainerSeen] = {}
+        self._cgroups: dict[str, str] = {}  # container id → its cgroup
+        self._snapshot: Seen | None = None
+        self._watchers: list[Watcher] = []
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[tuple[wire.Message, list[int]]]] = {}
+        self._ends: dict[int, asyncio.Future[tuple[int, bool]]] = {}
+        self._connection: Connection | None = None
+        self._connected = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def open(self) -> None:
+        if self._keeper is not None:
+            return
+        self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._closing = False
+        while True:
+            try:
+                await self._connect()
+                break
+            except RuntimeTrouble as trouble:
+                if trouble.reason != LOST:  # one that was just ending had taken our call
+                    raise
+        self._keeper = asyncio.create_task(self._keep_connected(), name="embedded runtime")
+
+    async def close(self) -> None:
+        self._closing = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeper
+            self._keeper = None
+        self._drop()
+        for watcher in self._watchers:
+            watcher.end()
+
+    async def shutdown(self) -> None:
+        """Kill every container, end the supervisor, and let go."""
+        self._closing = True
+        try:
+            await self._call("shutdown")
+        except RuntimeTrouble:
+            pass  # it went before it could answer: the same
+        await self.close()
+
+    async def _keep_connected(self) -> None:
+        while True:
+            connection = self._connection
+            if connection is not None:
+                await connection.lost.wait()
+                self._drop()
+            if self._closing:
+                return
+            pause_s = 0.05
+            while True:
+                try:
+                    await self._connect()
+                    break
+                except RuntimeTrouble:
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _SLOWEST_RETRY_S)
+
+    async def _connect(self) -> None:
+        """Reach the supervisor, starting it where there is none, and take over its table."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _CONNECT_PATIENCE_S
+        pause_s, started = 0.002, False
+        while True:
+            connected = reached(self._state)
+            if connected is not None:
+                break
+            if not started:
+                started = await asyncio.to_thread(self._start)  # starts a program: too long for the loop
+            if loop.time() > deadline:
+                raise RuntimeTrouble("open", f"no supervisor answers; see {self._state / 'supervisor.log'}")
+            else:
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, 0.1)
+        self._connection = Connection(connected, self._received, self._fail_waiting)
+        try:
+            async with asyncio.timeout(_CONNECT_PATIENCE_S):
+                hello, _ = await self._ask(self._connection, {"call": "hello", "follow": True}, ())
+        except TimeoutError:
+            self._drop()
+            raise RuntimeTrouble("open", "the supervisor does not answer") from None
+        except RuntimeTrouble:
+            self._drop()
+            raise
+        if hello["protocol"] != wire.PROTOCOL:
+            self._drop()
+            raise RuntimeTrouble("open", "the supervisor is of another version of Plimsoll: end its pods and it first")
+        self.isolation, self.limitations = hello["isolation"], tuple(hello["limitations"])
+        self.supervisor_pid = hello["pid"]
+        self._sandboxes, self._containers, self._cgroups = {}, {}, {}
+        for record in hello["sandboxes"]:
+            self._take_sandbox(record)
+        for record in hello["containers"]:
+            self._take_container(record)
+        self._connected.set()
+        self._tell("")
+
+    def _start(self) -> bool:
+        own = tuple(self._open_own_cgroup()) if self._open_own_cgroup is not None else ()
+        try:
+            return start_supervisor(self._state, self._hidden, self._log_limits, own)
+        finally:
+            for fd in own:
+                os.close(fd)
+
+    def _drop(self) -> None:
+        """Forget the connection; whoever waits for it hears so."""
+        self._connected.clear()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _fail_waiting(self) -> None:
+        answers, self._answers = self._answers, {}
+        ends, self._ends = self._ends, {}
+        waiting: list[asyncio.Future[Any]] = [*answers.values(), *ends.values()]
+        for future in waiting:
+            if not future.done():
+                future.set_exception(RuntimeTrouble("embedded runtime", LOST))
+                future.exception()  # nobody need be waiting
+
+    def _received(self, message: wire.Message, fds: list[int]) -> None:
+        if "id" in message:
+            waiting = self._answers.pop(message["id"], None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result((message, fds))
+                return
+        elif "container" in message:
+            self._take_container(message["container"])
+            self._tell(message["container"]["pod_uid"])
+        elif "sandbox" in message:
+            self._take_sandbox(message["sandbox"])
+            self._tell(message["sandbox"]["pod_uid"])
+        elif "removed" in message:
+            self._snapshot = None
+            for table in (self._sandboxes, self._containers, self._cgroups):
+                table.pop(message["removed"], None)
+            self._tell(message["pod_uid"])
+        elif "ended" in message:
+            ending = self._ends.pop(message["ended"], None)
+            if ending is not None and not ending.done():
+                ending.set_result((message["code"], message["timed_out"]))
+        for fd in fds:
+            os.close(fd)
+
+    def _take_sandbox(self, record: dict[str, Any]) -> None:
+        self._snapshot = None
+        self._sandboxes[record["id"]] = msgspec.convert(record, SandboxSeen)
+
+    def _take_container(self, record: dict[str, Any]) -> None:
+        self._snapshot = None
+        self._cgroups[record["id"]] = record.pop("cgroup", "")
+        self._containers[record["id"]] = msgspec.convert(record, ContainerSeen)
+
+    async def _ask(
+        self, connection: Connection, message: wire.Message, fds: Sequence[int]
+    ) -> tuple[wire.Message, list[int]]:
+        number = next(self._numbers)
+        waiting: asyncio.Future[tuple[wire.Message, list[int]]] = asyncio.get_running_loop().create_future()
+        self._answers[number] = waiting
+        try:
+            connection.send({**message, "id": number}, fds)
+            answer, with_it = await waiting
+        finally:
+            self._answers.pop(number, None)
+        if "error" in answer:
+            for fd in with_it:
+                os.close(fd)
+            raise RuntimeTrouble(message["call"], answer["error"])
+        return answer["result"], with_it
+
+    async def _call(self, call: str, fds: Sequence[int] = (), /, **arguments: object) -> wire.Message:
+        answer, with_it = await self._call_for_fds(call, fds, **arguments)
+        for fd in with_it:
+            os.close(fd)
+        return answer
+
+    async def _call_for_fds(
+        self, call: str, fds: Sequence[int] = (), /, **arguments: object
+    ) -> tuple[wire.Message, list[int]]:
+        return await self._ask(await self._reachable(call), {"call": call, **arguments}, fds)
+
+    async def _reachable(self, call: str) -> Connection:
+        if self._keeper is None:
+            raise RuntimeTrouble(call, "the runtime is not open")
+        try:
+            async with asyncio.timeout(_CONNECT_PATIENCE_S):
+                await self._connected.wait()
+        except TimeoutError:
+            raise RuntimeTrouble(call, "the supervisor does not answer") from None
+        if self._connection is None:
+            raise RuntimeTrouble(call, LOST)
+        return self._connection
+
+    async def seen(self) -> Seen:
+        await self._reachable("seen")
+        if self._snapshot is None:
+            self._snapshot = Seen(tuple(self._sandboxes.values()), tuple(self._containers.values()))
+        return self._snapshot
+
+    async def changes(self) -> AsyncIterator[str]:
+        watcher = Watcher()
+        self._watchers.append(watcher)
+        try:
+            while (uids := await watcher.next()) is not None:
+                for uid in uids:
+                    yield uid
+        finally:
+            self._watchers.remove(watcher)
+
+    def _tell(self, pod_uid: str) -> None:
+        for watcher in self._watchers:
+            watcher.add(pod_uid)

@@ -1,0 +1,278 @@
+"""The embedded runtime as the agent sees it: the calls of `runtime.Runtime`, made to the supervisor.
+
+The supervisor is nobody's child: the agent may be killed, containers go on. `limitations` says in whole sentences what
+this machine does not allow.
+
+What the agent asks for, in the words of the supervisor: ids that can be known beforehand, and a container's plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import plimsoll
+from plimsoll.linux import capabilities
+from plimsoll.runtime.embedded.client import SupervisorClient
+from plimsoll.runtime.embedded.exec import End, PipeSession, TerminalSession
+from plimsoll.runtime.interface import (
+    ContainerSeen,
+    ContainerSpec,
+    ExecResult,
+    ExecSession,
+    Image,
+    ImageTrouble,
+    Resources,
+    RuntimeTrouble,
+    SandboxSpec,
+)
+from plimsoll.runtime.supervisor import images as bundled
+
+
+def sandbox_id(spec: SandboxSpec) -> str:
+    return _digest("sandbox", spec.pod_uid, str(spec.attempt))
+
+
+def container_id(sandbox: SandboxSpec, name: str, attempt: int) -> str:
+    return _digest("container", sandbox.pod_uid, str(sandbox.attempt), name, str(attempt))
+
+
+def plan_document(spec: ContainerSpec) -> dict[str, object]:
+    """The container as the supervisor's `plan.Plan` has it; RuntimeTrouble for what can't be honoured."""
+    program = bundled.program(spec.image_ref)
+    argv = program.argv(spec.command, spec.args)
+    if not argv:
+        raise RuntimeTrouble("make_container", f"container {spec.name}: neither it nor its image has a command")
+    security = spec.security
+    try:
+        granted = capabilities.granted(
+            security.add_capabilities, security.drop_capabilities, privileged=security.privileged
+        )
+    except capabilities.UnknownCapability as problem:
+        raise RuntimeTrouble("make_container", f"container {spec.name}: {problem}") from None
+    return {
+        "argv": argv,
+        "environment": dict(spec.environment),
+        "working_dir": spec.working_dir,
+        "root": program.root,
+        "expose": program.expose,
+        "binds": [(mount.host_path, mount.container_path, mount.read_only) for mount in spec.mounts],
+        "identity": (
+            security.user or 0,
+            security.group or 0,
+            security.groups,
+            capabilities.mask(granted),
+            security.no_new_privileges and not security.privileged,
+        ),
+        "privileged": security.privileged,
+        "read_only_root": security.read_only_root,
+        "stdin": spec.stdin,
+        "stdin_once": spec.stdin_once,
+        "tty": spec.tty,
+        "oom_score_adj": spec.resources.oom_score_adj,
+        "stop_signal": spec.stop_signal,
+    }
+
+
+def _digest(*words: str) -> str:
+    return hashlib.sha256("\0".join(words).encode()).hexdigest()
+
+
+_SANDBOX_FIELDS = (
+    "pod_uid", "name", "namespace", "attempt", "hostname", "host_network", "host_pid", "host_ipc",
+    "share_process_namespace", "log_directory", "cgroup_parent",
+)  # fmt: skip
+
+
+class ProcessRuntime(SupervisorClient):
+    """`open_cgroup` opens the directories of a container's cgroup, one fd per hierarchy; they are closed here.
+
+    No container sees `state_dir` nor what else is in `hidden`. `open_own_cgroup` is for the supervisor itself.
+    """
+
+    name = "plimsoll"
+    version = plimsoll.__version__
+    makes_cgroups = False
+
+    def __init__(
+        self,
+        state_dir: Path,
+        open_cgroup: Callable[[str], Sequence[int]],
+        images: Mapping[str, str] | None = None,
+        *,
+        hidden: Sequence[Path] = (),
+        log_max_bytes: int = 10 << 20,
+        log_max_files: int = 5,
+        open_own_cgroup: Callable[[], Sequence[int]] | None = None,
+    ) -> None:
+        state = Path(os.path.abspath(state_dir))
+        super().__init__(state, hidden, (log_max_bytes, log_max_files), open_own_cgroup)
+        self._open_cgroup, self._images = open_cgroup, dict(images or {})
+
+    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
+        try:
+            found = bundled.resolved(name, self._images, has_command=has_command)
+        except bundled.NoImage as problem:
+            raise ImageTrouble(name, str(problem), "ErrImagePull" if pull else "ErrImageNeverPull") from None
+        return Image(found.ref, 0, found.note, None, found.runs)
+
+    # -- sandboxes
+
+    async def make_sandbox(self, spec: SandboxSpec) -> str:
+        made = sandbox_id(spec)
+        document = {name: getattr(spec, name) for name in _SANDBOX_FIELDS}
+        await self._call("make_sandbox", sandbox={"id": made, **document})
+        return made
+
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        await self._call("stop_sandbox", sandbox=sandbox_id)
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        await self._call("remove_sandbox", sandbox=sandbox_id)
+
+    async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
+        _, fds = await self._call_for_fds("socket", sandbox=sandbox_id)
+        if not fds:
+            return None
+        made = socket.socket(fileno=fds[0])
+        made.setblocking(False)
+        return made
+
+    # -- containers
+
+    def container_id(self, sandbox: SandboxSpec, name: str, attempt: int) -> str:
+        return container_id(sandbox, name, attempt)
+
+    async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
+        made = self.container_id(sandbox, spec.name, spec.attempt)
+        record = {
+            "id": made,
+            "sandbox_id": sandbox_id,
+            "pod_uid": sandbox.pod_uid,
+            "name": spec.name,
+            "attempt": spec.attempt,
+            "image": spec.image,
+            "image_id": spec.image_ref,
+            "log_file": os.path.join(sandbox.log_directory, spec.log_path) if spec.log_path else "",
+            "cgroup": spec.cgroup,
+            "annotations": dict(spec.annotations),
+        }
+        await self._call("make_container", container=record, plan=plan_document(spec))
+        return made
+
+    async def start_container(self, container_id: str) -> None:
+        with self._cgroup_fds(container_id, "start_container") as fds:
+            await self._call("start_container", fds, container=container_id)
+
+    async def stop_container(self, container_id: str, grace_s: float) -> None:
+        await self._call("stop_container", container=container_id, grace_s=grace_s)
+
+    async def remove_container(self, container_id: str) -> None:
+        await self._call("remove_container", container=container_id)
+
+    async def update_container(self, container_id: str, resources: Resources) -> None:
+        """Nothing to do: the agent writes the cgroups itself."""
+
+    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+        """Nothing to do either."""
+
+    async def reopen_log(self, container_id: str) -> None:
+        await self._call("reopen_log", container=container_id)
+
+    def log_file(self, container: ContainerSeen) -> Path:
+        return Path(container.log_file)
+
+    @contextlib.contextmanager
+    def _cgroup_fds(self, container_id: str, call: str) -> Iterator[tuple[int, ...]]:
+        path = self._cgroups.get(container_id, "")
+        try:
+            fds = tuple(self._open_cgroup(path)) if path else ()
+        except OSError as problem:
+            raise RuntimeTrouble(call, f"cgroup {path}: {problem}") from None
+        try:
+            yield fds
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+    # -- processes beside a container
+
+    async def run_in(
+        self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
+    ) -> ExecResult:
+        number = next(self._numbers)
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        output = End(reading)
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        ending: asyncio.Future[tuple[int, bool]] = asyncio.get_running_loop().create_future()
+        self._ends[number] = ending
+        try:
+            try:
+                await self._run(number, container_id, command, [nothing, writing, writing], timeout_s=timeout_s)
+            finally:
+                os.close(writing)
+                os.close(nothing)
+            said = await output.collected(max_output_bytes, ending)
+            code, timed_out = await ending
+        finally:
+            output.close()
+            await self._kill_run(number)
+        return ExecResult(code, said, timed_out)
+
+    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+        number = next(self._numbers)
+        ending: asyncio.Future[tuple[int, bool]] = asyncio.get_running_loop().create_future()
+        self._ends[number] = ending
+
+        async def kill() -> None:
+            await self._kill_run(number)
+
+        if tty:
+            fds = await self._run(number, container_id, command, [], tty=True)
+            return TerminalSession(fds[0], ending, kill, stdin=stdin)
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
+        theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
+        ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
+        try:
+            await self._run(number, container_id, command, theirs)
+        except RuntimeTrouble:
+            for fd in ours:
+                os.close(fd)
+            raise
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        session = PipeSession(ours[0], ours[1], ours[2], ending, kill)
+        if not stdin:
+            await session.close_stdin()
+        return session
+
+    async def _run(
+        self, number: int, container_id: str, command: tuple[str, ...], streams: list[int], **how: object
+    ) -> list[int]:
+        try:
+            with self._cgroup_fds(container_id, "exec") as cgroups:
+                _, fds = await self._call_for_fds(
+                    "run",
+                    (*streams, *cgroups),
+                    run=number,
+                    container=container_id,
+                    argv=list(command),
+                    streams=len(streams),
+                    **how,
+                )
+        except RuntimeTrouble:
+            self._ends.pop(number, None)
+            raise
+        return fds
+
+    async def _kill_run(self, number: int) -> None:
+        """Where it still runs; no error where it does not, or where the supervisor is gone and with it the run."""
+        if self._ends.pop(number, None) is not None and self._connection is not None:
+            with contextlib.suppress(RuntimeTrouble):
+                await self._call("kill_run", run=number)

@@ -1,0 +1,272 @@
+"""What a child does between fork and exec. It runs in the child only and never returns.
+
+Order matters. First the cgroups and the OOM score, so that whatever follows is already counted and limited; then the
+namespaces and the root; then the streams; last the loss of every privilege that is not declared. The child is not
+dumpable all the while (`prctl`), so nothing in the pod can look into this copy of the supervisor.
+
+It talks to the supervisor over a close-on-exec socket: notes (the OOM score it got, its terminal), then either an error
+or, when exec has succeeded, the end of the stream.
+"""
+
+from __future__ import annotations
+
+import array
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import struct
+import termios
+from typing import Any, NamedTuple, NoReturn
+
+from plimsoll.linux import capabilities, namespaces
+from plimsoll.linux.nice import go_like_others
+from plimsoll.runtime.supervisor import rootfs
+from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, Plan
+
+CANNOT_RUN, START_ERROR = "ContainerCannotRun", "StartError"
+NOT_FOUND, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
+
+_TIOCGPTN, _TIOCSPTLCK = 0x80045430, 0x40045431
+
+
+class Place(NamedTuple):
+    """Where the process goes. For a container: new mount namespace and `view`; for exec: all by `join`."""
+
+    cgroups: tuple[int, ...] = ()  # directory fds, one per hierarchy
+    join: tuple[tuple[int, int], ...] = ()  # (namespace fd, kind)
+    view: rootfs.View | None = None
+    shm_namespace: int = -1  # a mount namespace that has the pod's /dev/shm
+    host_mounts: int = -1  # the one to come back to
+    umask: int = 0o022
+    files: tuple[int, int] = (1024, 1024)
+    hostname: str = ""
+    supervisor: int = 0  # the parent's pid, as the host counts
+
+
+class Streams(NamedTuple):
+    """The child's ends; with a terminal they are made in the child."""
+
+    stdin: int = -1
+    stdout: int = -1
+    stderr: int = -1
+
+
+class Refused(Exception):
+    """Why nothing runs: the exit code and reason to report, and the sentence."""
+
+    def __init__(self, code: int, reason: str, message: str) -> None:
+        super().__init__(code, reason, message)
+        self.code, self.reason, self.message = code, reason, message
+
+
+def run(plan: Plan, place: Place, streams: Streams, notes: socket.socket) -> NoReturn:
+    """In the child. Whatever happens, this process ends here."""
+    try:
+        try:
+            _become(plan, place, streams, notes)
+        except Refused as problem:
+            _note(notes, {"error": problem.message, "code": problem.code, "reason": problem.reason})
+        except (OSError, ValueError, KeyError, TypeError) as problem:
+            _note(notes, {"error": str(problem), "code": NOT_STARTED, "reason": START_ERROR})
+    finally:
+        os._exit(NOT_STARTED)
+
+
+def _become(plan: Plan, place: Place, streams: Streams, notes: socket.socket) -> None:
+    proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the host's, also when ours is another
+    os.setsid()
+    namespaces.new_session_keyring()
+    for directory in place.cgroups:
+        _enter_cgroup(directory)
+    go_like_others()
+    if plan.oom_score_adj is not None:
+        have = set_oom_score(plan.oom_score_adj)
+        if have != plan.oom_score_adj:
+            _note(notes, {"oom_score_adj": have})
+    os.umask(place.umask)
+    resource.setrlimit(resource.RLIMIT_NOFILE, place.files)
+    for fd, kind in place.join:
+        namespaces.setns(fd, kind)
+    if place.view is not None:
+        namespaces.unshare(namespaces.CGROUP)  # after the cgroups were entered: they are its root
+        rootfs.enter(_with_shm(place, place.view))
+    environment = completed_environment(plan, place.hostname)
+    if plan.tty:
+        streams = _terminal(notes, plan.identity.user)
+    _streams(streams, plan.identity.user)
+    _give_up_privileges(plan, isolated=place.view is not None or bool(place.join))
+    # After setuid, which would clear it. The kernel gives a dead parent's children away before it sends this signal, so
+    # whoever still has the old parent now will get it. (In a pid namespace of its own, getppid() is 0 either way.)
+    namespaces.die_with_parent(signal.SIGKILL)
+    if parent_of_self(proc) != place.supervisor:
+        os._exit(NOT_STARTED)
+    where = plan.working_dir or "/"
+    try:
+        os.chdir(where)
+    except OSError as error:
+        raise Refused(NOT_STARTED, START_ERROR, f"working directory {where}: {error.strerror}") from None
+    _reset_signals()
+    program = found_program(plan.argv[0], environment.get("PATH", DEFAULT_PATH))
+    try:
+        os.execve(program, plan.argv, environment)
+    except OSError as error:
+        raise cannot_run(plan.argv[0], error) from None
+
+
+def found_program(name: str, path: str) -> str:
+    """As execvp searches; a directory or a file that may not be run is passed over, but remembered."""
+    if "/" in name:
+        return name
+    denied = False
+    for directory in path.split(":"):
+        candidate = os.path.join(directory or ".", name)
+        try:
+            found = os.stat(candidate)
+        except OSError:
+            continue
+        if stat.S_ISREG(found.st_mode):
+            if os.access(candidate, os.X_OK):
+                return candidate
+            denied = True
+    if denied:
+        raise Refused(NOT_EXECUTABLE, CANNOT_RUN, f'exec: "{name}": permission denied')
+    raise Refused(NOT_FOUND, CANNOT_RUN, f'exec: "{name}": executable file not found in $PATH')
+
+
+def cannot_run(name: str, error: OSError) -> Refused:
+    code = NOT_FOUND if error.errno in (errno.ENOENT, errno.ENOTDIR) else NOT_EXECUTABLE
+    return Refused(code, CANNOT_RUN, f'exec: "{name}": {(error.strerror or str(error)).lower()}')
+
+
+def completed_environment(plan: Plan, hostname: str) -> dict[str, str]:
+    environment = dict(plan.environment)
+    environment.setdefault("PATH", DEFAULT_PATH)
+    if hostname:
+        environment.setdefault("HOSTNAME", hostname)
+    if plan.tty:
+        environment.setdefault("TERM", "xterm")
+    if "HOME" not in environment:
+        environment["HOME"] = home_of(plan.identity.user)
+    return environment
+
+
+def home_of(user: int) -> str:
+    """From the container's own /etc/passwd, as runc does."""
+    try:
+        with open("/etc/passwd", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                fields = line.rstrip("\n").split(":")
+                if len(fields) >= 6 and fields[2] == str(user):
+                    return fields[5] or "/"
+    except OSError:
+        pass
+    return "/root" if user == 0 else "/"
+
+
+def set_oom_score(want: int) -> int:
+    """What the process has in the end; lowering it needs CAP_SYS_RESOURCE."""
+    fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        try:
+            os.write(fd, str(want).encode())
+        except PermissionError:
+            pass
+        return int(os.pread(fd, 16, 0))
+    finally:
+        os.close(fd)
+
+
+def parent_of_self(proc: int) -> int:
+    fd = os.open("self/stat", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc)
+    try:
+        return int(os.read(fd, 4096).rpartition(b")")[2].split()[1])
+    finally:
+        os.close(fd)
+
+
+def _enter_cgroup(directory: int) -> None:
+    """We are one thread, so on v1 `tasks` means the same as `cgroup.procs`; moving a whole process, however, waits
+    until every CPU has passed a quiet moment (10 ms), and a thread that moves itself does not."""
+    flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        fd = os.open("tasks", flags, dir_fd=directory)
+    except FileNotFoundError:  # v2
+        fd = os.open("cgroup.procs", flags, dir_fd=directory)
+    try:
+        os.write(fd, b"0")
+    except OSError as error:
+        where = os.readlink(f"/proc/self/fd/{directory}")
+        raise Refused(NOT_STARTED, START_ERROR, f"can't enter the cgroup {where}: {error.strerror}") from None
+    finally:
+        os.close(fd)
+
+
+def _with_shm(place: Place, view: rootfs.View) -> rootfs.View:
+    """A new mount namespace, and in hand the pod's /dev/shm, taken from the namespace that keeps it."""
+    tree = -1
+    if place.shm_namespace >= 0:
+        namespaces.setns(place.shm_namespace, namespaces.MOUNT)
+        tree = rootfs.shared_memory_tree()
+        namespaces.setns(place.host_mounts, namespaces.MOUNT)
+    namespaces.unshare(namespaces.MOUNT)
+    return view._replace(shm_tree=tree)
+
+
+def _terminal(notes: socket.socket, user: int) -> Streams:
+    """A terminal of the container's own devpts; the supervisor gets its other side."""
+    master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
+    (number,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, struct.pack("i", 0)))
+    slave = os.open(f"/dev/pts/{number}", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    if user:
+        os.fchown(slave, user, -1)
+    fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [master]))]
+    notes.sendmsg([b'{"terminal":true}'], rights, socket.MSG_NOSIGNAL)
+    return Streams(slave, slave, slave)
+
+
+def _streams(streams: Streams, user: int) -> None:
+    # Not through 0…2 themselves: an end may have one of these numbers, if the supervisor was started with them closed.
+    ends = [os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC) if fd < 0 else fd for fd in streams]
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in ends]
+    for number, fd in enumerate(high):
+        if user and stat.S_ISFIFO(os.fstat(fd).st_mode):
+            os.fchown(fd, user, -1)  # or /dev/stdout could not be opened
+        os.dup2(fd, number, inheritable=True)
+
+
+def _give_up_privileges(plan: Plan, *, isolated: bool) -> None:
+    who = plan.identity
+    if os.geteuid() == 0:
+        if isolated:
+            capabilities.limit_bounding_set(who.capabilities)
+        os.setgroups(who.groups)
+        os.setresgid(who.group, who.group, who.group)
+        os.setresuid(who.user, who.user, who.user)
+        if isolated:
+            # A user other than root has none in effect, whatever was added: Kubernetes knows no ambient capabilities.
+            mask = who.capabilities if who.user == 0 else 0
+            capabilities.set_own(mask, mask)
+    if who.no_new_privileges:
+        namespaces.no_new_privileges()
+
+
+def _reset_signals() -> None:
+    """Nothing ignored or blocked may be inherited; Python ignores SIGPIPE."""
+    for number in range(1, signal.NSIG):
+        if number not in (signal.SIGKILL, signal.SIGSTOP) and signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _note(notes: socket.socket, content: dict[str, Any]) -> None:
+    try:
+        notes.send(json.dumps(content).encode()[:60_000], socket.MSG_NOSIGNAL)
+    except OSError:
+        pass  # the supervisor is gone; so are we

@@ -1,0 +1,331 @@
+"""Containers: made, started, stopped, reaped, removed; their output goes to their logs."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+
+from plimsoll.linux import namespaces
+from plimsoll.runtime.supervisor import child, rootfs, spawn
+from plimsoll.runtime.supervisor.log_writer import LogFile, Stream, log_place
+from plimsoll.runtime.supervisor.loop import Loop
+from plimsoll.runtime.supervisor.plan import Plan, plan_from
+from plimsoll.runtime.supervisor.sandboxes import Sandboxes
+from plimsoll.runtime.supervisor.settings import Settings
+from plimsoll.runtime.supervisor.spawn import Failure
+from plimsoll.runtime.supervisor.state import Container, Record, Register, Sandbox
+
+_HIDDEN_FOR_S = 2.0
+OOM_WANTED, OOM_HAVE = "plimsoll.io/oom-score-adj-wanted", "plimsoll.io/oom-score-adj-have"
+
+
+class Refusal(Exception):
+    """A call that can't be done, in words."""
+
+
+class Containers:
+    def __init__(self, loop: Loop, settings: Settings, register: Register, start: spawn.Spawner) -> None:
+        self._loop, self._settings, self._register, self._spawn = loop, settings, register, start
+        self._by_pid: dict[int, Container] = {}
+        self._supervisor = os.getpid()
+        self._hidden: tuple[str, ...] = ()
+        self._hidden_until_s = 0.0
+        self.sandboxes: Sandboxes  # set by the supervisor: sandboxes end containers, containers live in sandboxes
+
+    def get(self, container_id: str) -> Container:
+        found = self._register.containers.get(container_id)
+        if found is None:
+            raise Refusal(f"no container {container_id}")
+        return found
+
+    def running(self, container_id: str) -> Container:
+        container = self.get(container_id)
+        if container.phase != "running" or container.child is None:
+            raise Refusal(f"container {container_id} is not running")
+        return container
+
+    def make(self, record: Record, plan: Record) -> None:
+        if record["id"] in self._register.containers:
+            return
+        sandbox = self._register.sandboxes.get(record["sandbox_id"])
+        if sandbox is None or not sandbox.ready:
+            raise Refusal(f"sandbox {record['sandbox_id']} is not there, or was stopped")
+        container = Container(record | {"created_s": time.time(), "phase": "created"})
+        container.stop_signal = signal_number(plan_from(plan).stop_signal)  # also: is it a plan at all
+        if container.log_file:
+            log_place(*_log_place(container, sandbox))
+        container.plan = json.dumps(plan, separators=(",", ":")).encode()
+        self._register.containers[container.id] = container
+        self._register.changed(container)
+
+    def start(self, container_id: str, cgroups: Sequence[int], done: Callable[[str], None]) -> None:
+        """`done` gets why it does not run, or "": when its program runs, or never will."""
+        container = self.get(container_id)
+        if container.phase == "running":
+            done("")
+            return
+        if container.phase != "created":
+            raise Refusal(f"container {container_id} has ended already")
+        container.on_start.append(done)
+        if container.alive:
+            return
+        sandbox = self._register.sandboxes.get(container.sandbox_id)
+        if sandbox is None or not sandbox.ready:
+            container.on_start.remove(done)
+            raise Refusal("its sandbox was stopped")
+        try:
+            self._start(container, sandbox, tuple(cgroups))
+        except OSError as problem:
+            container.on_start.remove(done)
+            self._clear(container)
+            raise Refusal(f"can't start: {problem}") from None
+
+    def stop(self, container_id: str, grace_s: float, done: Callable[[], None]) -> None:
+        """TERM (or the image's signal), KILL after the grace; `done` when it has ended. A shorter grace wins."""
+        container = self._register.containers.get(container_id)
+        if container is None or not container.alive:
+            if container is not None and container.phase == "created":
+                self._ended(container, 128, "ContainerCannotRun", "stopped before it was started")
+                self._register.when_synced(done)
+            else:
+                done()
+            return
+        container.on_end.append(done)
+        if grace_s <= 0:
+            self.kill(container)
+            return
+        self._signal(container, container.stop_signal)
+        at_s = time.monotonic() + grace_s
+        if container.stop_timer is not None:
+            at_s = min(at_s, container.stop_timer.at_s)
+            container.stop_timer.cancel()
+        container.stop_timer = self._loop.after(at_s - time.monotonic(), lambda: self.kill(container))
+
+    def kill(self, container: Container) -> None:
+        if container.child is not None:
+            spawn.kill(container.child.pid)
+            if container.cgroup_fd >= 0:
+                spawn.kill_members(container.cgroup_fd)
+
+    def remove(self, container_id: str, done: Callable[[], None]) -> None:
+        def gone() -> None:
+            container = self._register.containers.get(container_id)
+            if container is not None:
+                self._register.forget(container)
+            done()
+
+        container = self._register.containers.get(container_id)
+        if container is not None and container.alive:
+            self.stop(container_id, 0, gone)
+        else:
+            gone()
+
+    def reopen_log(self, container_id: str) -> None:
+        container = self.get(container_id)
+        if container.log is not None:
+            container.log.reopen()
+
+    def alive(self) -> list[Container]:
+        return list(self._by_pid.values())
+
+    def child_ended(self, pid: int, status: int) -> bool:
+        container = self._by_pid.pop(pid, None)
+        if container is None:
+            return False
+        child = container.child
+        if child is not None:
+            child.listen()  # its last words, if we have not heard them yet
+        if container.cgroup_fd >= 0:
+            spawn.kill_members(container.cgroup_fd)
+        elif not self._has_own_pids(container):
+            spawn.kill_session(pid)
+        self._clear(container)
+        if container.failure is not None:
+            failure = container.failure
+            self._ended(container, failure.code, failure.reason, failure.message)
+        else:
+            self._ended(container, spawn.exit_code(status), "", "")
+        return True
+
+    def _start(self, container: Container, sandbox: Sandbox, cgroups: tuple[int, ...]) -> None:
+        plan = plan_from(json.loads(container.plan))
+        streams = self._open_streams(container, sandbox, plan)
+        try:
+            view = self._view(plan, bool(cgroups)) if self._settings.isolation else None
+            pids = self._pids_for(sandbox)
+            if pids != spawn.NEW_PIDS and cgroups:
+                container.cgroup_fd = os.dup(cgroups[0])
+
+            def ready(failure: Failure | None) -> None:
+                self._is_ready(container, plan, failure)
+
+            place = self.sandboxes.place(sandbox, cgroups, view)
+            container.child = self._spawn(plan, place, streams, ready, pids)
+        finally:
+            for fd in {fd for fd in streams if fd >= 0}:
+                os.close(fd)
+        container.pid = container.child.pid
+        container.start_ticks = spawn.start_ticks(container.pid)
+        self._by_pid[container.pid] = container
+        self._register.remember(container)
+
+    def _pids_for(self, sandbox: Sandbox) -> int:
+        if not self._settings.isolation or sandbox.host_pid:
+            return spawn.OUR_PIDS
+        return sandbox.pids if sandbox.share_pids else spawn.NEW_PIDS
+
+    def _has_own_pids(self, container: Container) -> bool:
+        sandbox = self._register.sandboxes.get(container.sandbox_id)
+        return sandbox is not None and self._pids_for(sandbox) == spawn.NEW_PIDS
+
+    def _view(self, plan: Plan, in_cgroup: bool) -> rootfs.View:
+        return rootfs.View(
+            self._settings.stage,
+            plan.root,
+            self._settings.secret,
+            self._hidden_paths(),
+            plan.expose,
+            plan.binds,
+            plan.working_dir,
+            plan.read_only_root,
+            plan.privileged,
+            self._settings.overlay,
+            outside=self._supervisor,
+            cgroups=in_cgroup and self._settings.unified,
+        )
+
+    def _hidden_paths(self) -> tuple[str, ...]:
+        """Looked up again after a moment: a path that appears later than a container is not hidden from it anyway."""
+        now_s = time.monotonic()
+        if now_s > self._hidden_until_s:
+            self._hidden, self._hidden_until_s = rootfs.hidden_paths(self._settings.secret), now_s + _HIDDEN_FOR_S
+        return self._hidden
+
+    def _open_streams(self, container: Container, sandbox: Sandbox, plan: Plan) -> child.Streams:
+        """The log and our ends go into the container; the child's ends are returned, and are the caller's to close."""
+        if container.log_file and sandbox.log_directory:
+            limits = self._settings.log_max_bytes, self._settings.log_max_files
+            container.log = LogFile(*_log_place(container, sandbox), *limits)
+        if plan.tty:
+            return child.Streams()
+        theirs_in = -1
+        if plan.stdin:
+            theirs_in, container.stdin = os.pipe2(os.O_CLOEXEC)
+        if container.log is None:
+            return child.Streams(theirs_in)
+        ends = []
+        for name in ("stdout", "stderr"):
+            ours, theirs = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(ours, False)
+            self._follow(container, Stream(ours, name, container.log))
+            ends.append(theirs)
+        return child.Streams(theirs_in, *ends)
+
+    def _follow(self, container: Container, stream: Stream) -> None:
+        def readable() -> None:
+            if not stream.read():
+                self._loop.watch(stream.fd, None)
+                stream.close()
+
+        container.streams.append(stream)
+        self._loop.watch(stream.fd, readable)
+
+    def _is_ready(self, container: Container, plan: Plan, failure: Failure | None) -> None:
+        container.failure = failure
+        child = container.child
+        if child is None:
+            return
+        if failure is not None:
+            return  # told when it is reaped, which is at once
+        if child.terminal >= 0 and container.log is not None:
+            os.set_blocking(child.terminal, False)
+            self._follow(container, Stream(os.dup(child.terminal), "stdout", container.log))
+        container.phase, container.started_s = "running", time.time()
+        if child.oom_score_adj is not None:
+            container.annotations = {
+                **container.annotations,
+                OOM_WANTED: str(plan.oom_score_adj),
+                OOM_HAVE: str(child.oom_score_adj),
+            }
+        self._register.changed(container)
+        waiting, container.on_start = container.on_start, []
+        for done in waiting:
+            done("")
+
+    def _ended(self, container: Container, code: int, reason: str, message: str) -> None:
+        container.phase, container.exit_code, container.finished_s, container.pid = "exited", code, time.time(), 0
+        container.reason, container.message = reason, message
+        self._register.changed(container, durable=True)
+        started, container.on_start = container.on_start, []
+        ended, container.on_end = container.on_end, []
+        why = message or f"it ended at once with exit code {code}"
+        for start_done in started:
+            self._register.when_synced(lambda done=start_done: done(why))  # type: ignore[misc]
+        for end_done in ended:
+            self._register.when_synced(end_done)
+
+    def _clear(self, container: Container) -> None:
+        """Everything that only a living container needs."""
+        if container.stop_timer is not None:
+            container.stop_timer.cancel()
+            container.stop_timer = None
+        for stream in container.streams:
+            if stream.fd >= 0:
+                self._loop.watch(stream.fd, None)
+                stream.drain()
+        container.streams = []
+        if container.log is not None:
+            container.log.close()
+            container.log = None
+        if container.child is not None:
+            container.child.close_terminal()
+            container.child = None
+        for fd in (container.stdin, container.cgroup_fd):
+            if fd >= 0:
+                os.close(fd)
+        container.stdin = container.cgroup_fd = -1
+        container.plan = b""
+
+    def _signal(self, container: Container, number: int) -> None:
+        if container.child is None:
+            return
+        try:
+            os.kill(container.child.pid, number)
+        except OSError as error:
+            if error.errno not in (errno.ESRCH, errno.EPERM):
+                raise
+
+
+def _log_place(container: Container, sandbox: Sandbox) -> tuple[str, str]:
+    directory = sandbox.log_directory
+    return directory, container.log_file.removeprefix(directory.rstrip("/") + "/")
+
+
+def signal_number(name: str) -> int:
+    """`SIGQUIT`, `QUIT`, `3`; TERM without one."""
+    if not name:
+        return signal.SIGTERM
+    if name.isdigit():
+        return int(signal.Signals(int(name)))
+    try:
+        return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])
+    except KeyError:
+        raise Refusal(f"no signal {name!r}") from None
+
+
+def joined(container: Container) -> tuple[tuple[int, int], ...]:
+    """A running container's namespaces, but for the pids (`spawn` enters those). The fds are the caller's."""
+    kinds = (namespaces.UTS, namespaces.IPC, namespaces.NET, namespaces.CGROUP, namespaces.MOUNT)
+    found: list[tuple[int, int]] = []
+    try:
+        for kind in kinds:
+            found.append((namespaces.open_namespace(kind, container.pid), kind))
+    except OSError:
+        for fd, _ in found:
+            os.close(fd)
+        raise
+    return tuple(found)

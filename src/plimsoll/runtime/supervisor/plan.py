@@ -1,0 +1,54 @@
+"""What the agent's side tells the supervisor about one container, as it crosses the wire and as `child` uses it.
+
+NamedTuples and not dataclasses: the supervisor has no memory to spare for `dataclasses` and what it imports.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Bind(NamedTuple):
+    host_path: str
+    container_path: str
+    read_only: bool = False
+
+
+class Identity(NamedTuple):
+    """Who the process is: user, groups and the capabilities it may have at most."""
+
+    user: int = 0
+    group: int = 0
+    groups: tuple[int, ...] = ()
+    capabilities: int = 0  # a mask
+    no_new_privileges: bool = True
+
+
+class Plan(NamedTuple):
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    working_dir: str = ""
+    root: str = ""  # an image's own directory; "": a view of the host
+    expose: tuple[str, ...] = ()  # of the host, read-only, also where the view hides them
+    binds: tuple[Bind, ...] = ()
+    identity: Identity = Identity()
+    privileged: bool = False
+    read_only_root: bool = False
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
+    oom_score_adj: int | None = None
+    stop_signal: str = ""
+
+
+def plan_from(document: dict[str, Any]) -> Plan:
+    """From JSON, where tuples are lists. TypeError for a field that is not ours: the two sides differ in version."""
+    fields = dict(document)
+    fields["argv"] = tuple(map(str, fields["argv"]))
+    fields["expose"] = tuple(fields.get("expose", ()))
+    fields["binds"] = tuple(Bind(*bind) for bind in fields.get("binds", ()))
+    user, group, groups, capabilities, no_new = fields.get("identity", Identity())
+    fields["identity"] = Identity(user, group, tuple(groups), capabilities, no_new)
+    return Plan(**fields)

@@ -1,0 +1,191 @@
+"""What the containers of a pod share: network, ipc and uts namespaces, /dev/shm, and the pids where it asks for that.
+
+The supervisor itself steps into new namespaces, keeps them by an fd, and steps back. Nothing is mounted where the host
+could see it: /dev/shm is the only mount of a mount namespace of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+
+from plimsoll.linux import namespaces
+from plimsoll.runtime.supervisor import child, rootfs, spawn
+from plimsoll.runtime.supervisor.plan import Identity, Plan
+from plimsoll.runtime.supervisor.settings import Settings
+from plimsoll.runtime.supervisor.spawn import Child, Failure
+from plimsoll.runtime.supervisor.state import Container, Record, Register, Sandbox
+
+_SHM_SIZE = "64m"
+# A shell reaps whoever it is given; it must not end, or all of the pod would.
+_POD_INIT = ("/bin/sh", "-c", "trap '' HUP INT TERM; while :; do sleep 86400 & wait; done")
+_KINDS = (namespaces.MOUNT, namespaces.UTS, namespaces.IPC, namespaces.PID, namespaces.NET)
+
+
+class Sandboxes:
+    def __init__(
+        self, settings: Settings, register: Register, start: spawn.Spawner, kill: Callable[[Container], None]
+    ) -> None:
+        self._settings, self._register, self._spawn, self._kill = settings, register, start, kill
+        self._own = {kind: namespaces.open_namespace(kind) for kind in _KINDS} if settings.isolation else {}
+        self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._inits: dict[int, Child] = {}
+
+    def make(self, spec: Record, done: Callable[[str], None]) -> None:
+        """`done` gets an error's words, or ""."""
+        there = self._register.sandboxes.get(spec["id"])
+        if there is not None and there.ready:
+            done("")
+            return
+        sandbox = Sandbox(spec | {"created_s": time.time(), "ready": False})
+        if self._settings.isolation:
+            self._make_namespaces(sandbox)
+        self._register.sandboxes[sandbox.id] = sandbox
+        if self._settings.isolation and sandbox.share_pids and not sandbox.host_pid:
+            self._start_init(sandbox, done)
+        else:
+            self._is_ready(sandbox, done)
+
+    def stop(self, sandbox_id: str, done: Callable[[], None]) -> None:
+        """Its containers are killed; `done` when all have ended."""
+        sandbox = self._register.sandboxes.get(sandbox_id)
+        if sandbox is None:
+            done()
+            return
+        sandbox.ready = False
+        left = [container for container in self._register.of_sandbox(sandbox_id) if container.alive]
+
+        def one_less() -> None:
+            if any(container.alive for container in left):
+                return
+            left.clear()
+            if sandbox.init is not None:
+                spawn.kill(sandbox.init.pid)
+                sandbox.init = None
+            sandbox.let_go()
+            self._register.changed(sandbox)
+            done()
+
+        for container in list(left):
+            container.on_end.append(one_less)
+            self._kill(container)
+        if not left:
+            one_less()
+
+    def remove(self, sandbox_id: str, done: Callable[[], None]) -> None:
+        def stopped() -> None:
+            for container in self._register.of_sandbox(sandbox_id):
+                self._register.forget(container)
+            sandbox = self._register.sandboxes.get(sandbox_id)
+            if sandbox is not None:
+                self._register.forget(sandbox)
+            done()
+
+        self.stop(sandbox_id, stopped)
+
+    def socket_in(self, sandbox: Sandbox, family: int) -> socket.socket | None:
+        """None where the pod's network is the host's."""
+        network = sandbox.namespaces.get(namespaces.NET)
+        if network is None:
+            return None
+        namespaces.setns(network, namespaces.NET)
+        try:
+            return socket.socket(family, socket.SOCK_STREAM)
+        finally:
+            self._come_back([namespaces.NET])
+
+    def place(self, sandbox: Sandbox, cgroups: tuple[int, ...], view: rootfs.View | None) -> child.Place:
+        return child.Place(
+            cgroups,
+            tuple((fd, kind) for kind, fd in sandbox.namespaces.items()),
+            view,
+            sandbox.shm,
+            self._own.get(namespaces.MOUNT, -1),
+            files=self._settings.files,
+            hostname=sandbox.hostname,
+        )
+
+    def child_ended(self, pid: int) -> bool:
+        """Whether it was a pod's init. Without it the pod's pids can't be shared any more."""
+        child = self._inits.pop(pid, None)
+        if child is None:
+            return False
+        child.listen()
+        for sandbox in self._register.sandboxes.values():
+            if sandbox.init is child:
+                sandbox.init, sandbox.ready = None, False
+                self._register.changed(sandbox)
+        return True
+
+    def _is_ready(self, sandbox: Sandbox, done: Callable[[str], None]) -> None:
+        sandbox.ready = True
+        self._register.changed(sandbox)
+        done("")
+
+    def _make_namespaces(self, sandbox: Sandbox) -> None:
+        kinds = [namespaces.UTS]
+        if not sandbox.host_network:
+            kinds.append(namespaces.NET)
+        if not sandbox.host_ipc:
+            kinds.append(namespaces.IPC)
+        entered = []
+        try:
+            for kind in kinds:
+                namespaces.unshare(kind)
+                entered.append(kind)
+                sandbox.namespaces[kind] = self._current(kind)
+            if sandbox.hostname:
+                socket.sethostname(sandbox.hostname)
+            if not sandbox.host_network:
+                namespaces.loopback_up()
+            if not sandbox.host_ipc:
+                namespaces.unshare(namespaces.MOUNT)
+                entered.append(namespaces.MOUNT)
+                rootfs.shared_memory_root(self._settings.stage, _SHM_SIZE)
+                sandbox.shm = self._current(namespaces.MOUNT)
+        except OSError:
+            sandbox.let_go()
+            raise
+        finally:
+            self._come_back(entered)
+
+    def _current(self, kind: int) -> int:
+        """By the host's /proc, wherever our root is just now."""
+        return os.open(f"self/ns/{namespaces.FILES[kind]}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
+
+    def _come_back(self, kinds: list[int]) -> None:
+        try:
+            for kind in kinds:
+                namespaces.setns(self._own[kind], kind)
+        except OSError:
+            os.abort()  # half in a pod's namespaces we must not go on; the next supervisor starts clean
+
+    def _start_init(self, sandbox: Sandbox, done: Callable[[str], None]) -> None:
+        """PID 1 of a pod whose containers share their pids. The pod's processes end with it."""
+        view = rootfs.View(
+            self._settings.stage,
+            secret=self._settings.secret,
+            overlay=self._settings.overlay,
+            read_only=True,
+            outside=os.getpid(),
+        )
+
+        def ready(failure: Failure | None) -> None:
+            child = sandbox.init
+            if failure is not None or child is None:
+                self._register.sandboxes.pop(sandbox.id, None)
+                sandbox.let_go()
+                done(f"the pod's init did not start: {failure.message if failure else 'the pod was stopped'}")
+                return
+            try:
+                sandbox.pids = namespaces.open_namespace(namespaces.PID, child.pid)
+            except OSError as problem:
+                done(f"the pod's init has ended: {problem}")
+                return
+            self._is_ready(sandbox, done)
+
+        plan = Plan(_POD_INIT, {}, identity=Identity())
+        sandbox.init = self._spawn(plan, self.place(sandbox, (), view), child.Streams(), ready, spawn.NEW_PIDS)
+        self._inits[sandbox.init.pid] = sandbox.init

@@ -1,0 +1,252 @@
+"""Which sandboxes and containers there are. A change is first here, then in the journal, then told to those who follow.
+
+An exit is told only when the journal is on disk: once per turn of the loop, for all that ended in it.
+
+Sandboxes and containers as the supervisor keeps them, and how they look to the agent and to the journal.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from plimsoll.runtime.supervisor import spawn, wire
+from plimsoll.runtime.supervisor.journal import Journal
+from plimsoll.runtime.supervisor.log_writer import LogFile, Stream
+from plimsoll.runtime.supervisor.loop import Loop, Timer
+from plimsoll.runtime.supervisor.spawn import Child, Failure
+
+Record = dict[str, Any]
+
+UNKNOWN_REASON = "ContainerStatusUnknown"
+UNKNOWN_MESSAGE = "The container could not be located when the supervisor was started again"
+KILLED_CODE = 137
+
+_SANDBOX_SEEN = ("id", "pod_uid", "name", "namespace", "attempt", "ready", "created_s", "cgroup_parent")
+_CONTAINER_SEEN = (
+    "id", "sandbox_id", "pod_uid", "name", "attempt", "phase", "image", "image_id", "created_s", "started_s",
+    "finished_s", "exit_code", "reason", "message", "pid", "log_file", "annotations",
+)  # fmt: skip
+
+
+class Sandbox:
+    __slots__ = (
+        *_SANDBOX_SEEN,
+        "host_ipc",
+        "host_network",
+        "host_pid",
+        "hostname",
+        "init",
+        "log_directory",
+        "namespaces",
+        "pids",
+        "share_pids",
+        "shm",
+    )
+
+    def __init__(self, record: Record) -> None:
+        self.id: str = record["id"]
+        self.pod_uid: str = record["pod_uid"]
+        self.name: str = record["name"]
+        self.namespace: str = record["namespace"]
+        self.attempt: int = record.get("attempt", 0)
+        self.ready: bool = record.get("ready", False)
+        self.created_s: float = record.get("created_s", 0.0)
+        self.cgroup_parent: str = record.get("cgroup_parent", "")
+        self.hostname: str = record.get("hostname", "")
+        self.log_directory: str = record.get("log_directory", "")
+        self.host_network: bool = record.get("host_network", False)
+        self.host_pid: bool = record.get("host_pid", False)
+        self.host_ipc: bool = record.get("host_ipc", False)
+        self.share_pids: bool = record.get("share_process_namespace", False)
+        self.namespaces: dict[int, int] = {}  # kind → fd
+        self.shm = -1  # a mount namespace whose root is the pod's /dev/shm
+        self.pids = -1  # the pod's pid namespace, where it is shared
+        self.init: Child | None = None  # its PID 1
+
+    def seen(self) -> Record:
+        return {name: getattr(self, name) for name in _SANDBOX_SEEN}
+
+    def record(self) -> Record:
+        """For the journal."""
+        return self.seen()
+
+    def let_go(self) -> None:
+        """The namespaces end with the last process in them."""
+        for fd in (*self.namespaces.values(), self.shm, self.pids):
+            if fd >= 0:
+                os.close(fd)
+        self.namespaces, self.shm, self.pids = {}, -1, -1
+
+
+class Container:
+    __slots__ = (
+        *_CONTAINER_SEEN,
+        "cgroup",
+        "cgroup_fd",
+        "child",
+        "failure",
+        "log",
+        "on_end",
+        "on_start",
+        "plan",
+        "start_ticks",
+        "stdin",
+        "stop_signal",
+        "stop_timer",
+        "streams",
+    )
+
+    def __init__(self, record: Record) -> None:
+        self.id: str = record["id"]
+        self.sandbox_id: str = record["sandbox_id"]
+        self.pod_uid: str = record["pod_uid"]
+        self.name: str = record["name"]
+        self.attempt: int = record["attempt"]
+        self.phase: str = record.get("phase", "created")
+        self.image: str = record.get("image", "")
+        self.image_id: str = record.get("image_id", "")
+        self.created_s: float = record.get("created_s", 0.0)
+        self.started_s: float = record.get("started_s", 0.0)
+        self.finished_s: float = record.get("finished_s", 0.0)
+        self.exit_code: int = record.get("exit_code", 0)
+        self.reason: str = record.get("reason", "")
+        self.message: str = record.get("message", "")
+        self.pid: int = record.get("pid", 0)
+        self.log_file: str = record.get("log_file", "")
+        self.annotations: dict[str, str] = record.get("annotations", {})
+        self.start_ticks: int = record.get("start_ticks", 0)
+        self.cgroup: str = record.get("cgroup", "")
+        self.plan = b""  # JSON as it came: parsed at start and for each exec, kept small in between
+        self.child: Child | None = None
+        self.failure: Failure | None = None
+        self.streams: list[Stream] = []
+        self.log: LogFile | None = None
+        self.stdin = -1
+        self.cgroup_fd = -1  # only where there is no pid namespace whose end kills what is left
+        self.stop_timer: Timer | None = None
+        self.stop_signal = 15
+        self.on_start: list[Callable[[str], None]] = []
+        self.on_end: list[Callable[[], None]] = []
+
+    @property
+    def alive(self) -> bool:
+        return self.child is not None
+
+    def seen(self) -> Record:
+        record = {name: getattr(self, name) for name in _CONTAINER_SEEN}
+        return record | {"cgroup": self.cgroup}
+
+    def record(self) -> Record:
+        """For the journal: nothing of the environment or the command, which may hold secrets."""
+        return self.seen() | {"start_ticks": self.start_ticks}
+
+
+class Register:
+    def __init__(self, loop: Loop, journal: Journal, tell: Callable[[wire.Message], None]) -> None:
+        self.sandboxes: dict[str, Sandbox] = {}
+        self.containers: dict[str, Container] = {}
+        self._loop, self._journal, self._tell = loop, journal, tell
+        self._after_sync: list[Callable[[], None]] = []
+        self._boot = boot_id()
+        self._behind = False  # the journal misses something: the disk was full
+
+    def recover(self) -> None:
+        """What a supervisor before us has left: its containers have ended with it, and are made to."""
+        for record in self._journal.read().values():
+            if record.get("kind") == "sandbox":
+                self.sandboxes[record["id"]] = Sandbox(record | {"ready": False})
+            elif record.get("kind") == "container":
+                container = Container(record)
+                if record.get("boot") == self._boot:
+                    kill_left_behind(container.pid, container.start_ticks)
+                if container.phase == "created":  # it never ran, as far as anybody was told: the agent makes it again
+                    continue
+                if container.phase == "running":
+                    container.phase, container.exit_code, container.pid = "exited", KILLED_CODE, 0
+                    container.reason, container.message = UNKNOWN_REASON, UNKNOWN_MESSAGE
+                    container.finished_s = time.time()
+                self.containers[container.id] = container
+        self._journal.begin(self._everything())
+
+    def of_sandbox(self, sandbox_id: str) -> list[Container]:
+        return [container for container in self.containers.values() if container.sandbox_id == sandbox_id]
+
+    def changed(self, what: Sandbox | Container, *, durable: bool = False) -> None:
+        self._write(self._journal_record(what), durable=durable)
+        kind = "sandbox" if isinstance(what, Sandbox) else "container"
+        news = {kind: what.seen()}
+        if durable:
+            self.when_synced(lambda: self._tell(news))
+        else:
+            self._tell(news)
+
+    def remember(self, what: Container) -> None:
+        """For the next supervisor only: a process was started, and is nobody's news yet."""
+        self._write(self._journal_record(what))
+
+    def forget(self, what: Sandbox | Container) -> None:
+        if isinstance(what, Sandbox):
+            self.sandboxes.pop(what.id, None)
+        else:
+            self.containers.pop(what.id, None)
+        self._write({"id": what.id, "gone": True})
+        self._tell({"removed": what.id, "pod_uid": what.pod_uid})
+
+    def when_synced(self, action: Callable[[], None]) -> None:
+        if not self._after_sync:
+            self._loop.soon(self._sync)
+        self._after_sync.append(action)
+
+    def _write(self, record: Record, *, durable: bool = False) -> None:
+        """A full disk must not end the containers: what could not be written is written anew, with all the rest."""
+        try:
+            if self._behind or self._journal.is_stale(len(self.sandboxes) + len(self.containers)):
+                self._journal.begin(self._everything())
+                self._behind = False
+            else:
+                self._journal.append(record, durable=durable)
+        except OSError:
+            self._behind = True
+
+    def _sync(self) -> None:
+        try:
+            self._journal.sync()
+        except OSError:
+            self._behind = True
+        waiting, self._after_sync = self._after_sync, []
+        for action in waiting:
+            action()
+
+    def _everything(self) -> list[Record]:
+        there: list[Sandbox | Container] = [*self.sandboxes.values(), *self.containers.values()]
+        return [self._journal_record(what) for what in there]
+
+    def _journal_record(self, what: Sandbox | Container) -> Record:
+        kind = "sandbox" if isinstance(what, Sandbox) else "container"
+        return what.record() | {"kind": kind, "boot": self._boot}
+
+
+def boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def kill_left_behind(pid: int, ticks: int) -> None:
+    """A container that outlived its supervisor (it can undo PR_SET_PDEATHSIG): its PID 1 takes all of it along."""
+    if pid <= 0 or not ticks:
+        return
+    try:
+        held = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if spawn.start_ticks(pid) == ticks:  # the pidfd holds this very process, whoever has the pid later
+            spawn.kill_held(held)
+    finally:
+        os.close(held)

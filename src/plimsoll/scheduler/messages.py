@@ -1,0 +1,88 @@
+"""What the scheduler writes to the API, as documents (spec 05 A4, A5; 06 E9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.scheduling.cycle import DISRUPTION_MESSAGE
+from plimsoll.rules.scheduling.preemption import PREEMPTED_REASON
+
+SCHEDULER = "default-scheduler"
+
+
+def binding(pod: Pod, node: str) -> dict[str, Any]:
+    metadata = pod.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid},
+        "target": {"kind": "Node", "name": node},
+    }
+
+
+def unschedulable(pod: Pod, message: str, now: str, *, generation: int | None, nominated: str | None) -> dict[str, Any]:
+    """A patch of the status. `nominated`: set it, `""` clears it, None leaves it."""
+    condition: dict[str, Any] = {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": "Unschedulable",
+        "message": message,
+    }
+    if generation is not None:
+        condition["observedGeneration"] = generation
+    status: dict[str, Any] = {"conditions": [condition]}
+    if nominated is not None:
+        status["nominatedNodeName"] = nominated or None
+    return {"metadata": {"uid": pod.metadata.uid}, "status": status}
+
+
+def disruption(victim: Pod, now: str, *, generation: int | None) -> dict[str, Any]:
+    condition: dict[str, Any] = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": PREEMPTED_REASON,
+        "message": DISRUPTION_MESSAGE,
+    }
+    if generation is not None:
+        condition["observedGeneration"] = generation
+    return {"metadata": {"uid": victim.metadata.uid}, "status": {"conditions": [condition]}}
+
+
+def no_nomination(pod: Pod) -> dict[str, Any]:
+    return {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": None}}
+
+
+def event(
+    pod: Pod, suffix: str, kind: str, reason: str, action: str, note: str, now: str, host: str, version: str
+) -> dict[str, Any]:
+    """An event of the new style; `now` has microseconds."""
+    metadata = pod.metadata
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"{metadata.name}.{suffix}", "namespace": metadata.namespace},
+        "eventTime": now,
+        "type": kind,
+        "reason": reason,
+        "action": action,
+        "note": note,
+        "regarding": {
+            "kind": "Pod",
+            "namespace": metadata.namespace,
+            "name": metadata.name,
+            "uid": metadata.uid,
+            "apiVersion": "v1",
+            "resourceVersion": version,
+        },
+        "reportingController": SCHEDULER,
+        "reportingInstance": f"{SCHEDULER}-{host}",
+    }
+
+
+def repeated(count: int, now: str) -> dict[str, Any]:
+    return {"series": {"count": count, "lastObservedTime": now}}

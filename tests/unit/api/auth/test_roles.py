@@ -1,0 +1,174 @@
+"""Roles as a table, and tokens."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from plimsoll.api.auth.roles import (
+    Attributes,
+    ResourceRule,
+    denial,
+    own_name_refusal,
+    own_pod_refusal,
+    path_verdict,
+    rules_of,
+    verdict,
+)
+from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentials, Tokens, User, authenticated
+from tests.unit.api.asking import api
+
+ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
+VIEWER = User("eve", frozenset({"plimsoll:viewers", "system:authenticated"}))
+NODE = User("system:node:n1", frozenset({"system:nodes", "system:authenticated"}))
+NOBODY = User("carol", frozenset({"system:authenticated"}))
+FAKE_NODE = User("system:node:n1", frozenset({"system:authenticated"}))
+
+ROWS = [
+    (ADMIN, Attributes("delete", "nodes", name="n1"), "allow"),
+    (VIEWER, Attributes("list", "pods"), "allow"),
+    (VIEWER, Attributes("get", "pods", subresource="log", name="p"), "allow"),
+    (VIEWER, Attributes("get", "pods", subresource="exec", name="p"), "deny"),
+    (VIEWER, Attributes("get", "nodes", subresource="proxy", name="n1"), "deny"),
+    (VIEWER, Attributes("patch", "pods", name="p"), "deny"),
+    (NOBODY, Attributes("get", "pods", name="p"), "deny"),
+    (NOBODY, Attributes("create", "selfsubjectaccessreviews", "authorization.k8s.io"), "allow"),
+    (ANONYMOUS, Attributes("create", "selfsubjectaccessreviews", "authorization.k8s.io"), "deny"),
+    (FAKE_NODE, Attributes("patch", "nodes", subresource="status", name="n1"), "deny"),
+    (NODE, Attributes("patch", "nodes", subresource="status", name="n1"), "allow"),
+    (NODE, Attributes("patch", "nodes", subresource="status", name="n2"), "deny"),
+    (NODE, Attributes("create", "nodes"), "allow"),
+    (NODE, Attributes("delete", "nodes", name="n1"), "deny"),
+    (NODE, Attributes("get", "nodes", name="n1"), "allow"),
+    (NODE, Attributes("list", "nodes"), "deny"),
+    (NODE, Attributes("list", "nodes", field_selector=(("metadata.name", "n1"),)), "allow"),
+    (NODE, Attributes("update", "leases", "coordination.k8s.io", "", "kube-node-lease", "n1"), "allow"),
+    (NODE, Attributes("update", "leases", "coordination.k8s.io", "", "kube-node-lease", "n2"), "deny"),
+    (NODE, Attributes("update", "leases", "coordination.k8s.io", "", "default", "n1"), "deny"),
+    (NODE, Attributes("create", "events", namespace="default"), "allow"),
+    (NODE, Attributes("delete", "events", namespace="default", name="e"), "deny"),
+    (NODE, Attributes("list", "pods"), "deny"),
+    (NODE, Attributes("watch", "pods", field_selector=(("spec.nodeName", "n1"),)), "allow"),
+    (NODE, Attributes("watch", "pods", field_selector=(("spec.nodeName", "n2"),)), "deny"),
+    (NODE, Attributes("get", "pods", name="p"), "own-pod"),
+    (NODE, Attributes("patch", "pods", subresource="status", name="p"), "own-pod"),
+    (NODE, Attributes("delete", "pods", name="p"), "own-pod"),
+    (NODE, Attributes("patch", "pods", name="p"), "deny"),
+    (NODE, Attributes("patch", "pods", subresource="resize", name="p"), "deny"),
+    (NODE, Attributes("create", "pods", subresource="exec", name="p"), "deny"),
+    (NODE, Attributes("get", "configmaps", namespace="default", name="c"), "allow"),
+    (NODE, Attributes("update", "resourcequotas", subresource="status", name="q"), "deny"),
+]
+
+
+@pytest.mark.parametrize(
+    ("user", "asked", "expected"), ROWS, ids=[f"{u.name}-{a.verb}-{a.resource}-{i}" for i, (u, a, _) in enumerate(ROWS)]
+)
+def test_verdict(user: User, asked: Attributes, expected: str) -> None:
+    assert verdict(user, asked) == expected
+
+
+@pytest.mark.parametrize(
+    ("user", "path", "expected"),
+    [
+        (ANONYMOUS, "/livez", "allow"),
+        (ANONYMOUS, "/readyz/ping", "allow"),
+        (ANONYMOUS, "/version", "allow"),
+        (ANONYMOUS, "/api", "deny"),
+        (ANONYMOUS, "/metrics", "deny"),
+        (NOBODY, "/apis", "allow"),
+        (NOBODY, "/metrics", "deny"),
+        (NODE, "/openapi/v3", "allow"),
+        (VIEWER, "/metrics", "allow"),
+    ],
+)
+def test_paths(user: User, path: str, expected: str) -> None:
+    assert path_verdict(user, path) == expected
+
+
+def test_own_pod() -> None:
+    status = Attributes("patch", "pods", subresource="status", name="p")
+    assert own_pod_refusal("n1", status, "n1") == ""
+    assert "spec.nodeName set to itself" in own_pod_refusal("n1", status, "n2")
+    create = Attributes("create", "pods")
+    assert "can only create mirror pods" in own_pod_refusal("n1", create, "n1")
+    assert own_pod_refusal("n1", create, "n1", is_mirror=True) == ""
+    assert own_name_refusal("n1", "nodes", "n2") == 'node "n1" is not allowed to modify node "n2"'
+
+
+def test_denial_speaks_as_kubernetes_does() -> None:
+    assert denial(VIEWER, Attributes("delete", "pods", namespace="default", name="p")) == (
+        'User "eve" cannot delete resource "pods" in API group "" in the namespace "default"'
+    )
+
+
+def test_tokens_are_kept_as_digests_and_can_be_revoked(tmp_path: Path) -> None:
+    tokens = Tokens(tmp_path)
+    token = tokens.create("eve", ("plimsoll:viewers",))
+    file = tmp_path / "tokens.json"
+    assert token not in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert authenticated(f"Bearer {token}", None, tokens) == VIEWER
+    assert Tokens(tmp_path).user(token) == VIEWER
+    assert tokens.revoke("eve") == 1
+    with pytest.raises(InvalidCredentials):
+        tokens.user(token)
+
+
+@pytest.mark.parametrize("header", ["Bearer nope", "Bearer ", "Basic dXNlcjpwdw==", "nonsense"])
+def test_a_wrong_credential_is_refused_rather_than_anonymous(header: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidCredentials):
+        authenticated(header, None, Tokens(tmp_path))
+
+
+def test_a_token_made_elsewhere_works_at_once(tmp_path: Path) -> None:
+    server, command = Tokens(tmp_path), Tokens(tmp_path)
+    assert authenticated("", None, server) == ANONYMOUS
+    assert server.user(command.create("admin", ("system:masters",))) == ADMIN
+
+
+def test_rules_of_an_admin() -> None:
+    rules = rules_of(ADMIN, "default")
+    assert (rules.resources, rules.paths[0].paths) == ((ResourceRule(("*",), ("*",), ("*",)),), ("*",))
+
+
+@pytest.mark.parametrize("user", [VIEWER, NODE, NOBODY], ids=lambda user: user.name)
+def test_rules_say_what_verdicts_say(user: User) -> None:
+    """Whatever a rule allows is allowed, and what no rule allows is not, but for pods of a node's own."""
+    rules = rules_of(user, "kube-node-lease")
+    said = {
+        (verb, rule.groups[0], resource, rule.names)
+        for rule in rules.resources
+        for verb in rule.verbs
+        for resource in rule.resources
+    }
+    for verb, group, shown, names in said:
+        resource, _, subresource = shown.partition("/")
+        name = names[0] if names else "some"
+        assert verdict(user, Attributes(verb, resource, group, subresource, "kube-node-lease", name)) == "allow"
+    assert ("list", "", "pods", ()) in said or user is not VIEWER
+    assert not any(verb in ("delete", "deletecollection") and not names for verb, _, _, names in said)
+    assert bool(rules.beyond) == (user is NODE)
+
+
+def test_what_a_node_may_do_with_itself() -> None:
+    rules = rules_of(NODE, "default").resources
+    assert ResourceRule(("get", "patch", "update"), ("",), ("nodes/status",), ("n1",)) in rules
+    assert not any("leases" in rule.resources for rule in rules)  # those lie in kube-node-lease
+
+
+async def test_rules_review(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+        found = (await ask.ok("POST", path, {"spec": {"namespace": "default"}}))["status"]
+        assert found == {
+            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            "incomplete": False,
+        }
+        assert (await ask("POST", path, {})).message == "no namespace on request"
+        ask.user = NODE
+        found = (await ask.ok("POST", path, {"spec": {"namespace": "default"}}))["status"]
+        assert found["incomplete"]
+        assert "bound to this node" in found["evaluationError"]

@@ -1,0 +1,161 @@
+"""Answers and streams on real connections: one write each, in order, to whoever reads and whoever does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from plimsoll.api.machinery.cluster import Limits
+from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, NODES, User
+from plimsoll.api.server import connection as connection_module
+from plimsoll.api.server.app import App, Options
+from plimsoll.api.server.server import Listener, serving
+from tests.unit.api.asking import PODS, pod
+
+ADMIN = User("admin", frozenset({MASTERS, AUTHENTICATED}))
+NODE = User("system:node:n1", frozenset({NODES, AUTHENTICATED}))
+
+
+def _by_header(_: Any, headers: dict[bytes, bytes]) -> User:
+    return NODE if headers.get(b"user-agent") == b"node" else ADMIN
+
+
+@asynccontextmanager
+async def served(state: Path, limits: Limits | None = None) -> AsyncIterator[tuple[App, str]]:
+    app = App(Options(state, _by_header, limits=limits or Limits()))
+    async with asyncio.timeout(60), serving(app, Listener("127.0.0.1", 0)) as url:
+        yield app, url
+
+
+async def opened(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), limit=1 << 22)
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().strip().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    return int(first.split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+
+
+async def test_requests_sent_at_once_are_answered_in_order(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, url):
+        reader, writer = await opened(url)
+        bodies = [json.dumps(pod(f"p{number}")) for number in range(5)]
+        for body in bodies:
+            writer.write(f"POST {PODS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        writer.write(f"GET {PODS}/p3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        for number in range(5):
+            code, headers, body = await answer(reader)
+            assert (code, json.loads(body)["metadata"]["name"]) == (201, f"p{number}")
+            assert "connection" not in headers
+        code, headers, body = await answer(reader)
+        assert (code, headers["connection"], json.loads(body)["metadata"]["name"]) == (200, "close", "p3")
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_body_in_pieces_and_one_that_is_awaited(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, url):
+        reader, writer = await opened(url)
+        body = json.dumps(pod("p")).encode()
+        head = f"POST {PODS} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode())
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        for at in range(0, len(body), 100):
+            writer.write(body[at : at + 100])
+            await writer.drain()
+        assert (await answer(reader))[0] == 201
+        writer.close()
+
+
+async def test_a_watcher_that_does_not_read_misses_nothing(tmp_path: Path) -> None:
+    """Its connection fills up, the changes wait in the history, and come when it reads again."""
+    async with served(tmp_path) as (app, url), httpx.AsyncClient(base_url=url, timeout=30) as client:
+        big = {"padding": "x" * 200_000}
+        made = (await client.post(PODS, json=pod("p"))).json()
+        slow = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        version = made["metadata"]["resourceVersion"]
+        slow.sendall(f"GET {PODS}?watch=1&resourceVersion={version} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        while not app.meter.watchers.get("pods"):  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0.01)
+        merge = {"content-type": "application/merge-patch+json"}
+        for number in range(60):
+            change = {"metadata": {"annotations": {**big, "number": str(number)}}}
+            assert (await client.patch(f"{PODS}/p", json=change, headers=merge)).status_code == 200
+        reader, writer = await asyncio.open_connection(sock=slow, limit=1 << 22)
+        await reader.readuntil(b"\r\n\r\n")
+        numbers, rest = [], b""
+        while len(numbers) < 60:
+            size = int((await reader.readuntil(b"\r\n")).strip(), 16)
+            rest += (await reader.readexactly(size + 2))[:-2]
+            *lines, rest = rest.split(b"\n")
+            numbers += [json.loads(line)["object"]["metadata"]["annotations"]["number"] for line in lines]
+        assert numbers == [str(number) for number in range(60)]
+        writer.close()
+
+
+async def test_beyond_the_limit_a_connection_is_refused_and_a_node_is_not(tmp_path: Path) -> None:
+    async with served(tmp_path, Limits(connections=3)) as (app, url):
+        kept = [await opened(url) for _ in range(3)]
+        for _, writer in kept:
+            writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        assert [(await answer(reader))[0] for reader, _ in kept] == [200] * 3
+        reader, writer = await opened(url)
+        writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        code, headers, body = await answer(reader)
+        assert (code, headers["retry-after"], headers["connection"], json.loads(body)["message"]) == (
+            429, "5", "close", "3 connections are open, which is the limit: close some, or try again later",
+        )  # fmt: skip
+        assert await reader.read() == b""
+        reader, writer = await opened(url)
+        query = "fieldSelector=spec.nodeName%3Dn1&watch=1&timeoutSeconds=1"
+        writer.write(f"GET /api/v1/pods?{query} HTTP/1.1\r\nHost: x\r\nUser-Agent: node\r\n\r\n".encode())
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+        reader, writer = await opened(url)
+        writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await answer(reader))[0] == 200
+        kept[0][1].close()
+        while len(app.meter.watchers) and app.meter.watchers["pods"]:  # noqa: ASYNC110  the node's ends by itself
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(10):
+            code = 429
+            while code == 429:
+                reader, writer = await opened(url)
+                writer.write(f"GET {PODS} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                code = (await answer(reader))[0]
+        assert code == 200
+
+
+async def test_beyond_the_reserve_nothing_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "RESERVE", 1)
+    async with served(tmp_path, Limits(connections=1)) as (_, url):
+        kept = [await opened(url) for _ in range(2)]
+        for _, writer in kept:
+            writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n")  # a head that is not complete keeps it open
+        reader, _ = await opened(url)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await reader.readexactly(1)
+
+
+async def test_an_idle_connection_is_closed_and_a_used_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "KEEP_ALIVE_S", 2.0)
+    async with served(tmp_path) as (_, url):
+        reader, writer = await opened(url)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + 4.5
+        while loop.time() < end:
+            writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await answer(reader))[0] == 200
+        assert await reader.read() == b""
+        assert loop.time() >= end + 0.3

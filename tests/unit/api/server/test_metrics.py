@@ -1,0 +1,34 @@
+"""/metrics of the API server, read back by Prometheus' own parser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from plimsoll.api.server.metrics import measured
+from tests.unit.api.asking import PODS, api
+
+
+async def test_requests_and_writes_are_counted(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask, measured(ask.app):
+        await ask("GET", f"{PODS}/nobody")
+        await ask("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}})
+        page = await ask("GET", "/metrics")
+        families = {each.name: each for each in text_string_to_metric_families(page.body.decode())}
+        counts = {
+            (sample.labels["verb"], sample.labels["resource"], sample.labels["code"]): sample.value
+            for sample in families["apiserver_request"].samples
+        }
+        assert counts["get", "pods", "404"] == 1
+        assert counts["create", "configmaps", "201"] == 1
+        (taken,) = (
+            sample.value
+            for sample in families["apiserver_request_duration_seconds"].samples
+            if sample.name.endswith("_count") and sample.labels["verb"] == "create"
+        )
+        assert taken == 1
+        changes = families["plimsoll_store_changes"].samples[0].value
+        assert changes == ask.app.cluster.store.meter.committed_changes >= 1
+        assert families["plimsoll_store_objects"].samples[0].value == ask.app.cluster.store.count()
+    assert "/metrics" not in ask.app.pages.added

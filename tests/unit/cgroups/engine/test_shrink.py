@@ -1,0 +1,168 @@
+"""A memory limit that comes down in a living cgroup: it holds in the end or nothing has changed; nobody is killed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from plimsoll.cgroups.drivers.simulated import SimulatedKernel
+from plimsoll.cgroups.engine.shrink import Shrinker, ShrinkRefused, check_as_kubernetes, usage_bytes
+from plimsoll.rules.cgroups.desired_files import WantedCgroup
+from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.rules.cgroups.steps import Write
+from plimsoll.rules.model.kernel import CgroupVersion
+from tests.faulty_driver import FaultyDriver
+
+MI = 1 << 20
+FILE = {2: "memory.max", 1: "memory.limit_in_bytes"}
+
+
+class Room:
+    """A cgroup with one process; time passes only when somebody sleeps, and something may happen then."""
+
+    def __init__(self, version: CgroupVersion, *, while_asleep: Callable[[Room], None] | None = None) -> None:
+        self.kernel = SimulatedKernel(version)
+        asyncio.run(self.kernel.make("/a"))
+        self.pid = self.kernel.spawn("/a")
+        self.driver = FaultyDriver(self.kernel)
+        self.while_asleep = while_asleep
+        self.seconds = 0.0
+        self.file = FILE[version]
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        if self.while_asleep is not None:
+            self.while_asleep(self)
+
+    def lower(self, limit_bytes: int, ladder: Ladder | None = None) -> None:
+        shrinker = Shrinker(self.driver, clock=lambda: self.seconds, sleep=self.sleep, ladder=ladder)
+        asyncio.run(shrinker("/a", self.file, str(limit_bytes)))
+
+    def text(self, file: str) -> str:
+        seen = self.kernel.look("/a", (file,))
+        assert seen is not None
+        return seen.files[file]
+
+    @property
+    def is_alive(self) -> bool:
+        return self.kernel.members("/a") == [self.pid]
+
+    @property
+    def writes(self) -> list[str]:
+        return [f"{step.file}={step.value}" for step in self.driver.made if isinstance(step, Write)]
+
+
+versions = pytest.mark.parametrize("version", [2, 1], ids=["v2", "v1"])
+
+
+@versions
+def test_room_enough(version: CgroupVersion) -> None:
+    room = Room(version)
+    room.kernel.use("/a", anon_bytes=10 * MI, cache_bytes=5 * MI)
+    room.lower(20 * MI)
+    assert room.writes == [f"{room.file}={20 * MI}"] and room.is_alive and room.seconds == 0
+
+
+@versions
+def test_page_cache_makes_room(version: CgroupVersion) -> None:
+    room = Room(version)
+    room.kernel.use("/a", anon_bytes=10 * MI, cache_bytes=50 * MI)
+    room.lower(20 * MI)
+    assert room.text(room.file) == str(20 * MI) and room.is_alive
+    reclaim = {2: f"memory.reclaim={40 * MI + 65536}", 1: "memory.force_empty=0"}
+    assert room.writes[0] == reclaim[version]
+
+
+@versions
+def test_it_waits_for_the_process_to_free_memory(version: CgroupVersion) -> None:
+    def freed(room: Room) -> None:
+        if room.seconds > 1:
+            room.kernel.use("/a", anon_bytes=10 * MI)
+
+    room = Room(version, while_asleep=freed)
+    room.kernel.use("/a", anon_bytes=30 * MI)
+    room.lower(20 * MI)
+    assert room.text(room.file) == str(20 * MI) and room.is_alive and 1 < room.seconds < 1.5
+    if version == 2:
+        assert f"memory.high={20 * MI}" in room.writes and room.text("memory.high") == "max"
+        assert room.text("cgroup.freeze") == "0"
+
+
+@versions
+def test_it_gives_up_and_leaves_everything_as_it_was(version: CgroupVersion) -> None:
+    room = Room(version)
+    if version == 2:
+        asyncio.run(room.kernel.write("/a", "memory.high", str(100 * MI)))
+    room.kernel.use("/a", anon_bytes=30 * MI)
+    before = room.kernel.look("/a", (room.file, "memory.high", "cgroup.freeze"))
+    with pytest.raises(ShrinkRefused, match=r"30\.0 MiB are still in use after 2\.0 s, not less than 20\.0 MiB"):
+        room.lower(20 * MI, Ladder(deadline_s=2.0))
+    assert room.kernel.look("/a", (room.file, "memory.high", "cgroup.freeze")) == before
+    assert room.is_alive
+
+
+def test_what_grows_until_the_moment_of_freezing_is_not_killed() -> None:
+    room = Room(2)
+    room.kernel.use("/a", anon_bytes=10 * MI)
+    freeze = room.driver.freeze
+
+    async def grow_first(path: str, *, frozen: bool) -> None:
+        if frozen:
+            room.kernel.use("/a", anon_bytes=30 * MI)
+        await freeze(path, frozen=frozen)
+
+    room.driver.freeze = grow_first  # type: ignore[method-assign]
+    with pytest.raises(ShrinkRefused):
+        room.lower(20 * MI, Ladder(deadline_s=1.0))
+    assert room.is_alive and room.text("memory.max") == "max" and room.text("cgroup.freeze") == "0"
+
+
+def test_one_that_cannot_be_frozen_in_time_is_let_go() -> None:
+    room = Room(2)
+    freeze = room.driver.freeze
+
+    async def never(path: str, *, frozen: bool) -> None:
+        await freeze(path, frozen=frozen)
+        if frozen:
+            await asyncio.get_running_loop().create_future()
+
+    room.driver.freeze = never  # type: ignore[method-assign]
+    with pytest.raises(ShrinkRefused, match="could not be frozen within 10 ms"):
+        room.lower(20 * MI, Ladder(deadline_s=0.2, frozen_s=0.01))
+    assert room.text("cgroup.freeze") == "0" and room.text("memory.max") == "max"
+
+
+def test_somebody_elses_freeze_stays() -> None:
+    room = Room(2)
+    asyncio.run(room.kernel.freeze("/a", frozen=True))
+    room.lower(20 * MI)
+    assert room.text("cgroup.freeze") == "1" and room.text("memory.max") == str(20 * MI)
+
+
+def test_as_kubernetes_asks() -> None:
+    async def scenario() -> None:
+        kernel = SimulatedKernel(2)
+        for path in ("/pod", "/pod/app"):
+            await kernel.make(path)
+        kernel.spawn("/pod/app")
+        kernel.use("/pod/app", anon_bytes=20 * MI)
+        plan = {"/pod": WantedCgroup("pod", "p", {}), "/pod/app": WantedCgroup("container", "app", {})}
+        lowered = [Write("/pod/app", "memory.max", str(20 * MI), "max")]
+        with pytest.raises(ShrinkRefused) as container:
+            check_as_kubernetes(kernel, lowered, plan)
+        assert str(container.value) == (
+            'cannot decrease memory limits: attempting to set container "app" memory limit (20971520) '
+            "below current usage (20971520)"
+        )
+        with pytest.raises(ShrinkRefused) as pod:
+            check_as_kubernetes(kernel, [Write("/pod", "memory.max", "4096", "8192")], plan)
+        assert str(pod.value) == (
+            "cannot decrease memory limits: attempting to set pod memory limit (4096) below current usage (20971520)"
+        )
+        check_as_kubernetes(kernel, [Write("/pod", "memory.max", "8192", "4096")], plan)  # raised: nobody asks
+        check_as_kubernetes(kernel, [Write("/pod/app", "memory.max", str(21 * MI), "max")], plan)
+        assert usage_bytes(kernel, "/nowhere") == 0
+
+    asyncio.run(scenario())

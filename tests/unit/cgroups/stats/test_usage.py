@@ -1,0 +1,77 @@
+"""Usage from the files' texts, v1 and v2 alike; what is not told is None."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plimsoll.cgroups.stats.usage import CpuUsage, MemoryEvents, MemoryUsage, Pids, Usage, from_texts, host_pressure
+from plimsoll.rules.model.kernel import CgroupVersion
+
+PRESSURE = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"
+V2 = {
+    "memory.current": b"10000\n",
+    "memory.stat": b"anon 4000\nfile 6000\nkernel 10\ninactive_file 2500\npgfault 7\npgmajfault 1\n",
+    "memory.max": b"max\n",
+    "memory.events": b"low 0\nhigh 5\nmax 9\noom 1\noom_kill 2\noom_group_kill 0\n",
+    "memory.events.local": b"low 0\nhigh 0\nmax 9\noom 1\noom_kill 1\n",
+    "cpu.stat": b"usage_usec 900\nuser_usec 600\nsystem_usec 300\nnr_periods 10\nnr_throttled 4\nthrottled_usec 55\n",
+    "pids.current": b"3\n",
+    "pids.max": b"100\n",
+    "hugetlb.2MB.current": b"4194304\n",
+}
+V1 = {
+    "memory.usage_in_bytes": b"10000\n",
+    "memory.stat": b"cache 1\nrss 2\ninactive_file 3\ntotal_cache 6000\ntotal_rss 4000\ntotal_inactive_file 2500\ntotal_pgfault 7\ntotal_pgmajfault 1\n",
+    "memory.limit_in_bytes": b"9223372036854771712\n",
+    "memory.failcnt": b"9\n",
+    "memory.oom_control": b"oom_kill_disable 0\nunder_oom 0\noom_kill 1\n",
+    "cpuacct.usage": b"900999\n",
+    "cpuacct.usage_user": b"600000\n",
+    "cpuacct.usage_sys": b"300000\n",
+    "cpu.stat": b"nr_periods 10\nnr_throttled 4\nthrottled_time 55000\n",
+    "pids.current": b"3\n",
+    "pids.max": b"100\n",
+    "hugetlb.2MB.usage_in_bytes": b"4194304\n",
+}
+MEMORY = MemoryUsage(10000, 7500, None, 4000, 6000, 2500, 7, 1)
+CPU = CpuUsage(900, 600, 300, 10, 4, 55)
+HUGE = {"2MB": 4194304}
+
+CASES: list[tuple[str, CgroupVersion, dict[str, bytes], Usage]] = [
+    ("v2", 2, V2, Usage(MEMORY, MemoryEvents(0, 5, 9, 1, 2, 0), MemoryEvents(0, 0, 9, 1, 1), CPU, None, Pids(3, 100), HUGE)),
+    ("v1", 1, V1, Usage(MEMORY, None, MemoryEvents(max=9, oom_kill=1), CPU, None, Pids(3, 100), HUGE)),
+    ("v2, no controllers", 2, {}, Usage()),
+    ("v1, no hierarchies", 1, {}, Usage()),
+    ("v2, cpu.stat of a cgroup without the cpu controller", 2, {"cpu.stat": b"usage_usec 5\n"}, Usage(cpu=CpuUsage(5))),
+    ("v2, no limit on pids", 2, {"pids.current": b"0", "pids.max": b"max"}, Usage(pids=Pids(0, None))),
+    ("v1, a limit", 1, {"memory.usage_in_bytes": b"1", "memory.limit_in_bytes": b"4096"}, Usage(MemoryUsage(1, None, 4096))),
+    ("more inactive than used", 2, {"memory.current": b"1000", "memory.stat": b"inactive_file 2500"}, Usage(MemoryUsage(1000, 0, inactive_file_bytes=2500))),
+    ("no memory.stat", 2, {"memory.current": b"1000"}, Usage(MemoryUsage(1000, None))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("version", "texts", "usage"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
+def test_usage(version: CgroupVersion, texts: dict[str, bytes], usage: Usage) -> None:
+    assert from_texts(texts, version) == usage
+
+
+def test_pressure_where_it_exists() -> None:
+    found = from_texts({"memory.pressure": PRESSURE}, 2).pressure
+    assert found
+    assert found.cpu is None
+    assert found.memory
+    assert found.memory.full
+    assert found.memory.full.total_us == 3
+
+
+def test_pressure_of_the_machine(tmp_path: Path) -> None:
+    assert host_pressure(str(tmp_path / "nothing")) is None
+    for name in ("cpu", "memory", "io"):
+        (tmp_path / name).write_bytes(PRESSURE)
+    found = host_pressure(str(tmp_path))
+    assert found
+    assert found.io
+    assert found.io.some
+    assert found.io.some.total_us == 12

@@ -1,0 +1,148 @@
+"""The picture of a live tree: golden at several widths, harmless names, colours, and nothing wider than the screen."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plimsoll.cli.node.tree_print import Picture, lines
+from plimsoll.cli.terminal import Paint, display_width
+from plimsoll.rules.cgroups.view import Cpu, Memory, Names, Standing, TaskStates, branches
+
+MIB, GIB = 1 << 20, 1 << 30
+G, B, E = (
+    "dba294ab-05fe-4314-a6d0-f9e0b3848104",
+    "3b1c0de4-9a51-4f5e-8a57-1f2e3d4c5b6a",
+    "77aa12cd-0000-4314-a6d0-f9e0b3848104",
+)
+APP, PAUSE, SEARCH, BATCH = "4a1f" * 16, "b2c3" * 16, "c5d6" * 16, "0918" * 16
+POD_G, POD_B, POD_E = f"/kubepods/pod{G}", f"/kubepods/burstable/pod{B}", f"/kubepods/besteffort/pod{E}"
+
+STANDINGS = {
+    "/kubepods": Standing(Memory(1400 * MIB, 1400 * MIB, 1228 * MIB, 0, None, 7 * GIB), pids=13, pids_max=31000),
+    POD_G: Standing(Memory(612 * MIB, 612 * MIB, GIB, 0, None, GIB), cpu=Cpu(1000, 39, 1200, 4), pids=9),
+    f"{POD_G}/{APP}": Standing(Memory(611 * MIB, 611 * MIB, GIB, 0, None, GIB), cpu=Cpu(1000, 100, 1200, 4), pids=8),
+    f"{POD_G}/{PAUSE}": Standing(Memory(MIB // 4, MIB // 4), cpu=Cpu(None, 1), pids=1),
+    "/kubepods/burstable": Standing(
+        Memory(700 * MIB, 700 * MIB, 300 * MIB), pressure={"memory": 12.3, "cpu": 44.2, "io": 0.0}
+    ),
+    POD_B: Standing(
+        Memory(395 * MIB, 395 * MIB, 300 * MIB, 0, None, 400 * MIB), cpu=Cpu(500, 10, 1000, 640), oom_kills=2
+    ),
+    f"{POD_B}/{SEARCH}": Standing(
+        Memory(395 * MIB, 395 * MIB, 300 * MIB, 0, 390 * MIB, 400 * MIB),
+        cpu=Cpu(500, 35, 1000, 640),
+        pids=3,
+        pids_max=100,
+        pressure={"memory": 12.3, "cpu": 44.2, "io": 0.4},
+        oom_kills=2,
+        tasks=TaskStates(sleeping=2, running=1),
+    ),
+    "/kubepods/besteffort": Standing(Memory(88 * MIB, 88 * MIB)),
+    POD_E: Standing(Memory(88 * MIB, 88 * MIB)),
+    f"{POD_E}/{BATCH}": Standing(Memory(88 * MIB, 88 * MIB)),
+}
+NAMES = Names({G: "shop/checkout-7d9f", B: "shop/search-0"}, {APP: "app", SEARCH: "elastic"})
+
+
+def picture(*, notes: dict[str, list[str]] | None = None, with_tasks: bool = False) -> Picture:
+    rows = branches(STANDINGS, "/kubepods", names=NAMES, sandboxes={f"{POD_G}/{PAUSE}"})
+    return Picture(rows, STANDINGS, 8 * GIB, notes or {}, with_tasks)
+
+
+def text(screen: int, *, notes: dict[str, list[str]] | None = None, with_tasks: bool = False) -> str:
+    shown = lines(picture(notes=notes, with_tasks=with_tasks), Paint(False), screen)
+    return "\n".join(line.rstrip() for line in shown)
+
+
+AT_80 = """\
+CGROUP                    MEMORY                 USED        MAX  THROTTLED  OOM
+kubepods                  ━━╋╸╌╌╌╌╌╌╌╌╌╌╌╌    1.3 GiB    7.0 GiB          -    -
+├─ shop/checkout-7d9f     ━━━━━━━━━━╌╌╌╌╌┼  612.0 MiB    1.0 GiB        1 %    -
+│  ├─ app                 ━━━━━━━━━━╌╌╌╌╌┼  611.0 MiB    1.0 GiB        1 %    -
+│  └─ sandbox             ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  256.0 KiB          -          -    -
+├─ burstable              ╋━╌╌╌╌╌╌╌╌╌╌╌╌╌╌  700.0 MiB          -          -    -
+│  └─ shop/search-0       ━━━━━━━━━━━━╋━━━  395.0 MiB  400.0 MiB       64 %    2
+│     └─ elastic          ━━━━━━━━━━━━╋━━┳  395.0 MiB  400.0 MiB       64 %    2
+└─ besteffort             ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -    -
+   └─ pod 77aa12cd…       ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -    -
+      └─ 091809180918     ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -    -
+╋ min  ┻ low  ┳ high"""
+
+PLAIN = """\
+CGROUP                                          MEMORY                         USED        MAX        MIN       HIGH  CPU  THROTTLED  PRESSURE               PIDS  OOM
+kubepods                                        ━━━━╋╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌    1.3 GiB    7.0 GiB    1.1 GiB          -    -          -  -                13 / 31000    -
+├─ shop/checkout-7d9f                           ━━━━━━━━━━━━━━╸╌╌╌╌╌╌╌╌┼  612.0 MiB    1.0 GiB    1.0 GiB          -    1        1 %  -                         9    -
+│  ├─ app                                       ━━━━━━━━━━━━━━╸╌╌╌╌╌╌╌╌┼  611.0 MiB    1.0 GiB    1.0 GiB          -    1        1 %  -                         8    -
+│  └─ sandbox                                   ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  256.0 KiB          -          -          -    -          -  -                         1    -
+├─ burstable                                    ━╋╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  700.0 MiB          -  300.0 MiB          -    -          -  mem 12% cpu 44%           -    -
+│  └─ shop/search-0                             ━━━━━━━━━━━━━━━━━━╋━━━━━  395.0 MiB  400.0 MiB  300.0 MiB          -  0.5       64 %  -                         -    2
+│     └─ elastic                                ━━━━━━━━━━━━━━━━━━╋━━━━┳  395.0 MiB  400.0 MiB  300.0 MiB  390.0 MiB  0.5       64 %  mem 12% cpu 44%     3 / 100    2
+└─ besteffort                                   ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -          -    -          -  -                         -    -
+   └─ pod 77aa12cd-0000-4314-a6d0-f9e0b3848104  ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -          -    -          -  -                         -    -
+      └─ 091809180918                           ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -          -    -          -  -                         -    -"""
+
+
+@pytest.mark.parametrize(("screen", "wanted"), [(80, AT_80), (0, PLAIN)], ids=["80 columns", "no terminal"])
+def test_golden(screen: int, wanted: str) -> None:
+    assert text(screen) == wanted
+
+
+@pytest.mark.parametrize("screen", [140, 100, 80, 60, 40, 20, 10])
+@pytest.mark.parametrize("with_tasks", [False, True])
+def test_no_row_is_wider_than_the_screen(screen: int, with_tasks: bool) -> None:
+    shown = text(screen, with_tasks=with_tasks).splitlines()
+    if screen < 20:  # the legend alone is wider than that
+        shown = shown[: len(STANDINGS) + 1]
+    assert max(map(display_width, shown)) <= screen
+
+
+def test_used_and_max_are_there_as_long_as_possible() -> None:
+    assert "USED" in text(60)
+    assert "MAX" in text(60)
+    assert "612.0 MiB" in text(60)
+
+
+def test_a_column_without_anything_to_say_is_left_out() -> None:
+    calm = {path: Standing(standing.memory) for path, standing in STANDINGS.items()}
+    shown = list(lines(Picture(branches(calm, "/kubepods"), calm, GIB), Paint(False), 0))
+    assert shown[0].split() == ["CGROUP", "MEMORY", "USED", "MAX", "MIN", "HIGH"]
+    bare = {"/a": Standing(), "/a/b": Standing()}
+    assert list(lines(Picture(branches(bare, "/a"), bare, GIB), Paint(False), 80)) == ["CGROUP", "a", "└─ b"]
+
+
+def test_tasks_and_what_is_wanted() -> None:
+    note = "want memory.max 536870912, have 419430400"
+    shown = text(0, notes={POD_B: [note]}, with_tasks=True)
+    assert "1 running, 2 sleeping" in shown
+    at = shown.splitlines().index(f"│     │  {note}")
+    assert "search-0" in shown.splitlines()[at - 1]
+
+
+def test_classes_have_their_colours_and_trouble_is_red() -> None:
+    shown = list(lines(picture(), Paint(True), 140))
+    row = next(line for line in shown if "elastic" in line)
+    assert "\x1b[33m━" in row  # Burstable
+    assert "\x1b[1;31m395.0 MiB\x1b[0m" in row  # within 10 % of its limit
+    assert "\x1b[31mcpu 44%" in re.sub(r"\x1b\[31m cpu", "\x1b[31mcpu", row)
+    assert any("\x1b[32m━" in line for line in shown if "checkout" in line)
+
+
+def test_names_from_anywhere_do_no_harm() -> None:
+    path = "/kubepods/\x1b[2Jx\u202e"
+    standings = {"/kubepods": Standing(), path: Standing()}
+    shown = "\n".join(lines(Picture(branches(standings, "/kubepods"), standings, GIB), Paint(True), 80))
+    assert "\x1b[2J" not in shown
+    assert "\u202e" not in shown
+
+
+@given(st.integers(1, 200), st.lists(st.text(max_size=30), max_size=6, unique=True))
+def test_any_names_at_any_width(screen: int, names: list[str]) -> None:
+    paths = {"/k"} | {f"/k/{name}" for name in names if name and "/" not in name}
+    standings = {path: Standing(Memory(MIB, MIB)) for path in paths}
+    shown = list(lines(Picture(branches(paths, "/k"), standings, GIB), Paint(False), screen))
+    assert len(shown) == len(paths) + 1
+    assert all(display_width(line) <= max(screen, 6) for line in shown[1:])

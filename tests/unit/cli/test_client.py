@@ -1,0 +1,135 @@
+"""Which cluster a verb talks to, and what is said when there is none."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from plimsoll.cli.client import Cluster, NoCluster, found_access, kubeconfig_places
+from plimsoll.cli.node_info import WhichNode, chosen_node
+from plimsoll.kube.request import Request
+from tests.unit.console import run
+
+CONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u, namespace: shop}}]
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:PORT"}}]
+users: [{name: u, user: {}}]
+"""
+PLACES = [
+    ("the user's, then ours", {"HOME": "/h"}, 1000, ["/h/.kube/config", "/h/.local/state/plimsoll/admin.kubeconfig"]),
+    ("of root", {"HOME": "/root"}, 0, ["/root/.kube/config", "/var/lib/plimsoll/admin.kubeconfig"]),
+    ("a list", {"HOME": "/h", "KUBECONFIG": "/a:/b"}, 0, ["/a", "/b", "/var/lib/plimsoll/admin.kubeconfig"]),
+    ("another state", {"HOME": "/h", "PLIMSOLL_HOME": "/p"}, 0, ["/h/.kube/config", "/p/admin.kubeconfig"]),
+    ("nothing at all", {}, 1000, []),
+]
+
+
+@pytest.mark.parametrize(("environment", "uid", "places"), [row[1:] for row in PLACES], ids=[row[0] for row in PLACES])
+def test_places(environment: dict[str, str], uid: int, places: list[str]) -> None:
+    assert kubeconfig_places(environment, uid) == [Path(each) for each in places]
+
+
+def test_the_first_that_is_there(tmp_path: Path) -> None:
+    (tmp_path / "admin.kubeconfig").write_text(CONFIG)
+    environment = {"PLIMSOLL_HOME": str(tmp_path), "KUBECONFIG": f"{tmp_path}/none"}
+    assert found_access(None, "", environment, 0).namespace == "shop"
+    with pytest.raises(NoCluster, match=r"looked at .*/none, .*admin.kubeconfig\n`plimsoll up` starts a cluster"):
+        found_access(None, "", {**environment, "PLIMSOLL_HOME": "/nowhere"}, 0)
+
+
+VERBS = [
+    ("get", ["get", "pods"]),
+    ("describe", ["describe", "pod", "x"]),
+    ("delete", ["delete", "pod", "x"]),
+    ("logs", ["logs", "x"]),
+    ("exec", ["exec", "x", "--", "true"]),
+    ("events", ["events"]),
+    ("resize", ["resize", "x", "--cpu", "1"]),
+    ("pressure", ["pressure"]),
+    ("oom", ["oom"]),
+    ("eviction-order", ["explain", "eviction-order"]),
+]
+
+
+@pytest.mark.parametrize("words", [row[1] for row in VERBS], ids=[row[0] for row in VERBS])
+def test_a_server_that_is_not_there(tmp_path: Path, words: list[str]) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        config = tmp_path / "config"
+        config.write_text(CONFIG.replace("PORT", str(port)))
+        if words[0] == "exec":
+            words = ["exec", "--kubeconfig", str(config), *words[1:]]
+        else:
+            words = [*words, "--kubeconfig", str(config)]
+        ran = run(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert f"127.0.0.1:{port}" in ran.err
+    assert "is the server running? `plimsoll up` starts one" in ran.err
+
+
+WRONG = [
+    ("get: nothing", ["get"], "Missing argument"),
+    ("apply: nothing", ["apply"], "Missing option '-f'"),
+    ("delete: nothing", ["delete"], "name objects, or give -f FILE"),
+    ("delete: both", ["delete", "pod", "x", "-f", "y"], "name objects, or give -f FILE"),
+    ("exec: no command", ["exec", "x"], "Missing argument"),
+    ("resize: no amount", ["resize", "x"], "give --cpu, --memory or both"),
+    ("resize: neither", ["resize", "x", "--cpu", "1", "--limits-only", "--requests-only"], "leave nothing to change"),
+    ("resize: no quantity", ["resize", "x", "--cpu", "lots"], "'lots'"),
+    ("events: no name", ["events", "--for", "web"], "KIND/NAME"),
+]
+
+
+@pytest.mark.parametrize(("words", "text"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_mistakes(words: list[str], text: str) -> None:
+    ran = run(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert text in ran.err
+
+
+MANIFESTS = [
+    ("no YAML", "a: [", "did not find expected"),
+    ("no kind", "apiVersion: v1\nmetadata: {name: a}", "kind is missing"),
+    ("no name", "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}", "metadata.name is missing"),
+    ("nothing", "# only words\n", "no object in it"),
+    ("one bad of two", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n", "document 2: apiVersion"),
+    ("in a list", '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Pod"}]}', "apiVersion is missing"),
+]
+
+
+@pytest.mark.parametrize(("text", "problem"), [row[1:] for row in MANIFESTS], ids=[row[0] for row in MANIFESTS])
+@pytest.mark.parametrize("verb", ["apply", "delete"])
+def test_nothing_is_sent_of_what_cannot_be_read(tmp_path: Path, verb: str, text: str, problem: str) -> None:
+    """No server is needed to say so."""
+    (tmp_path / "m.yaml").write_text(text)
+    ran = run(verb, "-f", str(tmp_path / "m.yaml"), "--kubeconfig", "/nowhere")
+    assert (ran.code, ran.out) == (2, "")
+    assert "nothing was sent" in ran.err
+    assert problem in ran.err
+
+
+class Played:
+    """A cluster that has these nodes."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    async def ask(self, _request: Request) -> dict[str, Any]:
+        return {"items": [{"metadata": {"name": each}} for each in self._names]}
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [((), "the cluster has no node; `plimsoll node --help`"), (("a", "b"), r"which node\? there are 2: a, b$")],
+    ids=["none", "two"],
+)
+async def test_no_node_is_the_one(names: tuple[str, ...], text: str) -> None:
+    with pytest.raises(WhichNode, match=text):
+        await chosen_node(cast(Cluster, Played(*names)), "")

@@ -1,0 +1,70 @@
+"""Going before others, in a process of its own; what it starts goes like the others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plimsoll.linux.capabilities import has_capability
+from plimsoll.linux.nice import session_nice
+
+SAYS = """
+import os
+from plimsoll.linux.capabilities import set_own
+from plimsoll.linux.nice import go_before_others, go_like_others
+
+def now():
+    return os.getpriority(os.PRIO_PROCESS, 0)
+
+{before}
+print(go_before_others(), now(), end=" ")
+go_like_others()
+print(now())
+"""
+
+
+def said(before: str = "", code: str = SAYS, *, leads: bool = False) -> str:
+    command = [sys.executable, "-c", code.replace("{before}", before)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, start_new_session=leads)
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(not has_capability("SYS_NICE"), reason="CAP_SYS_NICE is missing")
+@pytest.mark.parametrize(("nice", "then"), [(0, -10), (5, -10), (-15, -15)])
+def test_before_others(nice: int, then: int) -> None:
+    assert said(f"os.setpriority(os.PRIO_PROCESS, 0, {nice})") == f"True {then} 0"
+
+
+LEADER = """
+import os, subprocess, sys
+from plimsoll.linux.nice import go_before_others, session_nice
+
+print(session_nice(), end=" ", flush=True)
+subprocess.run([sys.executable, "-c", "from plimsoll.linux.nice import *; go_before_others()"], check=True)
+print(session_nice(), end=" ")
+go_before_others()
+print(session_nice(), end=" ", flush=True)
+if os.fork():
+    os.wait()
+else:
+    os.setsid()
+    print(session_nice(), flush=True)
+"""
+
+
+@pytest.mark.skipif(not has_capability("SYS_NICE"), reason="CAP_SYS_NICE is missing")
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel makes no groups of sessions")
+def test_who_leads_a_session_takes_it_along_and_nobody_elses() -> None:
+    assert said(code=LEADER, leads=True) == "0 0 -10 0"
+
+
+@pytest.mark.skipif(not Path("/proc/1/autogroup").exists(), reason="this kernel makes no groups of sessions")
+def test_the_first_processs_session_may_have_no_group() -> None:
+    assert (session_nice(1) is None) == (Path("/proc/1/autogroup").read_text() == "")
+
+
+def test_who_may_not_goes_as_it_went() -> None:
+    assert said("os.setpriority(os.PRIO_PROCESS, 0, 3); set_own(0, 0)") == "False 3 3"

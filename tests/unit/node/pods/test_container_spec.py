@@ -1,0 +1,154 @@
+"""What the runtime is told about a pod and its containers (03 §12)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.codec.lean.runnable import run_pod
+from plimsoll.errors import ContainerConfigError, InvalidName
+from plimsoll.node.dependencies import Place
+from plimsoll.node.pods.container_spec import container_hash, container_spec, sandbox_spec
+from plimsoll.node.volumes.pod_dirs import termination_message
+from plimsoll.rules.lifecycle.host_files import Dns, NodeNames
+from plimsoll.rules.model.runnable import RunPod
+from plimsoll.runtime.interface import ContainerSpec, Image, Mount, Resources, Security
+
+IMAGE = Image("sha256:1", user=5)
+LABELS = {"io.kubernetes.pod.name": "p", "io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": "u-1"}
+
+
+def pod(container: Any = None, uid: str = "u-1", **spec: Any) -> RunPod:
+    metadata = {
+        "name": "p",
+        "namespace": "ns",
+        "uid": uid,
+        "labels": {"app": "web", "io.kubernetes.pod.name": "a lie"},
+        "annotations": {"note": "x"},
+    }
+    return run_pod(
+        {"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "nginx", **(container or {})}], **spec}}
+    )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "state", tmp_path / "logs", NodeNames("node-1", "", Dns(("192.0.2.53",))))
+
+
+def spec_of(it: RunPod, place: Place, *mounts: Mount, attempt: int = 0, **given: Any) -> ContainerSpec:
+    environment = {"NAME": "world"}
+    return container_spec(it, it.spec.containers[0], attempt, IMAGE, environment, mounts, place, **given)
+
+
+def test_the_sandbox(place: Place) -> None:
+    it = pod(hostPID=True, shareProcessNamespace=True)
+    found = sandbox_spec(it, 2, "/kubepods/podu-1", place)
+    assert (found.pod_uid, found.name, found.namespace, found.attempt, found.hostname) == ("u-1", "p", "ns", 2, "p")
+    assert (found.host_network, found.host_pid, found.host_ipc, found.share_process_namespace) == (
+        False,
+        True,
+        False,
+        True,
+    )
+    assert found.log_directory == str(place.logs / "ns_p_u-1")
+    assert found.cgroup_parent == "/kubepods/podu-1"
+    assert found.labels == {"app": "web", **LABELS}
+    assert found.annotations == {"note": "x"}
+    assert sandbox_spec(pod(hostNetwork=True), 0, "", place).hostname == "node-1"
+
+
+def test_the_container(place: Place) -> None:
+    it = pod(
+        {
+            "command": ["echo", "$(NAME)", "$$(NAME)", "$(NONE)"],
+            "args": ["$(NAME)"],
+            "workingDir": "/work",
+            "tty": True,
+            "stdin": True,
+            "stdinOnce": True,
+            "terminationMessagePath": "/tmp/why",
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "lifecycle": {"stopSignal": "SIGUSR1"},
+            "securityContext": {"runAsUser": 7, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+        },
+        terminationGracePeriodSeconds=5,
+    )
+    found = spec_of(it, place, attempt=3, resources=Resources(oom_score_adj=999), cgroup="/kubepods/podu-1/c")
+    assert (found.name, found.attempt, found.image, found.image_ref) == ("c", 3, "nginx", "sha256:1")
+    assert (found.command, found.args) == (("echo", "world", "$(NAME)", "$(NONE)"), ("world",))
+    assert (found.working_dir, found.tty, found.stdin, found.stdin_once) == ("/work", True, True, True)
+    assert found.environment == {"NAME": "world"}
+    assert found.security == Security(user=7, read_only_root=True, drop_capabilities=("ALL",))
+    assert (found.log_path, found.stop_signal) == ("c/3.log", "SIGUSR1")
+    assert (found.resources.oom_score_adj, found.cgroup) == (999, "/kubepods/podu-1/c")
+    assert found.labels == {**LABELS, "io.kubernetes.container.name": "c"}
+    assert found.annotations == {
+        "io.kubernetes.container.hash": container_hash(it.spec.containers[0]),
+        "io.kubernetes.container.restartCount": "3",
+        "io.kubernetes.container.terminationMessagePath": "/tmp/why",
+        "io.kubernetes.container.terminationMessagePolicy": "FallbackToLogsOnError",
+        "io.kubernetes.pod.terminationGracePeriod": "5",
+    }
+    assert all(mount.read_only for mount in found.mounts if mount.container_path.startswith("/etc"))
+
+
+def test_files_of_every_container(place: Place) -> None:
+    found = {
+        mount.container_path: Path(mount.host_path) for mount in spec_of(pod(), place, pod_ips=("10.0.0.7",)).mounts
+    }
+    assert list(found) == ["/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/dev/termination-log"]
+    assert "10.0.0.7\tp\n" in found["/etc/hosts"].read_text()
+    assert found["/etc/hostname"].read_text() == "p\n"
+    assert found["/etc/resolv.conf"].read_text() == "nameserver 192.0.2.53\n"
+    found["/dev/termination-log"].write_text("because")
+    assert termination_message(place.state, "u-1", "c", 0) == "because"
+    assert termination_message(place.state, "u-1", "c", 1) == ""
+
+
+def test_a_runtime_that_makes_its_own(tmp_path: Path) -> None:
+    place = Place(tmp_path, tmp_path, makes_etc=False)
+    assert [mount.container_path for mount in spec_of(pod(), place).mounts] == ["/etc/hosts", "/dev/termination-log"]
+
+
+def test_a_volume_stands_before_our_own_file_and_outer_paths_first(place: Place) -> None:
+    found = spec_of(
+        pod(), place, Mount("/host/deep", "/a/b/c/d"), Mount("/host/hosts", "/etc/hosts"), Mount("/host/dev", "/dev")
+    )
+    paths = [(mount.container_path, mount.host_path) for mount in found.mounts]
+    assert paths[0] == ("/dev", "/host/dev")
+    assert paths[-1] == ("/a/b/c/d", "/host/deep")
+    assert [host for path, host in paths if path == "/etc/hosts"] == ["/host/hosts"]
+
+
+def test_the_hash_is_over_name_and_image_only() -> None:
+    def hashed(**container: Any) -> str:
+        return container_hash(pod(container).spec.containers[0])
+
+    assert hashed() == hashed(resources={"limits": {"cpu": "1"}}, command=["x"])
+    assert len({hashed(), hashed(image="other"), hashed(name="d")}) == 3
+
+
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        ({"securityContext": {"procMount": "Unmasked"}}, r"spec.containers\[0\].securityContext.procMount"),
+        ({"securityContext": {"runAsNonRoot": True, "runAsUser": 0}}, "breaks non-root policy"),
+        ({"command": ["a\0b"]}, "zero byte"),
+        ({"terminationMessagePath": "/a/../../b"}, "terminationMessagePath"),
+        ({"terminationMessagePath": "/"}, "terminationMessagePath"),
+    ],
+)
+def test_what_cannot_be_told(place: Place, container: Any, message: str) -> None:
+    with pytest.raises(ContainerConfigError, match=message):
+        spec_of(pod(container), place)
+
+
+def test_names_never_become_paths_unchecked(place: Place) -> None:
+    with pytest.raises(InvalidName):
+        spec_of(pod({"name": "../c"}), place)
+    with pytest.raises(InvalidName):
+        sandbox_spec(pod(uid="../u"), 0, "", place)
+    assert not place.state.exists()

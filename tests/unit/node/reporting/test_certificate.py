@@ -1,0 +1,174 @@
+"""A node's certificate renewed: signed by the real CA, through the API, with a key made in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.api.auth.ca import Authority, NotSigned
+from plimsoll.api.handlers.csr import certificate_requests
+from plimsoll.api.machinery.users import AUTHENTICATED, NODES, User
+from plimsoll.api.server.in_process import InProcess
+from plimsoll.codec.kernel.x509 import BadCertificate, validity
+from plimsoll.kube.client import Client
+from plimsoll.kube.request import ApiError
+from plimsoll.kube.signing_request import made, signing_request
+from plimsoll.linux.state_dir import private_directory
+from plimsoll.node.reporting import certificate
+from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, kept_identity, valid_times_s
+from tests.unit.api.asking import ADMIN, api
+
+PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+T0 = datetime(2026, 11, 16, tzinfo=UTC)
+NODE = User("system:node:n1", frozenset({NODES, AUTHENTICATED}))
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    found = Authority(private_directory(tmp_path / "ca"))
+    found.prepare(("127.0.0.1",))
+    return found
+
+
+def issued(authority: Authority, now: datetime = T0, days: int = 365) -> NodeIdentity:
+    pair = authority.issue("system:node:n1", [NODES], ["n1"], now=now, days=days, calls_too=True)
+    return NodeIdentity(pair.certificate, pair.key)
+
+
+def asked(request: bytes, **spec: Any) -> dict[str, Any]:
+    encoded = base64.b64encode(request).decode()
+    return {"metadata": {"name": "csr-1"}, "spec": {"request": encoded, "signerName": SIGNER, **spec}}
+
+
+# --- times ---
+
+
+@pytest.mark.parametrize("days", [1, 365, 365 * 60], ids=["a day", "a year", "beyond 2050"])
+def test_times_are_those_of_the_certificate(authority: Authority, days: int) -> None:
+    begin_s, end_s = valid_times_s(issued(authority, days=days).certificate)
+    assert begin_s == (T0 - timedelta(minutes=5)).timestamp()
+    assert end_s == (T0 + timedelta(days=days)).timestamp()
+
+
+BAD = [
+    ("nothing", b""),
+    ("no base64", b"-----BEGIN CERTIFICATE-----\n*\n-----END CERTIFICATE-----"),
+    ("no certificate", b"-----BEGIN CERTIFICATE-----\nMAMCAQE=\n-----END CERTIFICATE-----"),
+    ("cut short", b"-----BEGIN CERTIFICATE-----\nMIIBtQ==\n-----END CERTIFICATE-----"),
+]
+
+
+@pytest.mark.parametrize("pem", [row[1] for row in BAD], ids=[row[0] for row in BAD])
+def test_no_certificate(pem: bytes) -> None:
+    with pytest.raises(BadCertificate):
+        validity(pem)
+
+
+# --- the CA ---
+
+
+def test_what_is_signed_is_a_nodes(authority: Authority, tmp_path: Path) -> None:
+    pair = made("system:node:n1", NODES)
+    signed = authority.sign_node(pair.request, "n1", timedelta(days=30), T0)
+    assert valid_times_s(signed)[1] == (T0 + timedelta(days=30)).timestamp()
+    (tmp_path / "pair.pem").write_bytes(signed + pair.key)
+    ssl.create_default_context(cafile=str(authority.ca_file)).load_cert_chain(tmp_path / "pair.pem")
+
+
+REFUSED = [
+    ("another node", made("system:node:n2", NODES).request, "is not this node"),
+    ("an admin", made("admin", "system:masters").request, "is not this node"),
+    ("a group more", made("system:node:n1", "system:masters").request, "is not this node"),
+    ("garbage", b"hello", "no request for a certificate"),
+]
+
+
+@pytest.mark.parametrize(("request_pem", "reason"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_what_is_not_signed(authority: Authority, request_pem: bytes, reason: str) -> None:
+    with pytest.raises(NotSigned, match=reason):
+        authority.sign_node(request_pem, "n1", timedelta(days=1), T0)
+
+
+# --- the API ---
+
+
+@pytest.mark.parametrize(
+    ("user", "body", "code", "reason"),
+    [
+        pytest.param(NODE, asked(made("system:node:n2", NODES).request), 422, "is not this node", id="another"),
+        pytest.param(NODE, asked(b"x", signerName="example.com/x"), 422, "sign here", id="signer"),
+        pytest.param(NODE, asked(b"x", expirationSeconds=5), 422, "may not be less than 600", id="life"),
+        pytest.param(ADMIN, asked(made("system:node:n1", NODES).request), 422, "is no node", id="admin"),
+        pytest.param(User("eve", frozenset({AUTHENTICATED})), asked(b"x"), 403, "cannot create", id="anybody"),
+    ],
+)
+async def test_refusals(authority: Authority, tmp_path: Path, user: User, body: Any, code: int, reason: str) -> None:
+    async with api(tmp_path / "api") as ask:
+        ask.app.options.handlers.update(certificate_requests(authority))
+        ask.user = user
+        said = await ask("POST", PATH, body)
+        assert (said.code, reason in said.message) == (code, True), said.body
+
+
+async def test_renewal(authority: Authority, tmp_path: Path) -> None:
+    old, used = issued(authority, datetime.now(UTC) - timedelta(days=300)), []
+    async with api(tmp_path / "api") as ask:
+        ask.app.options.handlers.update(certificate_requests(authority))
+        client = Client(InProcess(ask.app, NODE))
+        renewal = Renewal(client, "n1", old, tmp_path, used.append)
+        assert renewal.due_s() < 0, "80 % of a year are 292 days"
+        await renewal.renew()
+        assert used == [renewal.identity]
+        assert 291 * 86400 < renewal.due_s() < 293 * 86400
+        assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+        assert kept_identity(tmp_path, old).certificate.strip() == used[0].certificate.strip()
+        newer = issued(authority, datetime.now(UTC), days=400)
+        assert kept_identity(tmp_path, newer) == newer, "the kubeconfig was made anew since"
+
+
+async def test_run_tries_again(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused twice (the API has no such handler yet), then granted."""
+    monkeypatch.setattr(certificate, "RETRY_FIRST_S", 0.01)
+    used = asyncio.Queue[NodeIdentity]()
+    async with api(tmp_path / "api") as ask:
+        inner, refusals = InProcess(ask.app, NODE), []
+
+        class Flaky(InProcess):
+            async def send(self, request: Any) -> Any:
+                if len(refusals) < 2:
+                    refusals.append(request)
+                    raise ApiError(503, "ServiceUnavailable", "not yet")
+                return await inner.send(request)
+
+        ask.app.options.handlers.update(certificate_requests(authority))
+        old = issued(authority, datetime.now(UTC) - timedelta(days=300))
+        renewal = Renewal(Client(Flaky(ask.app, NODE)), "n1", old, tmp_path, used.put_nowait)
+        running = asyncio.create_task(renewal.run())
+        try:
+            async with asyncio.timeout(20):
+                found = await used.get()
+        finally:
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+    assert found == renewal.identity
+    assert len(refusals) == 2
+
+
+async def test_the_key_is_made_elsewhere() -> None:
+    pair = await signing_request("system:node:n1", NODES)
+    assert pair.key.startswith(b"-----BEGIN PRIVATE KEY-----")
+    assert pair.request.startswith(b"-----BEGIN CERTIFICATE REQUEST-----")
+
+
+def test_a_damaged_file_is_no_hindrance(authority: Authority, tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"-----BEGIN PRIVATE KEY-----")
+    given = issued(authority)
+    assert kept_identity(tmp_path, given) == given

@@ -1,0 +1,60 @@
+"""What becomes of repeated events, by client-go's numbers."""
+
+from __future__ import annotations
+
+from plimsoll.node.reporting.event_correlator import (
+    ALIKE_MOST,
+    BURST,
+    COMBINED,
+    REFILL_S,
+    About,
+    Correlation,
+    Happening,
+)
+
+POD = About("Pod", "web", "default", "u-1", "7")
+
+
+def happening(reason: str = "BackOff", message: str = "again", about: About = POD) -> Happening:
+    return Happening(about, "Warning", reason, message)
+
+
+def test_the_same_event_is_counted_up_whatever_version_of_the_object_it_is_about() -> None:
+    correlation = Correlation()
+    first = correlation.told(happening(), 10.0)
+    newer = About("Pod", "web", "default", "u-1", "8")
+    second = correlation.told(happening(about=newer), 15.0)
+    assert first is not None and second is not None
+    assert (first.count, second.count) == (1, 2)
+    assert (second.first_s, second.last_s) == (10.0, 15.0)
+    assert first.key == second.key
+
+
+def test_many_messages_of_one_reason_become_one_text() -> None:
+    correlation = Correlation()
+    told = [correlation.told(happening(message=f"pull {number}"), float(number)) for number in range(ALIKE_MOST + 1)]
+    assert [each.message for each in told if each is not None][-2:] == [f"{COMBINED}pull 9", f"{COMBINED}pull 10"]
+    assert told[-1] is not None and told[-1].count == 2
+
+
+def test_messages_that_are_far_apart_are_not_combined() -> None:
+    correlation = Correlation()
+    told = [correlation.told(happening(message=str(number)), number * 700.0) for number in range(15)]
+    assert all(each is not None and COMBINED not in each.message for each in told)
+
+
+def test_an_object_has_a_budget_that_comes_back_slowly() -> None:
+    correlation = Correlation()
+    told = [correlation.told(happening(reason=f"R{number}"), 0.0) for number in range(BURST + 5)]
+    assert [each is not None for each in told] == [True] * BURST + [False] * 5
+    assert correlation.told(happening(reason="late"), REFILL_S + 1) is not None
+    assert correlation.told(happening(about=About("Pod", "other", "default", "u-2")), 0.0) is not None
+
+
+def test_an_event_that_is_gone_begins_anew() -> None:
+    correlation = Correlation()
+    told = correlation.told(happening(), 0.0)
+    assert told is not None
+    correlation.lost(told.key)
+    again = correlation.told(happening(), 1.0)
+    assert again is not None and again.count == 1

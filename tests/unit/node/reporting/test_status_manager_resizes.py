@@ -1,0 +1,139 @@
+"""Resizes as the API server gets to know of them: each step by itself, and nothing that was made from an older spec."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.server.in_process import InProcess, part_of_us
+from plimsoll.kube.client import Client
+from plimsoll.kube.request import Answer, Request
+from plimsoll.node.reporting.status_manager import Reporter, Version
+from tests.unit.api.asking import PODS, STRATEGIC, Asker, api
+
+Document = dict[str, Any]
+WAIT_S = 10.0
+
+
+class Wire:
+    """To the real API server; keeps the answers to status patches, and can hold a patch back."""
+
+    def __init__(self, inner: InProcess) -> None:
+        self._inner = inner
+        self.told: list[tuple[int, Document, str]] = []  # code, status in the patch, version it names
+        self.goes = asyncio.Event()
+        self.goes.set()
+        self.has_come = asyncio.Event()
+
+    async def send(self, request: Request) -> Answer:
+        if request.method != "PATCH":
+            return await self._inner.send(request)
+        self.has_come.set()
+        await self.goes.wait()
+        answer = await self._inner.send(request)
+        body = msgspec.json.decode(request.body)
+        self.told.append((answer.status, body["status"], body["metadata"].get("resourceVersion", "")))
+        return answer
+
+    def lines(self, request: Request) -> Any:
+        return self._inner.lines(request)
+
+
+class Told:
+    def __init__(self, ask: Asker, wire: Wire, reporter: Reporter) -> None:
+        self.ask, self.wire, self.reporter = ask, wire, reporter
+
+    async def stored(self) -> Document:
+        found: Document = await self.ask.ok("GET", f"{PODS}/web")
+        return found
+
+    async def report(self, made_from: Document, status: Document, *, must_be_seen: bool = False) -> None:
+        meta = made_from["metadata"]
+        version = Version(meta["resourceVersion"], meta["generation"])
+        known = made_from["status"]
+        self.reporter.report(
+            meta["uid"], "default", "web", known, {**known, **status}, version, must_be_seen=must_be_seen
+        )
+
+    async def resize(self, cpu: str) -> Document:
+        change = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
+        found: Document = await self.ask.ok("PATCH", f"{PODS}/web", change, STRATEGIC)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def telling(directory: Path) -> AsyncIterator[Told]:
+    async with api(directory, "1.27") as ask:
+        container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web"},
+            "spec": {"containers": [container], "nodeName": "n1"},
+        }
+        await ask.ok("POST", PODS, pod)
+        wire = Wire(InProcess(ask.app, part_of_us("node")))
+        reporter = Reporter(Client(wire), versioned=True)
+        task = asyncio.create_task(reporter.run())
+        try:
+            yield Told(ask, wire, reporter)
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def test_what_must_be_seen_is_told_by_itself(tmp_path: Path) -> None:
+    async with telling(tmp_path) as told:
+        made_from = await told.resize("2")
+        await told.report(made_from, {"resize": "InProgress"}, must_be_seen=True)
+        await told.report(made_from, {"resize": "Deferred"})  # never told: something newer comes at once
+        await told.report(made_from, {"resize": "Infeasible"})
+        await told.reporter.drained(WAIT_S)
+        assert [(code, status) for code, status, _ in told.wire.told] == [
+            (200, {"resize": "InProgress"}),
+            (200, {"resize": "Infeasible"}),
+        ]
+        # The second names the version that the first has made.
+        assert told.wire.told[0][2] == made_from["metadata"]["resourceVersion"] != told.wire.told[1][2]
+
+
+async def test_what_was_made_from_an_older_spec_is_refused_and_dropped(tmp_path: Path) -> None:
+    async with telling(tmp_path) as told:
+        older = await told.resize("2")
+        told.wire.goes.clear()
+        await told.report(older, {"resize": "InProgress"})
+        await asyncio.wait_for(told.wire.has_come.wait(), WAIT_S)
+        newer = await told.resize("3")
+        told.wire.goes.set()
+        await told.reporter.drained(WAIT_S)
+        assert [code for code, _, _ in told.wire.told] == [409]
+        assert (await told.stored())["status"]["resize"] == "Proposed"
+        await told.report(newer, {"resize": "Deferred"})
+        await told.reporter.drained(WAIT_S)
+        assert (await told.stored())["status"]["resize"] == "Deferred"
+
+
+async def test_what_still_holds_is_told_again_with_the_new_version(tmp_path: Path) -> None:
+    """Somebody has set a label meanwhile: the spec is the same, so the status is."""
+    async with telling(tmp_path) as told:
+        made_from = await told.resize("2")
+        told.wire.goes.clear()
+        await told.report(made_from, {"resize": "InProgress"})
+        await asyncio.wait_for(told.wire.has_come.wait(), WAIT_S)
+        await told.ask.ok("PATCH", f"{PODS}/web", {"metadata": {"labels": {"a": "b"}}}, STRATEGIC)
+        told.wire.goes.set()
+        await told.reporter.drained(WAIT_S)
+        assert [code for code, _, _ in told.wire.told] == [409, 200]
+        assert (await told.stored())["status"]["resize"] == "InProgress"
+
+
+async def test_a_status_that_is_not_about_a_resize_names_no_version(tmp_path: Path) -> None:
+    async with telling(tmp_path) as told:
+        await told.report(await told.stored(), {"message": "hello"})
+        await told.reporter.drained(WAIT_S)
+        assert told.wire.told == [(200, {"message": "hello"}, "")]

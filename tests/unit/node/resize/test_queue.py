@@ -1,0 +1,328 @@
+"""Pending resizes: verdicts in order, one checkpoint, what is told; and the timeline of 03 §5 as far as it is the node's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.codec.lean.runnable import run_pod_from_json
+from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.node.metrics import NodeMeters
+from plimsoll.node.resize import queue
+from plimsoll.node.resize.queue import ResizePolicyOfNode, Resizes
+from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
+from plimsoll.rules.model.observed import LifecycleEvent
+from plimsoll.rules.model.pod_status import RunCondition
+from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.profile import profile_named
+from plimsoll.rules.quantity import parse
+from plimsoll.rules.resize.allocation import NodeResizeGates, allocated_pod, allocation_of
+from plimsoll.rules.resize.conditions import resize_conditions, resize_word
+from plimsoll.rules.scheduling.fit import NodeLoad, allocated_load
+from plimsoll.rules.timestamps import utc_text
+
+
+def pod(name: str, cpu: str, generation: int = 1, **spec: Any) -> RunPod:
+    resources = {"requests": {"cpu": cpu, "memory": "64Mi"}}
+    document = {
+        "metadata": {"name": name, "namespace": "default", "uid": name, "generation": generation},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}], **spec},
+    }
+    return run_pod_from_json(msgspec.json.encode(document))
+
+
+class World:
+    """A node of eight cores with the pods of the test."""
+
+    def __init__(self, directory: Path, profile: str = "1.27", cores: str = "8") -> None:
+        self.checkpoint = Checkpoint(directory / "agent.jsonl")
+        self.profile = profile_named(profile)
+        self.pods: dict[str, RunPod] = {}
+        self.events: list[tuple[str, str]] = []
+        self.woken: list[str] = []
+        self.awake = asyncio.Event()
+        self.cores = cores
+        self.now_s = 100.0
+        self.meters = NodeMeters("n")
+        gates = NodeResizeGates()
+        self.resizes = Resizes(
+            ResizePolicyOfNode(self.profile, gates, {"cpu": parse(cores), "memory": parse("8Gi")}),
+            self.checkpoint,
+            self,
+            tuple,
+            lambda: self.now_s,
+            self.meters,
+        )
+        self.resizes.begin()
+
+    def node(self) -> Node:
+        amounts = {"cpu": parse(self.cores), "memory": parse("8Gi"), "pods": parse("110")}
+        return Node(Metadata("n"), status=NodeStatus(amounts, amounts))
+
+    def run(self, *pods: RunPod) -> None:
+        for each in pods:
+            self.pods[each.metadata.uid] = each
+            self.checkpoint.put(each.metadata.uid, allocation=allocation_of(each))
+
+    def ask(self, wanted: RunPod) -> None:
+        self.pods[wanted.metadata.uid] = wanted
+        self.resizes.changed(wanted.metadata.uid)
+
+    def end(self, uid: str) -> None:
+        del self.pods[uid]
+        self.checkpoint.forget(uid)
+
+    # what Resizes asks
+
+    def load(self) -> NodeLoad:
+        held = ((each, self.checkpoint.get(uid).allocation) for uid, each in self.pods.items())
+        return allocated_load(self.node(), [allocated_pod(each, given) for each, given in held if given is not None])
+
+    def desired(self, uid: str) -> RunPod | None:
+        return self.pods.get(uid)
+
+    def told(self, uid: str, event: LifecycleEvent) -> None:
+        self.events.append((uid, event.reason))
+
+    def look_again(self, uid: str) -> None:
+        self.woken.append(uid)
+        self.awake.set()
+
+    def preempt(self, victims: Iterable[Pod]) -> None:
+        assert not list(victims)
+
+    # what the test asks
+
+    def cpu(self, uid: str) -> str:
+        allocation = self.checkpoint.get(uid).allocation
+        assert allocation is not None
+        return str((allocation.containers["c"].requests or {})["cpu"])
+
+    def conditions(self, uid: str) -> tuple[RunCondition, ...]:
+        return resize_conditions(self.resizes.marks(uid), self.profile)
+
+    def word(self, uid: str) -> str:
+        return resize_word(self.resizes.marks(uid), self.pods[uid], self.profile)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_the_timeline_of_the_document(world: World) -> None:
+    """T=3 … T=12 (03 §5): A is what is allocated, Z is status.resize."""
+    world.run(pod("web", "1"), pod("other", "6100m"))
+    world.ask(pod("web", "1500m", 2))
+    assert (world.cpu("web"), world.word("web")) == ("1500m", "InProgress")  # T=4
+    world.ask(pod("web", "2", 3))
+    world.resizes.done(pod("web", "1500m", 2))
+    assert (world.cpu("web"), world.word("web")) == ("1500m", "Deferred")  # T=7
+    world.ask(pod("web", "1600m", 4))
+    assert (world.cpu("web"), world.word("web")) == ("1600m", "InProgress")  # T=9
+    world.resizes.done(world.pods["web"])
+    assert world.word("web") == ""  # T=10
+    world.ask(pod("web", "100", 5))
+    assert (world.cpu("web"), world.word("web")) == ("1600m", "Infeasible")  # T=12
+    assert [reason for _, reason in world.events] == [
+        "ResizeStarted",
+        "ResizeDeferred",
+        "ResizeCompleted",
+        "ResizeStarted",
+        "ResizeCompleted",
+        "ResizeInfeasible",
+    ]
+
+
+def test_both_conditions_may_stand_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, "1.36")
+    world.run(pod("web", "1"), pod("other", "6100m"))
+    world.ask(pod("web", "1500m", 2))
+    world.ask(pod("web", "2", 3))
+    conditions = resize_conditions(world.resizes.marks("web"), world.profile)
+    assert [(each.type, each.reason, each.observed_generation) for each in conditions] == [
+        ("PodResizePending", "Deferred", 3),
+        ("PodResizeInProgress", "", 2),
+    ]
+    assert conditions[0].message == "Node didn't have enough resource: cpu, requested: 2000, used: 6100, capacity: 8000"
+    assert world.word("web") == ""
+
+
+def test_an_event_is_not_repeated(world: World) -> None:
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", "3", 2))
+    for _ in range(3):
+        world.resizes.evaluate("periodic_retry")
+    assert world.events == [("web", "ResizeDeferred")]
+    world.ask(pod("web", "4", 3))
+    assert len(world.events) == 2
+
+
+@pytest.mark.parametrize(("cpu", "word"), [("3", "Deferred"), ("100", "Infeasible")])
+def test_a_change_of_something_else_leaves_the_verdict(world: World, cpu: str, word: str) -> None:
+    """A deadline, an image, a toleration: the generation moves, the sizes that were judged do not (03 §7)."""
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", cpu, 2))
+    assert world.word("web") == word
+    world.pods["web"] = pod("web", cpu, 3, activeDeadlineSeconds=100)
+    assert (world.word("web"), len(world.events)) == (word, 1)
+    pending = world.resizes.marks("web").pending
+    assert pending is not None
+    assert pending.generation == 2  # the one that was judged
+    world.pods["web"] = pod("web", "4", 4)
+    assert world.word("web") == "Proposed"  # not judged yet
+
+
+@pytest.mark.parametrize(("told", "word"), [("Infeasible", "Infeasible"), ("Proposed", "Proposed")])
+def test_what_an_earlier_agent_judged_holds_as_the_api_says(world: World, told: str, word: str) -> None:
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", "3", 2))
+    conditions = [msgspec.structs.replace(each, reason="Infeasible") for each in world.conditions("web")]
+    asked = pod("web", "3", 3)
+    world.pods["web"] = msgspec.structs.replace(asked, status=msgspec.structs.replace(asked.status, resize=told))
+    world.resizes.known("web", conditions, 3)
+    assert world.word("web") == word
+
+
+def test_it_is_said_when_a_wish_was_judged_last(world: World) -> None:
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", "3", 2))
+    (condition,) = world.conditions("web")
+    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(100.0), utc_text(100.0))
+    world.woken.clear()
+    world.now_s = 300.0
+    world.resizes.evaluate("periodic_retry")
+    (condition,) = world.conditions("web")
+    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(300.0), utc_text(100.0))
+    assert world.woken == []  # nothing to tell for that alone
+
+
+def test_reverting_clears_it(world: World) -> None:
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", "3", 2))
+    world.ask(pod("web", "1", 3))
+    assert world.resizes.marks("web").pending is None
+    assert world.word("web") == ""
+
+
+def test_room_goes_to_the_first_in_order(world: World) -> None:
+    """Higher priority first, then the longest pending; each is judged with what the one before has left."""
+    world.run(pod("low", "1"), pod("high", "1", priority=9), pod("late", "1"), pod("big", "5"))
+    world.ask(pod("low", "3", 2))
+    world.now_s += 1
+    world.ask(pod("late", "3", 2))
+    world.now_s += 1
+    world.ask(pod("high", "3", 2, priority=9))
+    assert world.resizes.pending() == {"deferred": 3, "infeasible": 0}
+    world.end("big")
+    world.resizes.evaluate("pods_removed")
+    assert (world.cpu("high"), world.cpu("low"), world.cpu("late")) == ("3", "3", "1")
+    assert world.resizes.pending() == {"deferred": 1, "infeasible": 0}
+
+
+@pytest.mark.parametrize(("profile", "reconsidered"), [("1.27", True), ("1.36", True)])
+def test_too_large_is_looked_at_again_when_the_node_grows(tmp_path: Path, profile: str, reconsidered: bool) -> None:
+    world = World(tmp_path, profile)
+    world.run(pod("web", "1"))
+    world.ask(pod("web", "100", 2))
+    assert world.cpu("web") == "1"
+    world.cores = "128"
+    world.resizes._policy = msgspec.structs.replace(
+        world.resizes._policy, absolute_allocatable={"cpu": parse("128"), "memory": parse("8Gi")}
+    )
+    world.resizes.evaluate("periodic_retry")
+    assert (world.cpu("web") == "100") is reconsidered
+
+
+def test_what_is_accepted_is_on_disk_before_anybody_is_told(world: World, tmp_path: Path) -> None:
+    world.run(pod("web", "1"))
+    world.ask(pod("web", "2", 2))
+    again = Checkpoint(tmp_path / "agent.jsonl")
+    again.load()
+    allocation = again.get("web").allocation
+    assert allocation is not None
+    assert str((allocation.containers["c"].requests or {})["cpu"]) == "2"
+    assert world.woken == ["web"]
+
+
+def test_errors_are_told_once_and_end_with_success(world: World) -> None:
+    world.run(pod("web", "1"))
+    world.ask(pod("web", "2", 2))
+    for _ in range(2):
+        world.resizes.failed(world.pods["web"], "the kernel said no")
+    (condition,) = resize_conditions(world.resizes.marks("web"), world.profile)
+    assert (condition.reason, condition.message) == ("Error", "the kernel said no")
+    world.resizes.done(world.pods["web"])
+    assert [reason for _, reason in world.events] == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
+
+
+def test_marks_survive_the_agent_in_the_api(world: World, tmp_path: Path) -> None:
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", "3", 2))
+    conditions = resize_conditions(world.resizes.marks("web"), profile_named("1.36"))
+    other = World(tmp_path / "again", "1.36")
+    other.resizes.known("web", conditions, 2)
+    mark = other.resizes.marks("web").pending
+    assert mark is not None
+    assert (mark.reason, mark.generation) == ("Deferred", 2)
+
+
+async def test_a_pod_that_goes_makes_room(world: World) -> None:
+    world.run(pod("web", "1"), pod("other", "6"))
+    world.ask(pod("web", "3", 2))
+    world.awake.clear()
+    running = asyncio.create_task(world.resizes.run())
+    try:
+        world.end("other")
+        world.resizes.room("pods_removed")
+        async with asyncio.timeout(10):
+            await world.awake.wait()
+    finally:
+        running.cancel()
+    assert (world.cpu("web"), world.resizes.in_progress()) == ("3", 1)
+
+
+def test_what_cannot_be_written_down_has_to_wait(tmp_path: Path) -> None:
+    world = World(tmp_path / "gone")
+    world.run(pod("web", "1"))
+    world.ask(pod("web", "2", 2))
+    assert (world.cpu("web"), world.word("web")) == ("1", "Deferred")
+    assert world.events == [("web", "ResizeDeferred")]
+    pending = world.resizes.marks("web").pending
+    assert pending is not None and "free some space" in pending.message
+    (tmp_path / "gone").mkdir()
+    world.resizes.evaluate("periodic_retry")
+    assert (world.cpu("web"), world.word("web")) == ("2", "InProgress")
+
+
+async def test_a_wish_that_was_just_judged_is_looked_at_again_after_the_long_while(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """03 §7: each evaluation winds the clock up anew, also one for a new document."""
+    world.run(pod("web", "1"), pod("other", "6"))
+    retried = asyncio.Event()
+    evaluate = world.resizes.evaluate
+
+    def noted(trigger: queue.Trigger) -> None:
+        evaluate(trigger)
+        if trigger == "periodic_retry":
+            retried.set()
+
+    monkeypatch.setattr(world.resizes, "evaluate", noted)
+    monkeypatch.setattr(queue, "RETRY_FIRST_S", 0.2)
+    monkeypatch.setattr(queue, "RETRY_S", 0.6)
+    running = asyncio.create_task(world.resizes.run())
+    try:
+        await asyncio.sleep(0)  # it waits now
+        asked_s = asyncio.get_running_loop().time()
+        world.ask(pod("web", "3", 2))
+        async with asyncio.timeout(10):
+            await retried.wait()
+    finally:
+        running.cancel()
+    assert asyncio.get_running_loop().time() - asked_s >= 0.6

@@ -1,0 +1,383 @@
+"""The endpoint as the API server and others meet it: real TLS, our own client and API server's WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.codec.kernel.cri_log import log_line
+from plimsoll.kube.request import Answer, ApiError, Request, Unreachable
+from plimsoll.kube.websocket import WebSocket
+from plimsoll.node.server.http import PortTaken
+from plimsoll.node.server.server import Endpoint, Pages
+from plimsoll.runtime.interface import ContainerSeen
+from tests.unit.node.endpoint_world import ID, NODE, World, pod, running_world
+
+T = b"2023-11-14T22:13:20Z"
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with running_world(tmp_path) as made:
+        yield made
+
+
+async def _get(world: World, path: str) -> Answer:
+    transport = world.as_server()
+    try:
+        return await transport.send(Request("GET", path))
+    finally:
+        await transport.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "body"),
+    [
+        pytest.param("/healthz", 200, "ok", id="healthz"),
+        pytest.param("/stats/summary", 200, '{"node":{"nodeName":"n1"}}', id="summary"),
+        pytest.param("/metrics", 200, "kubelet_running_pods 1\n", id="metrics"),
+        pytest.param("/metrics/resource", 200, "scrape_error 0\n", id="resource"),
+        pytest.param("/metrics/cadvisor", 200, "", id="cadvisor"),
+        pytest.param("/metrics/probes", 404, "404 page not found\n", id="a page that is not there"),
+        pytest.param("/configz", 200, '{"kubeletconfig":{"maxPods":110}}', id="configz"),
+        pytest.param("/", 404, "404 page not found\n", id="root"),
+        pytest.param("/logs/", 404, "404 page not found\n", id="not ours"),
+        pytest.param("/containerLogs/default/none/c", 404, 'pod "none" not found\n', id="no such pod"),
+        pytest.param("/containerLogs/default/web/x", 404, 'container "x" not found in pod "web"\n', id="no such container"),
+        pytest.param("/containerLogs/default/..%2Fweb/c", 404, 'pod "../web" not found\n', id="a name that is a path"),
+        pytest.param("/containerLogs/default/web/c?tailLines=x", 400, 'tailLines: "x" must be a whole number of at least 0\n', id="bad option"),
+        pytest.param("/exec/default/web/c?command=ls&stdout=1", 400, "Upgrade request required\n", id="exec without an upgrade"),
+    ],
+)  # fmt: skip
+async def test_pages(world: World, path: str, status: int, body: str) -> None:
+    answer = await _get(world, path)
+    assert (answer.status, answer.body.decode()) == (status, body)
+
+
+async def test_pods_are_listed(world: World) -> None:
+    world.pods.pods["default", "done"] = pod("done", {"terminated": {}})
+    everything = msgspec.json.decode((await _get(world, "/pods")).body)
+    running = msgspec.json.decode((await _get(world, "/runningpods/")).body)
+    assert [each["metadata"]["name"] for each in everything["items"]] == ["web", "done"]
+    assert everything["kind"] == running["kind"] == "PodList"
+    assert running["items"] == [
+        {
+            "metadata": {"name": "web", "namespace": "default", "uid": "uid-web"},
+            "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {}}]},
+            "status": {},
+        }
+    ]
+
+
+# --- who may ask ---
+
+
+async def test_a_connection_is_kept(world: World) -> None:
+    transport = world.as_server()
+    for _ in range(3):
+        assert (await transport.send(Request("GET", "/healthz"))).status == 200
+    assert len(world.endpoint._server._connections) == 1
+    await transport.close()
+
+
+async def _asked(world: World, who: str, path: str) -> tuple[int, str]:
+    kind, _, name = who.partition(":")
+    transport = world.with_token(name) if kind == "token" else world.with_certificate(name)
+    try:
+        answer = await transport.send(Request("GET", path))
+    finally:
+        await transport.close()
+    return answer.status, answer.body.decode().strip()
+
+
+@pytest.mark.parametrize(
+    ("who", "path", "status", "says"),
+    [
+        pytest.param("token:good", "/stats/summary", 200, '{"node"', id="token may read stats"),
+        pytest.param("token:good", "/metrics/cadvisor", 200, "", id="token may read metrics"),
+        pytest.param("token:good", "/pods", 403, "Forbidden (user=bob, verb=get, resource=nodes, subresource=pods)", id="token may not read pods"),
+        pytest.param("token:good", "/containerLogs/default/web/c", 403, "Forbidden (user=bob, verb=get, resource=nodes, subresource=proxy)", id="token may not read logs"),
+        pytest.param("token:good", "/exec/default/web/c?command=ls&stdout=1", 403, "Forbidden (user=bob, verb=create, resource=nodes, subresource=proxy)", id="token may never run commands"),
+        pytest.param("token:bad", "/stats/summary", 401, "Unauthorized", id="unknown token"),
+        pytest.param("token:", "/healthz", 401, "Unauthorized", id="nobody"),
+        pytest.param("certificate:bob", "/metrics", 200, "kubelet", id="certificate of a reader"),
+        pytest.param("certificate:eve", "/metrics", 403, "Forbidden (user=eve", id="certificate of anybody"),
+    ],
+)  # fmt: skip
+async def test_others_than_the_api_server_are_asked_about(
+    world: World, who: str, path: str, status: int, says: str
+) -> None:
+    found, text = await _asked(world, who, path)
+    assert found == status
+    assert text.startswith(says)
+
+
+async def test_verdicts_are_kept_for_a_while_and_no_longer(world: World) -> None:
+    for _ in range(3):
+        assert (await _asked(world, "token:good", "/metrics"))[0] == 200
+    assert [each["kind"] for each in world.api.asked] == ["TokenReview", "SubjectAccessReview"]
+    world.now_s += 200
+    await _asked(world, "token:good", "/metrics")
+    assert [each["kind"] for each in world.api.asked[2:]] == ["TokenReview"]
+    world.now_s += 200
+    world.api.answers = False
+    assert (await _asked(world, "token:good", "/metrics"))[0] == 401
+
+
+async def test_a_group_in_a_token_does_not_make_an_api_server(world: World) -> None:
+    assert (await _asked(world, "certificate:plimsoll:api", "/pods"))[0] == 200  # the name in a certificate does
+    world.api.answers = False
+    assert (await _asked(world, "token:plimsoll:api", "/pods"))[0] == 401
+
+
+async def test_a_certificate_of_another_ca_ends_the_handshake(world: World, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = World(tmp_path / "other")
+    stranger = world.client_tls(other.authority.issue("plimsoll-api", ["plimsoll:api"]))
+    with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port, ssl=stranger, server_hostname=NODE)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        await writer.drain()
+        await reader.readexactly(1)
+
+
+async def test_only_the_node_answers_for_its_name(world: World) -> None:
+    with pytest.raises(Unreachable):
+        await WebSocket.connect(
+            "127.0.0.1", world.port, "/", tls=world.authority.client_context(), server_name="n2", subprotocols=()
+        )
+
+
+async def test_a_renewed_certificate_is_shown_from_then_on(world: World) -> None:
+    async def shown() -> int:
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=NODE
+        )
+        number = int(writer.get_extra_info("ssl_object").getpeercert()["serialNumber"], 16)
+        writer.close()
+        return number
+
+    before = await shown()
+    issued = world.authority.issue_node(NODE)
+    world.endpoint.renew(issued.certificate, issued.key)
+    assert await shown() != before
+
+
+async def test_a_taken_port_is_left_to_its_owner(world: World) -> None:
+    other = Endpoint(world.pods, world.containers, Pages(), world.endpoint._access, world.endpoint._tls, lambda: 0.0)
+    with pytest.raises(PortTaken, match=f"cannot listen on 127.0.0.1:{world.port}: Address already in use"):
+        await other.start(port=world.port, or_another=False)
+    found = await other.start(port=world.port)
+    assert found not in (0, world.port)
+    await other.close()
+
+
+# --- what is no HTTP ---
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        pytest.param(b"nonsense\r\n\r\n", b"400", id="no HTTP"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", b"431", id="long head"),
+        pytest.param(b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", b"400", id="chunked body"),
+        pytest.param(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", b"413", id="large body"),
+        pytest.param(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi", b"405", id="another method"),
+        pytest.param(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"200", id="closed after"),
+        pytest.param(b"POST /exec/default/web/c?command=ls&stdout=1 HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\nContent-Length: 0\r\n\r\n", b"400", id="SPDY"),
+    ],
+)  # fmt: skip
+async def test_odd_requests(world: World, sent: bytes, status: bytes) -> None:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=NODE
+    )
+    writer.write(sent)
+    async with asyncio.timeout(10):
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.split()[1] == status
+        if b"SPDY" in sent:
+            assert (await reader.readline()).startswith(b"SPDY is not spoken here: exec is a WebSocket")
+        elif b"Connection: close" in head:
+            await reader.read()
+            assert reader.at_eof()
+    writer.close()
+
+
+async def test_requests_may_follow_each_other_at_once(world: World) -> None:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=NODE
+    )
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+    async with asyncio.timeout(10):
+        for _ in range(3):
+            assert b"200 OK" in await reader.readuntil(b"\r\n\r\n")
+            assert await reader.readexactly(2) == b"ok"
+    writer.close()
+
+
+# --- logs ---
+
+
+def _write(world: World, *lines: bytes) -> None:
+    with (world.containers.logs / "0.log").open("ab") as file:
+        file.write(b"".join(log_line(T, b"stdout", each) for each in lines))
+
+
+async def test_a_log_is_sent(world: World) -> None:
+    _write(world, b"one", b"two")
+    assert await _get(world, "/containerLogs/default/web/c") == Answer(200, b"one\ntwo\n")
+    found = await _get(world, "/containerLogs/default/web/c?tailLines=1&timestamps=true")
+    assert found.body == b"2023-11-14T22:13:20.000000000Z two\n"
+    world.now_s += 60
+    assert (await _get(world, "/containerLogs/default/web/c?sinceSeconds=30")).body == b""
+
+
+async def test_a_log_that_the_runtime_has_forgotten(world: World) -> None:
+    del world.pods.containers[ID]
+    answer = await _get(world, "/containerLogs/default/web/c")
+    assert (answer.status, answer.body) == (400, b"unable to retrieve container logs for plimsoll://0123abc\n")
+
+
+async def test_a_log_is_followed_until_the_container_ends(world: World) -> None:
+    _write(world, b"one")
+    transport = world.as_server()
+    got = b""
+    async with (
+        asyncio.timeout(10),
+        aclosing(transport.stream(Request("GET", "/containerLogs/default/web/c?follow=true"))) as parts,
+    ):
+        async for part in parts:
+            if isinstance(part, Answer):
+                assert part.status == 200
+                continue
+            got += part
+            if got == b"one\n":
+                _write(world, b"two")
+            elif got == b"one\ntwo\n":
+                world.pods.containers[ID] = ContainerSeen(ID, "s", "uid-web", "c", 0, "exited")
+    assert got == b"one\ntwo\n"
+    assert (await transport.send(Request("GET", "/healthz"))).status == 200  # on the same connection
+    await transport.close()
+
+
+async def _eventually(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0.01)
+
+
+async def test_a_follower_that_leaves_is_forgotten(world: World) -> None:
+    _write(world, b"one")
+    transport = world.as_server()
+    stream = transport.stream(Request("GET", "/containerLogs/default/web/c?follow=true"))
+    assert isinstance(await anext(stream), Answer)
+    assert await anext(stream) == b"one\n"
+    assert world.endpoint._watch._waiting
+    await stream.aclose()
+    await _eventually(lambda: not world.endpoint._watch._waiting and not world.endpoint._server._connections)
+
+
+async def test_closing_the_endpoint_ends_who_follows(tmp_path: Path) -> None:
+    async with running_world(tmp_path) as world:
+        _write(world, b"one")
+        transport = world.as_server()
+        stream = transport.stream(Request("GET", "/containerLogs/default/web/c?follow=true"))
+        await anext(stream)
+    with pytest.raises((Unreachable, StopAsyncIteration)):
+        async with asyncio.timeout(10):
+            while True:
+                await anext(stream)
+
+
+# --- exec ---
+
+
+async def _exec(world: World, query: str, *protocols: str) -> WebSocket:
+    return await WebSocket.connect(
+        "127.0.0.1",
+        world.port,
+        f"/exec/default/web/c?{query}",
+        tls=world.authority.client_context(),
+        server_name=NODE,
+        subprotocols=protocols or ("v5.channel.k8s.io", "v4.channel.k8s.io"),
+    )
+
+
+def _status(message: bytes | None) -> dict[str, Any]:
+    assert message is not None
+    assert message[:1] == b"\x03"
+    found: dict[str, Any] = msgspec.json.decode(message[1:])
+    return found
+
+
+async def test_exec_with_a_terminal_and_everything(world: World) -> None:
+    far = await _exec(world, "command=echo&command=a+b&stdin=true&stdout=true&tty=true")
+    assert far.subprotocol == "v5.channel.k8s.io"
+    assert await far.receive() == b"\x01"
+    await far.send(b'\x04{"Width":80,"Height":24}')
+    await far.send(b"\0hello")
+    assert await far.receive() == b"\x01hello"
+    await far.send(b"\0" + b"x" * 300_000)
+    got = b""
+    async with asyncio.timeout(20):
+        while len(got) < 300_000:
+            got += (await far.receive() or b"")[1:]
+    await far.send(b"\xff\x00")
+    assert _status(await far.receive()) == {"metadata": {}, "status": "Success"}
+    assert await far.receive() is None
+    await far.close()
+    assert world.containers.asked == [(ID, ("echo", "a b"), True, True)]
+    assert world.containers.sessions[0].sizes == [(80, 24)]
+
+
+@pytest.mark.parametrize(
+    ("query", "broken", "message"),
+    [
+        pytest.param("command=ls&stdout=1", False, 'Internal error occurred: error executing command in container: exec: "ls": no such file', id="no such program"),
+        pytest.param("command=echo&stdout=1", True, 'unable to upgrade connection: container not found ("c")', id="not running"),
+    ],
+)  # fmt: skip
+async def test_exec_that_fails(world: World, query: str, broken: bool, message: str) -> None:
+    if broken:
+        world.pods.pods["default", "web"] = pod(state={"waiting": {}})
+    far = await _exec(world, query, "v4.channel.k8s.io")
+    assert far.subprotocol == "v4.channel.k8s.io"
+    assert await far.receive() == b"\x01"
+    assert _status(await far.receive())["message"] == message
+    await far.close()
+
+
+async def test_exec_without_a_subprotocol_we_know(world: World) -> None:
+    with pytest.raises(ApiError, match="exec needs one of these WebSocket subprotocols") as refused:
+        await _exec(world, "command=ls&stdout=1", "channel.k8s.io")
+    assert refused.value.code == 400
+
+
+@pytest.mark.parametrize("how", ["abort", "close"])
+async def test_a_client_that_leaves_ends_the_process(world: World, how: str) -> None:
+    far = await _exec(world, "command=echo&stdin=1&stdout=1")
+    await far.receive()
+    await _eventually(lambda: bool(world.containers.sessions))
+    if how == "abort":
+        far._writer.transport.abort()
+    else:
+        await far.close()
+    async with asyncio.timeout(10):
+        await world.containers.sessions[0].closed.wait()
+    await _eventually(lambda: not world.endpoint._server._connections)
+
+
+async def test_a_plain_connection_gets_nothing(world: World) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", world.port, family=socket.AF_INET)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+    async with asyncio.timeout(10):
+        assert b"200" not in await reader.read()
+    writer.close()

@@ -1,0 +1,61 @@
+"""Which volumes of a pod are measured, and which of them are on the node's disk (04 §1.2)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from plimsoll.codec.lean.runnable import run_pod
+from plimsoll.node.pod_source import PodsShown
+from plimsoll.node.resources.pleg import PodParts
+from plimsoll.node.volumes.volumes import Volumes
+from plimsoll.rules.lifecycle.environment import Surroundings
+from plimsoll.runtime.interface import ContainerSeen, SandboxSeen
+
+VOLUMES: list[tuple[dict[str, Any], bool | None]] = [
+    ({"emptyDir": {}}, True),
+    ({"emptyDir": {"medium": "Memory"}}, False),
+    ({"emptyDir": {"medium": "HugePages"}}, False),
+    ({"emptyDir": {"medium": "HugePages-2Mi"}}, False),
+    ({"configMap": {"name": "words"}}, True),
+    ({"hostPath": {"path": "/srv"}}, None),
+    ({"downwardAPI": {"items": []}}, None),
+]
+
+
+@pytest.mark.parametrize(("source", "on_disk"), VOLUMES, ids=str)
+def test_what_is_measured_and_what_is_on_disk(tmp_path: Path, source: dict[str, Any], on_disk: bool | None) -> None:
+    """A hostPath has no statistics of its own, so it counts for nobody."""
+    document = {
+        "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},
+        "spec": {"containers": [{"name": "c", "image": "x"}], "volumes": [{"name": "v", **source}]},
+    }
+    worker = SimpleNamespace(uid="u-1", pod=run_pod(document))
+    parts = PodParts(
+        (SandboxSeen("s", "u-1", "web", "default"),), (ContainerSeen("c-id", "s", "u-1", "c", 0, "running"),)
+    )
+    agent: Any = SimpleNamespace(
+        pods=[worker],
+        view=SimpleNamespace(last={"u-1": parts}),
+        cgroups=SimpleNamespace(enforced=False),
+        tools=SimpleNamespace(logs=tmp_path / "logs", volumes=Volumes(tmp_path)),
+    )
+    (place,) = PodsShown(agent).places()
+    assert [(each.name, each.on_disk) for each in place.volumes] == ([] if on_disk is None else [("v", on_disk)])
+
+
+def test_a_volume_is_measured_where_it_is_made(tmp_path: Path) -> None:
+    mounts = [{"name": "held", "mountPath": "/held"}]
+    document = {
+        "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},
+        "spec": {
+            "containers": [{"name": "c", "image": "x", "volumeMounts": mounts}],
+            "volumes": [{"name": "held", "emptyDir": {}}],
+        },
+    }
+    pod, volumes = run_pod(document), Volumes(tmp_path)
+    made = volumes.set_up(pod, {}, Surroundings()).by_name["held"].path
+    assert str(volumes.directory(pod, pod.spec.volumes[0])) == made

@@ -1,0 +1,129 @@
+"""Our own section of a node's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.errors import InvalidConfigs
+from plimsoll.rules.config.extras import API_VERSION, KIND, ROWS, NodeExtras, extras_reading, is_extras
+from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
+from plimsoll.rules.quantity import parse
+from tests.unit.console import run
+
+
+def extras(**settings: Any) -> dict[str, Any]:
+    return {"apiVersion": API_VERSION, "kind": KIND, **settings}
+
+
+FINE: list[tuple[str, dict[str, Any], NodeExtras]] = [
+    ("nothing", {}, NodeExtras()),
+    ("null is not set", {"images": None}, NodeExtras()),
+    ("capacity", {"capacity": {"cpu": 8, "memory": "4Gi"}}, NodeExtras(capacity={"cpu": parse("8"), "memory": parse("4Gi")})),
+    ("a command", {"images": {"web:1": ["python3", "-m", "http.server"]}}, NodeExtras(images={"web:1": ("python3", "-m", "http.server")})),
+    ("a directory", {"images": {"mine": "dir:/srv/root"}}, NodeExtras(images={"mine": "dir:/srv/root"})),
+    ("kill at once", {"evictionHardGraceSeconds": 0}, NodeExtras(eviction_hard_grace_s=0)),
+    ("sources", {"memoryAvailableFrom": "meminfo", "throttleWatchdog": "raise"}, NodeExtras(memory_available_from="meminfo", throttle_watchdog="raise")),
+    ("switches", {"evictionReclaimFirst": False, "pageCacheSafeMin": True}, NodeExtras(eviction_reclaim_first=False, page_cache_safe_min=True)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "wanted"), [row[1:] for row in FINE], ids=[row[0] for row in FINE])
+def test_reading(settings: dict[str, Any], wanted: NodeExtras) -> None:
+    assert extras_reading(extras(**settings)) == wanted
+
+
+WRONG: list[tuple[str, Any, str, str]] = [
+    ("unknown", extras(capcity={}), "capcity", "unknown setting; there are: capacity"),
+    ("no object", [], "", "must be an object"),
+    ("version", {"apiVersion": "plimsoll.dev/v9", "kind": KIND}, "apiVersion", "must be plimsoll.dev/v1"),
+    ("kind", {"apiVersion": API_VERSION}, "kind", "must be NodeExtras, not null"),
+    ("amount", extras(capacity={"cpu": "many"}), "capacity[cpu]", "quantities must match"),
+    ("amounts", extras(capacity=8), "capacity", "must be a map"),
+    ("relative root", extras(images={"a": "dir:srv"}), "images[a]", "must be dir:/PATH or a list of words"),
+    ("no command", extras(images={"a": []}), "images[a]", "must be dir:/PATH or a list of words"),
+    ("words", extras(images={"a": ["sh", 1]}), "images[a][1]", "must be a text"),
+    ("images", extras(images=["a"]), "images", "must be a map from image"),
+    ("negative", extras(evictionHardGraceSeconds=-1), "evictionHardGraceSeconds", "must not be less than 0"),
+    ("choice", extras(throttleWatchdog="bark"), "throttleWatchdog", "must be off or event"),
+    ("switch", extras(pageCacheSafeMin="yes"), "pageCacheSafeMin", "must be true or false"),
+]
+
+
+@pytest.mark.parametrize(("document", "path", "reason"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_refusals(document: Any, path: str, reason: str) -> None:
+    with pytest.raises(InvalidConfigs) as raised:
+        extras_reading(document)
+    (found,) = raised.value.errors
+    assert (found.path, reason in found.reason) == (path, True), found
+
+
+def test_every_problem_at_once() -> None:
+    with pytest.raises(InvalidConfigs) as raised:
+        extras_reading(extras(a=1, b=2, memoryAvailableFrom="guess"))
+    assert [each.path for each in raised.value.errors] == ["a", "b", "memoryAvailableFrom"]
+
+
+def test_reclaim_first_is_the_profiles() -> None:
+    assert NodeExtras().reclaims_first(PROFILE_1_27)
+    assert not NodeExtras().reclaims_first(PROFILE_1_36)
+    assert NodeExtras(eviction_reclaim_first=True).reclaims_first(PROFILE_1_36)
+
+
+def test_rows_are_the_attributes() -> None:
+    assert {row.attribute for row in ROWS} == set(NodeExtras.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("document", "ours"),
+    [({"kind": KIND}, True), ({"apiVersion": "plimsoll.dev/v2"}, True), ({"kind": "KubeletConfiguration"}, False), ([], False)],
+    ids=["kind", "group", "kubelet", "list"],
+)  # fmt: skip
+def test_whose_document(document: Any, ours: bool) -> None:
+    assert is_extras(document) == ours
+
+
+# --- beside a KubeletConfiguration, in one file ---
+
+CONFIG = """\
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+systemReserved: {memory: 1Gi}
+---
+apiVersion: plimsoll.dev/v1
+kind: NodeExtras
+capacity: {cpu: 8, memory: 4Gi}
+"""
+
+
+def test_the_same_file_serves_explain(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text(CONFIG)
+    ran = run("explain", "allocatable", "--config", str(file))
+    assert ran.code == 0, ran.err
+    assert "4Gi − 1Gi − 100Mi" in ran.out
+    other = run("explain", "allocatable", "--config", str(file), "--capacity", "cpu=2,memory=2Gi")
+    assert "2Gi − 1Gi − 100Mi" in other.out
+
+
+def test_a_mistake_has_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text(CONFIG + "imges: {}\n")
+    ran = run("explain", "allocatable", "--config", str(file))
+    assert ran.code == 2
+    assert f"{file}:8: imges: unknown setting" in ran.err
+
+
+def test_two_of_a_kind(tmp_path: Path) -> None:
+    file = tmp_path / "node.yaml"
+    file.write_text(CONFIG + "---\n" + CONFIG)
+    ran = run("explain", "allocatable", "--config", str(file))
+    assert (ran.code, "at most one NodeExtras" in ran.err) == (2, True)
+
+
+def test_the_page_has_every_setting() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "node.md").read_text()
+    for row in ROWS:
+        assert f"| `{row.name}` | {row.values} | {row.description} |" in page

@@ -1,0 +1,124 @@
+"""securityContext: whose field counts, what is refused, and the rule of runAsNonRoot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.codec.lean.runnable import run_pod
+from plimsoll.errors import ContainerConfigError
+from plimsoll.rules.lifecycle.security_context import SecurityValues, security_values
+
+
+def values(own: Any = None, shared: Any = None, image_user: int | None = None, **spec: Any) -> SecurityValues:
+    container = {"name": "c", **({} if own is None else {"securityContext": own})}
+    pod = run_pod(
+        {
+            "metadata": {"name": "p", "namespace": "ns", "uid": "u"},
+            "spec": {
+                "initContainers": [{"name": "i"}],
+                "containers": [{"name": "first"}, container],
+                **({} if shared is None else {"securityContext": shared}),
+                **spec,
+            },
+        }
+    )
+    return security_values(pod, pod.spec.containers[1], image_user)
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "expected"),
+    [
+        pytest.param(None, None, SecurityValues(), id="nothing said"),
+        pytest.param(
+            {"runAsUser": 5},
+            {"runAsUser": 1, "runAsGroup": 2},
+            SecurityValues(user=5, group=2),
+            id="the container's first",
+        ),
+        pytest.param({"runAsUser": 0}, {"runAsUser": 1}, SecurityValues(user=0), id="zero is a value"),
+        pytest.param(None, {"runAsUser": 1}, SecurityValues(user=1), id="the pod's"),
+        pytest.param(
+            None, {"supplementalGroups": [7, 8], "fsGroup": 8}, SecurityValues(groups=(7, 8)), id="groups, each once"
+        ),
+        pytest.param(
+            {"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
+            None,
+            SecurityValues(add_capabilities=("NET_ADMIN",), drop_capabilities=("ALL",)),
+            id="capabilities",
+        ),
+        pytest.param(
+            {"privileged": True}, None, SecurityValues(privileged=True, no_new_privileges=False), id="privileged"
+        ),
+        pytest.param(
+            {"allowPrivilegeEscalation": True}, None, SecurityValues(no_new_privileges=False), id="may escalate"
+        ),
+        pytest.param({"allowPrivilegeEscalation": False}, None, SecurityValues(), id="may not"),
+        pytest.param({"readOnlyRootFilesystem": True}, None, SecurityValues(read_only_root=True), id="read-only root"),
+        pytest.param(
+            {"procMount": "Default", "seccompProfile": {"type": "Unconfined"}},
+            {"fsGroupChangePolicy": "OnRootMismatch", "appArmorProfile": {"type": "Unconfined"}},
+            SecurityValues(),
+            id="what happens anyway",
+        ),
+    ],
+)
+def test_values(own: Any, shared: Any, expected: SecurityValues) -> None:
+    assert values(own, shared) == expected
+
+
+OWN = "spec.containers[1].securityContext"
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "spec", "path"),
+    [
+        ({"seccompProfile": {"type": "RuntimeDefault"}}, None, {}, f"{OWN}.seccompProfile"),
+        ({"appArmorProfile": {"type": "Localhost"}}, None, {}, f"{OWN}.appArmorProfile"),
+        ({"seLinuxOptions": {"level": "s0"}}, None, {}, f"{OWN}.seLinuxOptions"),
+        ({"windowsOptions": {}}, None, {}, f"{OWN}.windowsOptions"),
+        ({"procMount": "Unmasked"}, None, {}, f"{OWN}.procMount"),
+        (None, {"seccompProfile": {"type": "Localhost"}}, {}, "spec.securityContext.seccompProfile"),
+        (None, {"sysctls": [{"name": "a", "value": "b"}]}, {}, "spec.securityContext.sysctls"),
+        (None, {"supplementalGroupsPolicy": "Strict"}, {}, "spec.securityContext.supplementalGroupsPolicy"),
+        (None, {"seLinuxChangePolicy": "MountOption"}, {}, "spec.securityContext.seLinuxChangePolicy"),
+        (None, None, {"hostUsers": False}, "spec.hostUsers"),
+    ],
+)
+def test_refused_with_its_path(own: Any, shared: Any, spec: dict[str, Any], path: str) -> None:
+    with pytest.raises(ContainerConfigError) as refused:
+        values(own, shared, **spec)
+    assert str(refused.value) == f"{path}: not supported by this node, remove it"
+
+
+def test_all_refused_fields_are_named() -> None:
+    with pytest.raises(ContainerConfigError) as refused:
+        values({"procMount": "Unmasked"}, {"sysctls": [{"name": "a"}]})
+    assert (
+        str(refused.value) == f"spec.securityContext.sysctls, {OWN}.procMount: not supported by this node, remove them"
+    )
+
+
+WHICH = '(pod: "p_ns(u)", container: c)'
+
+
+@pytest.mark.parametrize(
+    ("own", "shared", "image_user", "message"),
+    [
+        ({"runAsNonRoot": True, "runAsUser": 0}, None, None, f"container's runAsUser breaks non-root policy {WHICH}"),
+        ({"runAsUser": 0}, {"runAsNonRoot": True}, 7, f"container's runAsUser breaks non-root policy {WHICH}"),
+        ({"runAsNonRoot": True}, None, None, f"container has runAsNonRoot and image will run as root {WHICH}"),
+        ({"runAsNonRoot": True}, None, 0, f"container has runAsNonRoot and image will run as root {WHICH}"),
+        ({"runAsNonRoot": True}, None, 7, ""),
+        ({"runAsNonRoot": True}, {"runAsUser": 7}, 0, ""),
+        ({"runAsNonRoot": False}, {"runAsNonRoot": True}, 0, ""),
+    ],
+)
+def test_non_root(own: Any, shared: Any, image_user: int | None, message: str) -> None:
+    if not message:
+        values(own, shared, image_user)
+        return
+    with pytest.raises(ContainerConfigError) as refused:
+        values(own, shared, image_user)
+    assert str(refused.value) == message

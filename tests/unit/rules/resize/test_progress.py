@@ -1,0 +1,147 @@
+"""How far a resize has come, as each profile's status tells it (03 §5, §8)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plimsoll.rules.resize.progress import Progress, progress, verdict_said
+
+ONE, TWO = {"cpu": "1", "memory": "200Mi"}, {"cpu": "2", "memory": "200Mi"}
+
+
+def pod(
+    allocated: dict[str, str] | None, actual: dict[str, str] | None, generation: int = 2, **status: Any
+) -> dict[str, Any]:
+    shown: dict[str, Any] = {"name": "c", "restartCount": 1}
+    if allocated is not None:
+        shown["allocatedResources"] = allocated
+    if actual is not None:
+        shown["resources"] = {"requests": actual, "limits": actual}
+    return {
+        "metadata": {"name": "p", "generation": generation},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": TWO, "limits": TWO}}]},
+        "status": {"containerStatuses": [shown], **status},
+    }
+
+
+def condition(kind: str, reason: str = "", message: str = "", observed: int | None = None) -> dict[str, Any]:
+    return {"type": kind, "status": "True", "reason": reason, "message": message, "observedGeneration": observed}
+
+
+def rounded(wanted: str, shown: str, name: str = "cpu", **status: Any) -> dict[str, Any]:
+    """One limit that comes back otherwise than it was asked for."""
+    found = {"name": "c", "allocatedResources": {}, "resources": {"limits": {name: shown}}}
+    return {
+        "metadata": {"name": "p", "generation": 2},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"limits": {name: wanted}}}]},
+        "status": {"containerStatuses": [found], **status},
+    }
+
+
+def within(limit: str, document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "spec": {**document["spec"], "resources": {"limits": {"cpu": limit}}}}
+
+
+def requesting(wanted: str, shown: str, **status: Any) -> dict[str, Any]:
+    """A cpu request that is allocated and comes back otherwise."""
+    found = {"name": "c", "allocatedResources": {"cpu": wanted}, "resources": {"requests": {"cpu": shown}}}
+    return {
+        "metadata": {"name": "p", "generation": 2},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "resources": {"requests": {"cpu": wanted}}}]},
+        "status": {"containerStatuses": [found], **status},
+    }
+
+
+def deleted(document: dict[str, Any]) -> dict[str, Any]:
+    return {**document, "metadata": {**document["metadata"], "deletionTimestamp": "2024-01-01T00:00:00Z"}}
+
+
+POD_LEVEL: dict[str, Any] = {
+    "metadata": {"name": "p", "generation": 2},
+    "spec": {
+        "nodeName": "n1",
+        "resources": {"requests": {"cpu": "2"}},
+        "containers": [{"name": "c", "resources": {}}],
+    },
+    "status": {
+        "observedGeneration": 2,
+        "allocatedResources": {"cpu": "2"},
+        "containerStatuses": [{"name": "c", "resources": {}}],
+    },
+}
+PENDING, GOING = "PodResizePending", "PodResizeInProgress"
+ROWS = [
+    ("1.27 proposed", pod(ONE, ONE, resize="Proposed"), "proposed", ""),
+    ("1.27 in progress", pod(TWO, ONE, resize="InProgress"), "allocated", ""),
+    ("1.27 the kernel has it", pod(TWO, TWO, resize="InProgress"), "kernel", ""),
+    ("1.27 done", pod(TWO, TWO), "reported", ""),
+    ("1.27 deferred", pod(ONE, ONE, resize="Deferred"), "deferred", ""),
+    ("1.27 proposed anew after a verdict", pod(ONE, ONE, resize="Proposed", conditions=[condition(PENDING, "Infeasible")]), "proposed", ""),
+    ("1.27 infeasible", pod(ONE, ONE, resize="Infeasible"), "infeasible", ""),
+    ("1.36 not looked at", pod(ONE, ONE, observedGeneration=1), "proposed", ""),
+    ("1.36 a limit alone, not looked at", pod(TWO, ONE, observedGeneration=1), "proposed", ""),
+    ("1.36 deferred", pod(ONE, ONE, conditions=[condition(PENDING, "Deferred", "no room", 2)]), "deferred", "no room"),
+    ("1.36 an old verdict", pod(ONE, ONE, conditions=[condition(PENDING, "Infeasible", "", 1)]), "proposed", ""),
+    ("1.36 an error", pod(TWO, ONE, conditions=[condition(GOING, "Error", "cannot shrink", 2)]), "allocated", "cannot shrink"),
+    ("1.36 in progress", pod(TWO, TWO, conditions=[condition(GOING)]), "kernel", ""),
+    ("1.36 done", pod(TWO, TWO, observedGeneration=2), "reported", ""),
+    ("other words for the same", pod({"cpu": "2000m", "memory": "204800Ki"}, TWO), "reported", ""),
+    ("no allocatedResources", pod(None, TWO), "reported", ""),
+    ("1.36 rounded by systemd", rounded("1234m", "1240m", observedGeneration=2), "reported", ""),
+    ("1.36 rounded, still at work", rounded("1234m", "1240m", conditions=[condition(GOING)]), "kernel", ""),
+    ("1.36 rounded in another way", rounded("1234m", "1300m", observedGeneration=2), "reported", ""),
+    ("1.36 the limit not yet there", rounded("1234m", "1", conditions=[condition(GOING)]), "allocated", ""),
+    ("1.36 a request not yet there", requesting("150m", "100m", conditions=[condition(GOING)]), "allocated", ""),
+    ("1.36 a request that a weight cannot hold", requesting("150m", "149m", observedGeneration=2), "reported", ""),
+    ("1.36 the smallest quota", rounded("3m", "10m", observedGeneration=2), "reported", ""),
+    ("1.36 pod level, not allocated", {**POD_LEVEL, "status": {**POD_LEVEL["status"], "allocatedResources": {"cpu": "1"}}}, "proposed", ""),
+    ("1.36 pod level", POD_LEVEL, "reported", ""),
+    ("1.27 a limit alone, not looked at", pod(TWO, ONE), "proposed", ""),
+    ("1.27 a limit alone, at work", pod(TWO, ONE, conditions=[condition(GOING)]), "allocated", ""),
+    ("1.27 rounded by systemd", rounded("1234m", "1240m"), "reported", ""),
+    ("1.27 not yet there", rounded("1234m", "1244m"), "proposed", ""),
+    ("1.27 the smallest quota", rounded("3m", "10m"), "reported", ""),
+    ("1.27 repeated as asked", rounded("3m", "3m"), "reported", ""),
+    ("1.27 whole pages", rounded("100000000", "99999744", "memory"), "reported", ""),
+    ("1.27 another memory limit", rounded("100000000", "99000000", "memory"), "proposed", ""),
+    ("1.27 no limit inside the pod's own", within("2", rounded("0", "2")), "reported", ""),
+    ("1.27 not yet the pod's own", within("2", rounded("0", "1")), "proposed", ""),
+    ("1.27 no limit", rounded("0", "0"), "reported", ""),
+    ("1.27 no limit, not yet", rounded("0", "1"), "proposed", ""),
+    ("it has ended", pod(ONE, ONE, phase="Succeeded", resize="Proposed"), "ended", "its phase is Succeeded"),
+    ("it is being deleted", deleted(pod(ONE, ONE)), "ended", "it is being deleted"),
+    ("on no node", {**pod(None, None), "spec": {"containers": [{"name": "c"}]}, "status": {}}, "proposed", "it is on no node yet"),
+    ("nothing reported yet", {**pod(None, None), "status": {}}, "proposed", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("document", "stage", "message"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_stage(document: dict[str, Any], stage: str, message: str) -> None:
+    found = progress(document)
+    assert (found.stage, found.message) == (stage, message)
+
+
+def test_restarts_are_counted() -> None:
+    assert progress(pod(TWO, TWO)) == Progress("reported", "", 1)
+
+
+def test_a_verdict_on_the_wish_before() -> None:
+    """1.27 tells no generation: a wish that goes back to what is allocated is not marked, and the old verdict stays
+    for a moment."""
+    stale = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "too large")])
+    assert progress(stale).stage == "infeasible"
+    assert progress(stale, verdict_said(stale)).stage == "proposed"
+    anew = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "static")])
+    assert progress(anew, verdict_said(stale)).stage == "infeasible"
+    assert progress(pod(TWO, TWO), verdict_said(pod(TWO, TWO))).stage == "reported"
+
+
+def test_the_same_verdict_on_the_next_wish() -> None:
+    """Word for word and within the same second: where generations are told, they tell the two apart."""
+    first = pod(ONE, ONE, generation=2, conditions=[condition(PENDING, "Infeasible", "static", 2)])
+    asked = pod(ONE, ONE, generation=3, conditions=[condition(PENDING, "Infeasible", "static", 2)])
+    answered = pod(ONE, ONE, generation=3, conditions=[condition(PENDING, "Infeasible", "static", 3)])
+    assert progress(asked, verdict_said(first)).stage == "proposed"
+    assert progress(answered, verdict_said(first)).stage == "infeasible"
