@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
-from plimsoll.rules.cgroups.steps import Make, Remove, Seen, Step, Write
+from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Step, Write
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import CgroupVersion
 
@@ -33,7 +33,7 @@ class FaultyDriver:
 
     # Looking
 
-    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         return self.inner.look(path, files)
 
     def children(self, path: str) -> list[str]:

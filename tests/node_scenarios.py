@@ -14,7 +14,7 @@ import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.engine.executor import Holders
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cgroups.engine.observe import walk
 from plimsoll.cgroups.engine.transaction import Applied
 from plimsoll.codec.lean.lean import from_document
@@ -22,7 +22,7 @@ from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.node_config import Machine, Setting, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 
@@ -34,7 +34,7 @@ FILES_V1 = ("cpu.shares", "cpu.cfs_period_us", "cpu.cfs_quota_us", "memory.limit
             "memory.memsw.limit_in_bytes", "pids.max")  # fmt: skip
 
 Tree = dict[str, dict[str, str]]
-Deed = Callable[[NodeTree], Awaitable[Applied]]
+Deed = Callable[[CgroupManager], Awaitable[Applied]]
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def node_setting(
     root: str = "/plimsoll-test",
     reserved: str = RESERVED,
     memory_bytes: int = 8 * GI,
-) -> Setting:
+) -> NodeConfig:
     """Memory QoS tiered where there is v2, reserved cgroups enforced, qosReserved on: every knob moves."""
     profile = PROFILES["1.36"]
     config = default_config(profile)
@@ -98,7 +98,7 @@ RESIZED = pod(2, web=sized("400m", "96Mi", "1", "192Mi"), log=sized("20m", "8Mi"
 PODS = (GUARANTEED, BURSTABLE, BEST_EFFORT)
 
 
-async def _set_up_with_pods(tree: NodeTree) -> Applied:
+async def _set_up_with_pods(tree: CgroupManager) -> Applied:
     await tree.setup()
     return await tree.add(PODS)
 
@@ -141,5 +141,7 @@ def tree_now(driver: CgroupDriver, roots: tuple[str, ...]) -> Tree:
     return found
 
 
-def node_tree(driver: CgroupDriver, setting: Setting, state_dir: Path, holders: Holders | None = None) -> NodeTree:
-    return NodeTree(driver, setting, state_dir, holders=holders)
+def node_tree(
+    driver: CgroupDriver, setting: NodeConfig, state_dir: Path, holders: Holders | None = None
+) -> CgroupManager:
+    return CgroupManager(driver, setting, state_dir, holders=holders)

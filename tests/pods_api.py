@@ -16,7 +16,7 @@ import msgspec
 from plimsoll.codec.defaults.objects import with_kind_defaults
 from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.schema import KINDS
-from plimsoll.kube.request import Answer, Request
+from plimsoll.kube.request import ApiResponse, Request
 
 Document = dict[str, Any]
 POD = next(kind for kind in KINDS if kind.name == "Pod")
@@ -30,7 +30,7 @@ class PodsApi:
         self._version = 1
         self._watching: list[asyncio.Queue[bytes]] = []
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> ApiResponse:
         parts = urlsplit(request.path).path.split("/")
         rest = parts[5:] if len(parts) > 5 and parts[3] == "namespaces" else parts[3:]
         resource, name = rest[0], rest[1] if len(rest) > 1 else ""
@@ -55,17 +55,17 @@ class PodsApi:
             self._delete(name, pod, body)
         return answer(self.pods.get(name, pod))
 
-    async def lines(self, request: Request) -> AsyncGenerator[Answer | bytes, None]:
+    async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._watching.append(queue)
         try:
-            yield Answer(200, b"")
+            yield ApiResponse(200, b"")
             while True:
                 yield await queue.get()
         finally:
             self._watching.remove(queue)
 
-    def _events(self, request: Request, body: Document) -> Answer:
+    def _events(self, request: Request, body: Document) -> ApiResponse:
         if request.method == "GET":
             wanted = request.path.rpartition("involvedObject.name%3D")[2]
             found = [each for each in self.events if each["involvedObject"]["name"] == wanted]
@@ -74,7 +74,7 @@ class PodsApi:
             self.events.append(body)
         return answer(body)
 
-    def _created(self, document: Document) -> Answer:
+    def _created(self, document: Document) -> ApiResponse:
         metadata = {
             **document["metadata"],
             "namespace": "default",
@@ -109,10 +109,10 @@ class PodsApi:
             queue.put_nowait(line)
 
 
-def answer(document: Document) -> Answer:
-    return Answer(200, msgspec.json.encode(document))
+def answer(document: Document) -> ApiResponse:
+    return ApiResponse(200, msgspec.json.encode(document))
 
 
-def refused(code: int, reason: str, message: str) -> Answer:
+def refused(code: int, reason: str, message: str) -> ApiResponse:
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message}
-    return Answer(code, msgspec.json.encode({**status, "code": code}))
+    return ApiResponse(code, msgspec.json.encode({**status, "code": code}))

@@ -56,7 +56,7 @@ class PlimsollError(Exception):
     """Base of every error that Plimsoll raises on purpose."""
 
 
-class InvalidQuantity(PlimsollError):
+class InvalidQuantityError(PlimsollError):
     """A text that is no Kubernetes quantity; `str()` is Kubernetes' own sentence (spec 01 §1.2)."""
 
     def __init__(self, text: str, reason: str) -> None:
@@ -68,7 +68,7 @@ class InvalidQuantity(PlimsollError):
         return self.reason
 
 
-class InvalidObject(PlimsollError):
+class InvalidObjectError(PlimsollError):
     """An object that Kubernetes would refuse, with every finding."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
@@ -79,7 +79,7 @@ class InvalidObject(PlimsollError):
         return "; ".join(map(str, self.errors))
 
 
-class InvalidConfig(PlimsollError):
+class InvalidConfigError(PlimsollError):
     """A kubelet setting that the kubelet would refuse; `path` is the field, `reason` the kubelet's words."""
 
     def __init__(self, path: str, reason: str) -> None:
@@ -91,10 +91,10 @@ class InvalidConfig(PlimsollError):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-class InvalidConfigs(PlimsollError):
+class InvalidConfigsError(PlimsollError):
     """A kubelet configuration with everything that is wrong in it."""
 
-    def __init__(self, errors: Sequence[InvalidConfig]) -> None:
+    def __init__(self, errors: Sequence[InvalidConfigError]) -> None:
         super().__init__(errors)
         self.errors = tuple(errors)
 
@@ -102,7 +102,7 @@ class InvalidConfigs(PlimsollError):
         return "; ".join(map(str, self.errors))
 
 
-class InvalidName(PlimsollError):
+class InvalidNameError(PlimsollError):
     """A cgroup name that cannot be expressed, where the kubelet itself would abort (spec 02 §2.1)."""
 
 

@@ -16,14 +16,14 @@ import time
 from pathlib import Path
 
 from plimsoll.cgroups.drivers.detect import (
-    CgroupsUnusable,
+    CgroupsUnusableError,
     check_required,
     default_root,
     open_cgroupfs,
     this_host,
     writable,
 )
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.linux.machine import this_machine
 from plimsoll.rules.config.parse import reading
@@ -54,7 +54,7 @@ def pods(count: int) -> list[Pod]:
     ]
 
 
-async def measured(tree: NodeTree, count: int) -> tuple[float, float, int]:
+async def measured(tree: CgroupManager, count: int) -> tuple[float, float, int]:
     """Seconds to make that many pods, seconds to find that nothing is to be done, and how much was done then."""
     wanted = pods(count)
     begin = time.perf_counter()
@@ -81,14 +81,14 @@ def main() -> None:
         found = this_host()
         check_required(found)
         default_root(found, writable(found))
-    except CgroupsUnusable as error:
+    except CgroupsUnusableError as error:
         print(f"cgroups      not measured: {error}")
         return
     root = f"/plimsoll-test-{os.getpid()}"
     config = reading({"cgroupRoot": root, "failCgroupV1": False, "maxPods": 1000}, PROFILE_1_36).config
     setting = resolved(this_machine(), config, PROFILE_1_36, cgroup_version=found.version, runtime="process")
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as state:
-        tree = NodeTree(open_cgroupfs(found), setting, Path(state) / "node")
+        tree = CgroupManager(open_cgroupfs(found), setting, Path(state) / "node")
         try:
             for count in SIZES:
                 made, again, steps = asyncio.run(measured(tree, count))

@@ -34,7 +34,7 @@ from plimsoll.kube.kubeconfig import load  # noqa: E402
 from plimsoll.kube.request import Request  # noqa: E402
 from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd  # noqa: E402
 from plimsoll.runtime.cri.runtime import CriRuntime  # noqa: E402
-from plimsoll.runtime.interface import ContainerSpec, Resources, SandboxSpec  # noqa: E402
+from plimsoll.runtime.interface import ContainerSpec, CriResources, SandboxSpec  # noqa: E402
 from tests.bench.node import (  # noqa: E402
     ENDS_AT_TERM,
     PODS,
@@ -190,7 +190,7 @@ async def runtime_alone(daemon: OwnContainerd, parent: str, rounds: int) -> tupl
         uid = f"alone-{turn}"
         place = f"{parent}/pod{uid}"  # not below kubepods: the agent would end what it does not know
         sandbox = SandboxSpec(uid, uid, "default", host_network=True, cgroup_parent=place)
-        size = Resources(cpu_shares=1024, cpu_quota_us=100_000, cpu_period_us=100_000, memory_limit_bytes=16 << 20)
+        size = CriResources(cpu_shares=1024, cpu_quota_us=100_000, cpu_period_us=100_000, memory_limit_bytes=16 << 20)
         command = ("sh", "-c", "sleep 1000")
         spec = ContainerSpec("c", 0, "busybox", image.ref, command, resources=size)
         begun = time.perf_counter()

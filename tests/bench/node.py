@@ -37,7 +37,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from plimsoll.cgroups.drivers.detect import this_host  # noqa: E402
 from plimsoll.kube.http import HttpTransport  # noqa: E402
 from plimsoll.kube.kubeconfig import load  # noqa: E402
-from plimsoll.kube.request import Answer, Request  # noqa: E402
+from plimsoll.kube.request import ApiResponse, Request  # noqa: E402
 from tests.e2e.real_node import NODE, RealNode, real_node  # noqa: E402
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -220,7 +220,7 @@ async def watched(transport: HttpTransport, seen: SeenT) -> AsyncIterator[SeenT]
         async with aclosing(transport.lines(Request("GET", f"{PODS}?watch=true"))) as lines:
             async for line in lines:
                 began.set()
-                if not isinstance(line, Answer):
+                if not isinstance(line, ApiResponse):
                     seen.take(line)
 
     task = asyncio.create_task(follow())

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT)]
 
 from plimsoll.cgroups.drivers.detect import this_host  # noqa: E402
-from tests.kernel.guest import GUEST_VARIABLE, JOB_VARIABLE, PYTHON, GuestMissing  # noqa: E402
+from tests.kernel.guest import GUEST_VARIABLE, JOB_VARIABLE, PYTHON, GuestMissingError  # noqa: E402
 from tests.kernel.pressure_world import (  # noqa: E402
     MIB,
     PressureWorld,
@@ -352,7 +352,7 @@ def in_guest(count: int, grace: str) -> None:
     try:
         stolen = Stolen()
         done = run_in("uml-v2", argv, 3600.0, memory_mib=900)
-    except GuestMissing as problem:
+    except GuestMissingError as problem:
         print(f"pressure     not measured in a guest: {problem}")
         return
     print("\n".join(text.replace("pressure ", "uml v2   ", 1) for text in done.stdout.splitlines()))

@@ -25,7 +25,7 @@ from plimsoll.rules.profile import PROFILE_1_36  # noqa: E402
 from plimsoll.rules.scheduling.fit import resident_load  # noqa: E402
 from plimsoll.rules.scheduling.preemption import Nominated  # noqa: E402
 from plimsoll.scheduler.choice import Choice  # noqa: E402
-from plimsoll.scheduler.cluster import Cluster  # noqa: E402
+from plimsoll.scheduler.cluster import SchedulerCache  # noqa: E402
 from tests.bench.api import machine_factor, verdict  # noqa: E402
 
 NODES, PODS, ROUNDS = 5_000, 50_000, 5
@@ -64,7 +64,7 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     chance = random.Random(1)
-    cluster = Cluster(PROFILE_1_36)
+    cluster = SchedulerCache(PROFILE_1_36)
     for index in range(NODES):
         cluster.put_node(a_node(chance, index))
     choice = Choice(cluster, PROFILE_1_36)

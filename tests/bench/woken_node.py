@@ -28,7 +28,7 @@ async def _all_woken(agent: Agent, answer: Path) -> None:
     fresh.rename(answer)
 
 
-class WokenNode(assembly.Node):
+class WokenNode(assembly.NodeProcess):
     answer: Path
 
     async def run(self, stop: asyncio.Event, *, ends_pods: bool) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.errors import InvalidConfig
-from plimsoll.rules.config.thresholds import Amount, Threshold, fs_layout, parsed_thresholds
+from plimsoll.errors import InvalidConfigError
+from plimsoll.rules.config.thresholds import Threshold, ThresholdValue, fs_layout, parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation, met_thresholds, node_conditions
 from plimsoll.rules.eviction.ranking import Ranked, ranked
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage
@@ -34,7 +34,7 @@ def _thresholds(given: Json) -> Json:
             given["evictionMinimumReclaim"],
             given["enforceNodeAllocatable"],
         )
-    except InvalidConfig as error:
+    except InvalidConfigError as error:
         return {"error": error.reason}
     found: Json = {"thresholds": _rows(thresholds)}
     if given["kind"] == "met":
@@ -63,7 +63,7 @@ def _seconds(amount: float) -> float | int:
     return int(amount) if amount == int(amount) else amount
 
 
-def _amount(amount: Amount, quantity: str, percentage: str) -> Json:
+def _amount(amount: ThresholdValue, quantity: str, percentage: str) -> Json:
     if amount.quantity is not None:
         return {quantity: str(amount.quantity)}
     return {percentage: shortest_float32(amount.percentage)}

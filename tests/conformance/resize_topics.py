@@ -6,8 +6,8 @@ from typing import Any
 
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.errors import FieldError, InvalidObject
-from plimsoll.rules.admission.comparison import Version
+from plimsoll.errors import FieldError, InvalidObjectError
+from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import ResizeGates, capacity_verdict, kept_for_resize, resize_errors, spec_changed
 from plimsoll.rules.model.objects import Container, Node, Pod, Resources
 from plimsoll.rules.profile import PROFILE_1_36
@@ -24,10 +24,10 @@ def resize_api(given: Json) -> Json:
     try:
         old = with_defaults(given["oldPod"], pod_level=gates.pod_level)
         sent = with_defaults(given["newPod"], pod_level=gates.pod_level)
-    except InvalidObject as error:
+    except InvalidObjectError as error:
         return {"decodeError": error.errors[0].detail}
     document = kept_for_resize(old.document, sent.document, gates)
-    kept = Version(document, from_document(document, Pod))
+    kept = PodVersion(document, from_document(document, Pod))
     refusal = capacity_verdict(old, kept, from_document(given["node"], Node))
     return {
         "errorsDirect": _errors(resize_errors(old, sent, gates, PROFILE_1_36)),

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from plimsoll.codec.lean.lean import pod_from_json
-from plimsoll.errors import InvalidConfig, InvalidName, InvalidObject, InvalidQuantity
+from plimsoll.errors import InvalidConfigError, InvalidNameError, InvalidObjectError, InvalidQuantityError
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.config.thresholds import eviction_reservation, parsed_thresholds
 from plimsoll.rules.model import cgroup_names as names
@@ -42,7 +42,7 @@ def counted_apart(topic: str, given: Json) -> bool:
         return bool(given.get("huge"))
     quantities = []
     for text in filter(None, (given.get("a"), given.get("b"))):
-        with suppress(InvalidQuantity):
+        with suppress(InvalidQuantityError):
             quantities.append(parse(text))
     if len(quantities) == 2:
         quantities += [quantities[0] + quantities[1], quantities[0] - quantities[1]]
@@ -88,7 +88,7 @@ def qos(given: Json) -> Json:
     gated = pod_level(given)
     try:
         raw = pod_from_json(json.dumps(given["pod"]))
-    except InvalidObject as error:
+    except InvalidObjectError as error:
         return {"decodeError": error.errors[0].detail}
     pod = defaulted(raw, pod_level=gated)
     spec = pod.spec
@@ -263,7 +263,7 @@ def cgroup_names(given: Json) -> Json:
 def _or_panic(compute: Callable[[], Any]) -> Any:
     try:
         return compute()
-    except InvalidName as error:
+    except InvalidNameError as error:
         return {"panic": str(error)}
 
 
@@ -275,7 +275,7 @@ def quantity(given: Json) -> Json:
             try:
                 read[key] = parse(given[key])
                 found[key] = _quantity_facts(read[key])
-            except InvalidQuantity as error:
+            except InvalidQuantityError as error:
                 found[key] = {"ok": False, "error": error.reason}
     if len(read) == 2:
         total, rest = read["a"] + read["b"], read["a"] - read["b"]
@@ -318,7 +318,7 @@ def node(given: Json) -> Json:
     capacity = amounts(given["capacity"]) or {}
     try:
         eviction = eviction_reservation(parsed_thresholds(given["evictionHard"]), capacity)
-    except InvalidConfig as error:
+    except InvalidConfigError as error:
         return {"evictionHardError": error.reason}
     reserved = allocatable.Reserved(amounts(given["systemReserved"]), amounts(given["kubeReserved"]), eviction)
     absolute = allocatable.absolute_allocatable(capacity, reserved)

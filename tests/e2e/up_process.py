@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusable, default_root, open_cgroupfs, this_host, writable
+from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, default_root, open_cgroupfs, this_host, writable
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
 from tests.e2e.waiting import until
@@ -29,7 +29,7 @@ def problem() -> str:
         return "root is needed"
     try:
         default_root(this_host(), writable(this_host()))
-    except CgroupsUnusable as error:
+    except CgroupsUnusableError as error:
         return str(error)
     return ""
 

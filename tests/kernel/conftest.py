@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-from tests.kernel.guest import GUEST_VARIABLE, GuestMissing, Result
+from tests.kernel.guest import GUEST_VARIABLE, GuestMissingError, Result
 from tests.kernel.kinds import KINDS, run_in
 
 # They write cgroups of the machine they run on, as its root; only a guest is there for that.
@@ -46,7 +46,7 @@ def in_guest(exercised: Callable[[str, str], None]) -> InGuest:
     ) -> Result:
         try:
             done = run_in(kind, argv, timeout_s, cpus=cpus, memory_mib=memory_mib)
-        except GuestMissing as problem:
+        except GuestMissingError as problem:
             pytest.skip(f"{kind}: {problem}")
         if done.facts and claims:
             exercised("kernel", done.described(KINDS[kind].machine))

@@ -61,7 +61,7 @@ class Containerd(OwnContainerd):
 def private_containerd(
     *, systemd: bool = False, network: bool = False, below: str | None = None
 ) -> Iterator[Containerd]:
-    """GuestMissing where a package is not there."""
+    """GuestMissingError where a package is not there."""
     required(PROGRAMS)
     # Not pytest's tmp_path: a unix socket's path must be short.
     daemon = Containerd(Path(tempfile.mkdtemp(prefix="plimsoll-ctd-", dir=below)), systemd=systemd, network=network)

@@ -17,7 +17,7 @@ import msgspec
 
 from plimsoll.linux.processes import cgroups_of
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import ContainerSeen, ContainerSpec, Resources, RuntimeTrouble, SandboxSpec
+from plimsoll.runtime.interface import ContainerSpec, ContainerStateSeen, CriResources, RuntimeCallError, SandboxSpec
 from tests.kernel.containerd import IMAGE
 
 T = TypeVar("T")
@@ -58,32 +58,32 @@ class Bench:
             image_ref=image.ref,
             command=command,
             log_path=f"{name}/0.log",
-            resources=Resources(cpu_shares=512, memory_limit_bytes=64 * MIB, oom_score_adj=500),
+            resources=CriResources(cpu_shares=512, memory_limit_bytes=64 * MIB, oom_score_adj=500),
         )
         return msgspec.structs.replace(spec, **changed)
 
     async def run(
         self, sandbox: SandboxSpec, sandbox_id: str, name: str, command: tuple[str, ...], **changed: object
-    ) -> ContainerSeen:
+    ) -> ContainerStateSeen:
         spec = await self.container(name, command, **changed)
         made = await self.runtime.make_container(sandbox, sandbox_id, spec)
         await self.runtime.start_container(made)
         return await self.seen(made)
 
-    async def seen(self, container_id: str) -> ContainerSeen:
+    async def seen(self, container_id: str) -> ContainerStateSeen:
         for each in (await self.runtime.seen()).containers:
             if each.id == container_id:
                 return each
         raise AssertionError(f"{container_id} is not there")
 
-    async def ended(self, container_id: str) -> ContainerSeen:
-        async def exited() -> ContainerSeen | None:
+    async def ended(self, container_id: str) -> ContainerStateSeen:
+        async def exited() -> ContainerStateSeen | None:
             found = await self.seen(container_id)
             return found if found.phase == "exited" else None
 
         return await until(exited)
 
-    async def logged(self, container: ContainerSeen, line: str) -> None:
+    async def logged(self, container: ContainerStateSeen, line: str) -> None:
         async def there() -> bool:
             file = self.runtime.log_file(container)
             return file.exists() and f" F {line}\n" in file.read_text()
@@ -158,7 +158,7 @@ async def check_commands(bench: Bench) -> None:
     assert (cut.exit_code, len(cut.output)) == (0, 100)
     try:
         await runtime.run_in(main, ("/no/such/command",), 30)
-    except RuntimeTrouble as trouble:
+    except RuntimeCallError as trouble:
         assert "/no/such/command" in str(trouble)
     else:
         raise AssertionError("a command that is not there cannot be run")
@@ -204,7 +204,7 @@ async def check_oom(bench: Bench, *, sees_reason: bool = True) -> None:
     try:
         assert await asyncio.wait_for(woken.get(), SOON_S) == ""
         # It waits until it is told, so that the kill comes after everybody has begun to watch.
-        limits = Resources(cpu_shares=512, memory_limit_bytes=24 * MIB, memory_swap_limit_bytes=0, oom_score_adj=500)
+        limits = CriResources(cpu_shares=512, memory_limit_bytes=24 * MIB, memory_swap_limit_bytes=0, oom_score_adj=500)
         hungry = ("sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.05; done; exec tail /dev/zero")
         hog = await bench.run(spec, sandbox_id, "hog", hungry, resources=limits)
         while not woken.empty():
@@ -229,7 +229,7 @@ async def check_oom(bench: Bench, *, sees_reason: bool = True) -> None:
 
 async def check_process_identity(bench: Bench) -> None:
     """What the spec says of user, capabilities, mounts, environment and paths is what the process finds."""
-    from plimsoll.runtime.interface import Mount, Security
+    from plimsoll.runtime.interface import ContainerMount, Security
 
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)
@@ -244,7 +244,7 @@ async def check_process_identity(bench: Bench) -> None:
         args=("1000",),
         working_dir="/etc",
         environment={"GREETING": "hello $(name) ü"},
-        mounts=(Mount(str(shared), "/shared", read_only=True),),
+        mounts=(ContainerMount(str(shared), "/shared", read_only=True),),
         security=Security(user=1234, group=2345, groups=(77,), drop_capabilities=("ALL",), read_only_root=True),
     )
 

@@ -20,7 +20,7 @@ import pytest
 from plimsoll.cgroups.drivers.v1 import CgroupsV1
 from plimsoll.cgroups.drivers.v2 import CgroupsV2
 from plimsoll.cgroups.stats.usage import UsageReader, usage
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError
 from plimsoll.rules.model.kernel import CgroupVersion
 
 Cgroupfs = CgroupsV1 | CgroupsV2
@@ -48,7 +48,7 @@ def started(driver: Cgroupfs, path: str, script: str, *arguments: str) -> Iterat
             process.stdin.close()
             yield process
         finally:
-            with contextlib.suppress(CgroupGone):
+            with contextlib.suppress(CgroupGoneError):
                 asyncio.run(driver.kill(path))
             process.kill()
 
@@ -60,9 +60,9 @@ def python(code: str) -> str:
 def remove_tree(driver: Cgroupfs, path: str) -> None:
     for name in driver.children(path):
         remove_tree(driver, f"{path}/{name}")
-    with contextlib.suppress(CgroupGone):
+    with contextlib.suppress(CgroupGoneError):
         asyncio.run(driver.kill(path))
-    with contextlib.suppress(CgroupGone):
+    with contextlib.suppress(CgroupGoneError):
         asyncio.run(driver.remove(path))
 
 
@@ -102,7 +102,7 @@ def look(driver: Cgroupfs, path: str, file: str) -> str:
 def life_of_a_cgroup(driver: Cgroupfs, root: str) -> None:
     path = f"{root}/pod1"
     assert driver.look(path, []) is None
-    assert isinstance(refused(errno.ENOENT, lambda: run_make(driver, f"{path}/child")), CgroupGone)
+    assert isinstance(refused(errno.ENOENT, lambda: run_make(driver, f"{path}/child")), CgroupGoneError)
     run_make(driver, path)
     refused(errno.EEXIST, lambda: run_make(driver, path))
     run_make(driver, f"{path}/b")
@@ -122,7 +122,7 @@ def life_of_a_cgroup(driver: Cgroupfs, root: str) -> None:
     for name in ("a", "b"):
         run_remove(driver, f"{path}/{name}")
     run_remove(driver, path)
-    assert isinstance(refused(errno.ENOENT, lambda: run_remove(driver, path)), CgroupGone)
+    assert isinstance(refused(errno.ENOENT, lambda: run_remove(driver, path)), CgroupGoneError)
     assert driver.children(path) == []
     assert driver.members(path) == []
 
@@ -201,7 +201,9 @@ def bad_values_change_nothing(driver: Cgroupfs, root: str) -> None:
             assert error.op == "refuse"
         assert look(driver, path, file) == before
     refused(errno.ENOENT, lambda: run_write(driver, path, "memory.nonsense", "1"))
-    assert isinstance(refused(errno.ENOENT, lambda: run_write(driver, f"{root}/none", "pids.max", "1")), CgroupGone)
+    assert isinstance(
+        refused(errno.ENOENT, lambda: run_write(driver, f"{root}/none", "pids.max", "1")), CgroupGoneError
+    )
 
 
 HOSTILE = ["../../x", "..", ".", "", "a\nb", "a\0b", "n" * 300, "a/../../../x"]
@@ -386,7 +388,7 @@ def a_reader_belongs_to_its_cgroup(driver: Cgroupfs, root: str) -> None:
         assert reader.read().pids
         run_remove(driver, path)
         run_make(driver, path)
-        with pytest.raises(CgroupGone):
+        with pytest.raises(CgroupGoneError):
             reader.read()
     finally:
         reader.close()

@@ -1,6 +1,6 @@
 """A node of our own on a real kernel, with containers that do as they are told: what the effects' tests share.
 
-The cgroups come from pods through the rules and `NodeTree`, as `plimsoll cgroup apply` makes them; nothing in them is
+The cgroups come from pods through the rules and `CgroupManager`, as `plimsoll cgroup apply` makes them; nothing in them is
 written by hand. Everything stands below `/plimsoll-test-<random>`, which is gone again at the end.
 
 A `Worker` is one process of a container. It is held until it is in its cgroup, then it becomes a small Python program
@@ -29,7 +29,7 @@ import msgspec
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.v1 import CgroupsV1
 from plimsoll.cgroups.drivers.v2 import CgroupsV2
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cgroups.engine.transaction import Applied
 from plimsoll.cgroups.stats.usage import CpuUsage, MemoryEvents, MemoryUsage, usage
 from plimsoll.codec.kernel.files import flat_keyed
@@ -37,7 +37,7 @@ from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.linux.machine import this_machine
 from plimsoll.linux.processes import ScoreAdjustment, set_oom_score_adj
 from plimsoll.rules.cgroups.desired import workload
-from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import HUGEPAGES_PREFIX, Pod
 from plimsoll.rules.node.node_config import resolved
@@ -238,7 +238,7 @@ class Node:
         memory_mib: int = 256,
         config: Mapping[str, Any] | None = None,
         hugepages: str = "",
-        ladder: Ladder | None = None,
+        ladder: ShrinkPolicy | None = None,
     ) -> None:
         """`memory_mib` is all that the pods get together: the limit of kubepods."""
         found = this_host()
@@ -262,7 +262,7 @@ class Node:
             cgroup_version=found.version,
             runtime="process",
         )
-        self.tree = NodeTree(self.driver, self.setting, state / self.root[1:], ladder=ladder)
+        self.tree = CgroupManager(self.driver, self.setting, state / self.root[1:], ladder=ladder)
         self.scores: dict[int, ScoreAdjustment] = {}
         self._workers: list[Worker] = []
 

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
-from plimsoll.runtime.interface import ContainerSeen, ContainerSpec, Resources, SandboxSpec, Security
+from plimsoll.runtime.interface import ContainerSpec, ContainerStateSeen, CriResources, SandboxSpec, Security
 from plimsoll.runtime.supervisor.images import BUNDLED
 
 DEADLINE_S = 60.0
@@ -93,7 +93,7 @@ class Pod:
             mounts=mounts,  # type: ignore[arg-type]
             security=security or Security(),
             log_path=f"{name}/0.log",
-            resources=Resources(oom_score_adj=oom_score_adj),
+            resources=CriResources(oom_score_adj=oom_score_adj),
             cgroup=name if name.isascii() and name.isprintable() else unique,
             **others,  # type: ignore[arg-type]
         )
@@ -104,13 +104,13 @@ class Pod:
         await self.runtime.start_container(made)
         return made
 
-    async def seen(self, container_id: str) -> ContainerSeen:
+    async def seen(self, container_id: str) -> ContainerStateSeen:
         return next(one for one in (await self.runtime.seen()).containers if one.id == container_id)
 
-    async def ended(self, container_id: str) -> ContainerSeen:
+    async def ended(self, container_id: str) -> ContainerStateSeen:
         return await self.until(container_id, lambda one: one.phase == "exited")
 
-    async def until(self, container_id: str, true: Callable[[ContainerSeen], bool]) -> ContainerSeen:
+    async def until(self, container_id: str, true: Callable[[ContainerStateSeen], bool]) -> ContainerStateSeen:
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 with contextlib.suppress(StopIteration):

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
-from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupGone
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupGoneError
 from plimsoll.cgroups.engine import scope_holder
-from plimsoll.cgroups.engine.executor import StepRefused
+from plimsoll.cgroups.engine.executor import StepError
 from plimsoll.rules.cgroups.steps import Step
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from tests.faulty_driver import FaultyDriver
@@ -47,7 +47,7 @@ KILLING = ("pods-replaced", "pod-removed", "teardown")
 LIMITS = {2: "memory.max", 1: "memory.limit_in_bytes"}
 
 
-class Broken(Exception):
+class BrokenPromiseError(Exception):
     """The promise does not hold."""
 
 
@@ -106,7 +106,7 @@ class Node:
         await self.tree.teardown(kill=True)
         try:
             await self.kernel.remove(self.reserved)
-        except CgroupGone:
+        except CgroupGoneError:
             pass
 
 
@@ -123,7 +123,7 @@ async def _again_gives(node: Node, scenario: Scenario, new: Tree, what: str) -> 
     node.start()
     await scenario.again(node.tree)
     if node.driver.made:
-        raise Broken(f"{what}: a further run wrote {node.driver.made[:3]}")
+        raise BrokenPromiseError(f"{what}: a further run wrote {node.driver.made[:3]}")
 
 
 def _same(found: Tree, wanted: Tree, what: str) -> None:
@@ -131,7 +131,7 @@ def _same(found: Tree, wanted: Tree, what: str) -> None:
         return
     paths = [path for path in sorted({*found, *wanted}) if found.get(path) != wanted.get(path)]
     differences = [f"{path}: {found.get(path)} instead of {wanted.get(path)}" for path in paths[:3]]
-    raise Broken(f"{what}: {'; '.join(differences)}")
+    raise BrokenPromiseError(f"{what}: {'; '.join(differences)}")
 
 
 async def rehearsed(node: Node, scenario: Scenario) -> tuple[Tree, Tree, int]:
@@ -146,7 +146,7 @@ async def refused(node: Node, scenario: Scenario, number: int, code: int, old: T
     outcome = "went on"
     try:
         await scenario.deed(node.tree)
-    except StepRefused:
+    except StepError:
         outcome = "undone"
         _same(node.now(), old, what)
     await _again_gives(node, scenario, new, what)
@@ -164,11 +164,11 @@ def killed(node: Node, scenario: Scenario, number: int, old: Tree, new: Tree, wh
             os._exit(3)  # it should not have come so far
     _, status = os.waitpid(pid, 0)
     if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-        raise Broken(f"{what}: the child was to die by a signal, and ended with {status}")
+        raise BrokenPromiseError(f"{what}: the child was to die by a signal, and ended with {status}")
     node.start()
     unfinished = node.tree.status().unfinished
     if unfinished is None or not unfinished.subject:
-        raise Broken(f"{what}: the status names nothing unfinished")
+        raise BrokenPromiseError(f"{what}: the status names nothing unfinished")
     _run(_recovered(node, old, what), node)
     _run(_again_gives(node, scenario, new, what), node)
 
@@ -211,7 +211,7 @@ async def watched(node: Node, rounds: int) -> int:
         lines = told.read().splitlines()
     bad = [line for line in lines if line != "."]
     if bad:
-        raise Broken(f"a reader saw {bad[0]}")
+        raise BrokenPromiseError(f"a reader saw {bad[0]}")
     return len(lines)
 
 

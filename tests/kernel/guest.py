@@ -31,7 +31,7 @@ BUSYBOX = "/bin/busybox"
 TIMED_OUT, NO_STATUS = 124, 125  # exit codes of our own, as `timeout` and `env` have them
 
 
-class GuestMissing(Exception):
+class GuestMissingError(Exception):
     """This machine can't start such a guest; the text says what is missing and what would bring it."""
 
 
@@ -79,7 +79,7 @@ def required(programs: Mapping[str, str]) -> None:
     """Path or command → the Debian package that brings it; all must be there."""
     packages = sorted({package for program, package in programs.items() if not shutil.which(program)})
     if packages:
-        raise GuestMissing(f"this guest needs the Debian packages {' '.join(packages)}")
+        raise GuestMissingError(f"this guest needs the Debian packages {' '.join(packages)}")
 
 
 _OWN_FILES = {"command", "console", "facts", "status", "stdout", "stderr", "disk.img"}
@@ -193,7 +193,7 @@ def by_hand(machine: Literal["uml", "qemu"], run: Run, module_doc: str | None) -
     guest = Guest(machine, cgroup, asked.systemd, asked.memory, getattr(asked, "cpus", 1), asked.disk)
     try:
         done = run(guest, asked.command, asked.timeout)
-    except GuestMissing as problem:
+    except GuestMissingError as problem:
         print(problem, file=sys.stderr)
         return NO_STATUS
     sys.stdout.write(done.stdout)

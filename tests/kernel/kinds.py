@@ -31,7 +31,7 @@ def run_in(
     cpus: int | None = None,
     memory_mib: int | None = None,
 ) -> Result:
-    """Start a guest of that kind, run the command in the project's root, end it. GuestMissing where it can't be had."""
+    """Start a guest of that kind, run the command in the project's root, end it. GuestMissingError where it can't be had."""
     guest = KINDS[kind]
     guest = replace(guest, cpus=cpus or guest.cpus, memory_mib=memory_mib or guest.memory_mib)
     run = uml.run if guest.machine == "uml" else qemu.run

@@ -27,14 +27,14 @@ import msgspec
 
 from plimsoll.cgroups.drivers.detect import Hierarchies, open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.interface import CgroupDriver
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.linux.machine import this_machine
 from plimsoll.rules.cgroups.desired import Cgroup, desired_tree, workload
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.node_config import Setting, resolved
+from plimsoll.rules.node.node_config import NodeConfig, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.defaulting import defaulted
@@ -96,7 +96,7 @@ def _is_livable(spec: dict[str, Any]) -> bool:
     return all(limit == 0 or limit >= LEAST_LIMIT_BYTES for limit in limits)
 
 
-class Mismatch(Exception):
+class MismatchError(Exception):
     """The kernel has another value than explain says."""
 
 
@@ -112,11 +112,11 @@ class Matrix:
             "featureGates": {"MemoryQoS": memory_qos and found.version == 2},
         }
         self.setting = self._resolved(config, profile, found.version)
-        self.tree = NodeTree(self.driver, self.setting, state)
+        self.tree = CgroupManager(self.driver, self.setting, state)
         self.values = 0
         self.lacking: Counter[str] = Counter()
 
-    def _resolved(self, config: dict[str, Any], profile: str, version: Any) -> Setting:
+    def _resolved(self, config: dict[str, Any], profile: str, version: Any) -> NodeConfig:
         chosen = PROFILES[profile]
         machine = msgspec.structs.replace(this_machine(), cores=64, memory_bytes=1 << 42)
         kubelet = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1", **config}
@@ -138,7 +138,7 @@ class Matrix:
                 self._compare(path, file.name, str(file.value))
         again = await self.tree.apply(pods)
         if again.steps:
-            raise Mismatch(f"a second run wrote: {again.steps[:5]}")
+            raise MismatchError(f"a second run wrote: {again.steps[:5]}")
 
     def _placed(self, node: Cgroup, pods: list[Pod]) -> Iterator[tuple[str, Cgroup]]:
         """Every cgroup of the explained tree with the path it really has: containers have ids by now."""
@@ -159,7 +159,7 @@ class Matrix:
             return
         found = self._read(path, file)
         if not same_value(file, wanted, found, self.setting.machine.page_size):
-            raise Mismatch(f"{path} {file}: explained {wanted!r}, the kernel has {found!r}")
+            raise MismatchError(f"{path} {file}: explained {wanted!r}, the kernel has {found!r}")
         self.values += 1
 
     def _read(self, path: str, file: str) -> str:
@@ -179,7 +179,7 @@ def _walk(node: Cgroup) -> Iterator[Cgroup]:
         yield from _walk(child)
 
 
-def knobs(pods: list[Pod], setting: Setting) -> dict[str, Counter[str]]:
+def knobs(pods: list[Pod], setting: NodeConfig) -> dict[str, Counter[str]]:
     """How the pods are spread: classes, containers, and which files each of them sets beyond its weight."""
     spread: dict[str, Counter[str]] = {"class": Counter(), "containers": Counter(), "knob": Counter()}
     for pod in pods:
@@ -213,7 +213,7 @@ async def run(arguments: argparse.Namespace, pods: list[Pod]) -> dict[str, Any]:
             await matrix.tree.teardown(kill=True)
         left = matrix.driver.look(root, ())
         if left is not None:
-            raise Mismatch(f"{root} is still there after teardown")
+            raise MismatchError(f"{root} is still there after teardown")
     spread = knobs(pods, matrix.setting)
     thin = [
         f"{kind} {name}: {count} of {len(pods)}"

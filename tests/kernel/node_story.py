@@ -21,7 +21,7 @@ import msgspec
 
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
-from plimsoll.kube.request import Request, Unreachable
+from plimsoll.kube.request import Request, UnreachableError
 from plimsoll.linux.cgroup_files import CgroupError
 from tests.e2e.real_node import ROOT, RealNode, real_node
 
@@ -107,7 +107,7 @@ async def until(look: Callable[[], Awaitable[Any]], true: Callable[[Any], Any] =
             found = await look()
             if true(found):
                 return found
-        except (Unreachable, TimeoutError):  # a guest may take longer than a client's patience
+        except (UnreachableError, TimeoutError):  # a guest may take longer than a client's patience
             pass
         assert time.monotonic() < deadline, f"not within {WAIT_S:g} s: {found!r}"
         await asyncio.sleep(0.2)

@@ -18,7 +18,7 @@ from tests.kernel.guest import (
     BUSYBOX,
     SCRIPTS,
     Guest,
-    GuestMissing,
+    GuestMissingError,
     Result,
     by_hand,
     end,
@@ -51,7 +51,7 @@ SHARES_READY_S = 10.0
 def kernel() -> Path:
     images = sorted(Path("/boot").glob("vmlinuz-*-cloud-amd64"))
     if not images:
-        raise GuestMissing("this guest needs the Debian package linux-image-cloud-amd64")
+        raise GuestMissingError("this guest needs the Debian package linux-image-cloud-amd64")
     return images[-1]
 
 
@@ -94,10 +94,10 @@ def cpio(folders: Sequence[str], files: Mapping[str, bytes]) -> bytes:
 def run(
     guest: Guest, argv: Sequence[str], timeout_s: float = 300.0, environment: Mapping[str, str] | None = None
 ) -> Result:
-    """Start the guest, run the command in it, end the guest. Raises GuestMissing where that can't be done here."""
+    """Start the guest, run the command in it, end the guest. Raises GuestMissingError where that can't be done here."""
     required(PROGRAMS | (SYSTEMD_PROGRAMS if guest.systemd else {}))
     if os.geteuid() != 0:
-        raise GuestMissing("this guest needs root: virtiofsd shares the file system from a chroot")
+        raise GuestMissingError("this guest needs root: virtiofsd shares the file system from a chroot")
     image = kernel()
     # The sockets and the RAM disk are no business of the guest's: not in the directory it can write.
     with job_directory(guest, argv, environment) as job, tempfile.TemporaryDirectory(prefix="plimsoll-qemu-") as name:
@@ -158,7 +158,7 @@ def await_sockets(sockets: Sequence[Path], daemons: Sequence[subprocess.Popen[by
     while not all(path.exists() for path in sockets):
         if time.monotonic() > deadline or any(daemon.poll() is not None for daemon in daemons):
             said = " ".join(path.with_suffix(".log").read_text(errors="replace").strip() for path in sockets)
-            raise GuestMissing(f"virtiofsd does not start here: {said or 'no socket'}")
+            raise GuestMissingError(f"virtiofsd does not start here: {said or 'no socket'}")
         time.sleep(0.02)
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from plimsoll.linux.capabilities import CONTAINERD_DEFAULT, NUMBERS, has_capability, mask
 from plimsoll.linux.nice import NICE, session_nice
-from plimsoll.runtime.interface import Mount, RuntimeTrouble, Security
+from plimsoll.runtime.interface import ContainerMount, RuntimeCallError, Security
 from plimsoll.runtime.supervisor.containers import OOM_HAVE, OOM_WANTED
 from tests.kernel.embedded_runtime import (
     DEADLINE_S,
@@ -186,15 +186,15 @@ async def a_program_that_is_not_there(pod: Pod) -> None:
         (("/usr",), 126, "permission denied"),
     ):
         container = await pod.make(*command)
-        with pytest.raises(RuntimeTrouble, match=re.escape(words)):
+        with pytest.raises(RuntimeCallError, match=re.escape(words)):
             await pod.runtime.start_container(container)
         done = await pod.seen(container)
         assert (done.phase, done.exit_code, done.reason) == ("exited", code, "ContainerCannotRun")
         assert words in done.message
     running = await pod.start(*SLEEP)
-    with pytest.raises(RuntimeTrouble, match="executable file not found"):
+    with pytest.raises(RuntimeCallError, match="executable file not found"):
         await pod.runtime.run_in(running, ("no-such-program",), DEADLINE_S)
-    with pytest.raises(RuntimeTrouble, match="no such file or directory"):
+    with pytest.raises(RuntimeCallError, match="no such file or directory"):
         await pod.runtime.attach(running, ("/no/such/program",), stdin=True, tty=True)
 
 
@@ -234,7 +234,7 @@ async def shared_memory_is_the_pods(pod: Pod) -> None:
 
 async def nothing_is_mounted_on_the_host(pod: Pod) -> None:
     before = host_mounts(pod.runtime._state.parent)
-    container = await pod.start(*SLEEP, mounts=(Mount("/usr", "/data/usr", True),))
+    container = await pod.start(*SLEEP, mounts=(ContainerMount("/usr", "/data/usr", True),))
     assert host_mounts(pod.runtime._state.parent) == before
     await pod.runtime.remove_container(container)
     assert host_mounts(pod.runtime._state.parent) == before
@@ -256,7 +256,7 @@ async def capabilities_are_as_declared(pod: Pod) -> None:
         assert int(said["CapBnd"], 16) == bounding, security
         assert (int(said["CapInh"], 16), int(said["CapAmb"], 16), said["NoNewPrivs"]) == (0, 0, "1"), security
     assert (await pod.output("id -u; id -g; id -G", security=security)).split() == ["1000", "1001", "1001", "7", "9"]
-    with pytest.raises(RuntimeTrouble, match="FLY"):
+    with pytest.raises(RuntimeCallError, match="FLY"):
         await pod.start("true", security=Security(add_capabilities=("FLY",)))
     assert NUMBERS["NET_BIND_SERVICE"] == 10
 
@@ -294,7 +294,7 @@ async def secrets_are_hidden(pod: Pod) -> None:
     assert exists(state / "journal")
     script = f"test ! -e {state}/journal && test ! -e {state}/socket && echo hidden"
     assert await pod.output(script) == "hidden\n"
-    through = Mount(str(state.parent), "/outside")
+    through = ContainerMount(str(state.parent), "/outside")
     assert await pod.output("ls -A /outside/$0 || true".replace("$0", state.name), mounts=(through,)) == ""
 
 
@@ -340,7 +340,7 @@ async def no_device_can_be_made_and_used(pod: Pod) -> None:
         "print(len(os.read(os.open('/dev/zero', os.O_RDONLY), 8)), *os.listdir('/dev'))\n"
     )
     volume = folder(pod.runtime._state.parent / "volume")
-    said = await pod.python(code, mounts=(Mount(str(volume), "/volume"),))
+    said = await pod.python(code, mounts=(ContainerMount(str(volume), "/volume"),))
     names = {"fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty"}
     assert "read" not in said
     assert said.startswith("8 ") and set(said[2:].split()) - {"device"} == names | {"urandom", "zero"}, said
@@ -369,7 +369,7 @@ async def the_root_is_private_and_writable(pod: Pod) -> None:
 async def a_read_only_root(pod: Pod) -> None:
     volume = folder(pod.runtime._state.parent / "scratch")
     script = "for d in / /tmp /usr /root /run; do (echo x > $d/x) 2>/dev/null && echo wrote $d; done; echo y > /v/y; echo done"
-    mounts = (Mount(str(volume), "/v"), Mount("/usr", "/new/place", True))
+    mounts = (ContainerMount(str(volume), "/v"), ContainerMount("/usr", "/new/place", True))
     security = Security(read_only_root=True)
     assert await pod.output(script, mounts=mounts, security=security) == "done\n"
     assert (volume / "y").read_text() == "y\n"
@@ -388,11 +388,11 @@ async def a_directory_is_a_root(pod: Pod) -> None:
     (volume / "file").write_text("mine\n")
     before = sorted(os.listdir("/etc"))
     mounts = (
-        *(Mount(path, path, True) for path in ("/usr", "/lib", "/lib64", "/bin") if exists(path)),
-        Mount(str(volume), "/data/volume"),
-        Mount(str(volume), "/up/volume"),
+        *(ContainerMount(path, path, True) for path in ("/usr", "/lib", "/lib64", "/bin") if exists(path)),
+        ContainerMount(str(volume), "/data/volume"),
+        ContainerMount(str(volume), "/up/volume"),
     )
-    with pytest.raises(RuntimeTrouble):  # /proc is a link in it: nothing of ours is mounted where it leads
+    with pytest.raises(RuntimeCallError):  # /proc is a link in it: nothing of ours is mounted where it leads
         await pod.start("/bin/true", image_ref=f"dir:'{root}'", mounts=mounts)
     (root / "proc").unlink()
     script = "ls /etc; cat /data/volume/file; echo new > /made; ls /"
@@ -443,7 +443,7 @@ async def calls_can_be_repeated(pod: Pod) -> None:
     pid = (await pod.seen(container)).pid
     await runtime.stop_container(container, 0)
     await runtime.stop_container(container, 5)
-    with pytest.raises(RuntimeTrouble, match="ended"):
+    with pytest.raises(RuntimeCallError, match="ended"):
         await runtime.start_container(container)
     await runtime.remove_container(container)
     await runtime.remove_container(container)
@@ -451,7 +451,7 @@ async def calls_can_be_repeated(pod: Pod) -> None:
     assert not alive(pid)
     await runtime.stop_sandbox(pod.sandbox_id)
     await runtime.stop_sandbox(pod.sandbox_id)
-    with pytest.raises(RuntimeTrouble, match="stopped"):
+    with pytest.raises(RuntimeCallError, match="stopped"):
         await pod.start(*SLEEP)
 
 

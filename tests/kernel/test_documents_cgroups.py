@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, this_host
+from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, this_host
 from tests.kernel.conftest import InGuest
 from tests.kernel.document_commands import ROOT
 from tests.kernel.guest import PYTHON
@@ -127,7 +127,7 @@ def on_host(argv: list[str], exercised: Callable[[str, str], None]) -> dict[str,
         pytest.skip("host: root is needed")
     try:
         check_required(this_host())
-    except CgroupsUnusable as problem:
+    except CgroupsUnusableError as problem:
         pytest.skip(f"host: {problem}")
     if this_host().read_only:
         pytest.skip("host: cgroups are mounted read-only")

@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.runtime.cri.private_containerd.daemon import PROGRAMS
 from tests.kernel import uml
-from tests.kernel.guest import Guest, GuestMissing, required
+from tests.kernel.guest import Guest, GuestMissingError, required
 from tests.kernel.kinds import inner_tests, pytest_argv
 
 CASES = [
@@ -30,7 +30,7 @@ def test_containerd_in_a_guest(
         required(PROGRAMS)
         argv = pytest_argv("tests/kernel/in_guest/test_containerd.py", "tests/kernel/in_guest/test_agent_containerd.py")
         done = uml.run(guest, argv, 400.0, {"PLIMSOLL_CRI_HANDLER": handler})
-    except GuestMissing as problem:
+    except GuestMissingError as problem:
         pytest.skip(f"containerd in {guest.name}: {problem}")
     tests = inner_tests(done)
     for test in tests:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.kernel.conftest import InGuest
-from tests.kernel.guest import NO_STATUS, PYTHON, TIMED_OUT, GuestMissing, required
+from tests.kernel.guest import NO_STATUS, PYTHON, TIMED_OUT, GuestMissingError, required
 from tests.kernel.kinds import KINDS, inner_tests, pytest_argv
 
 IN_GUEST = "tests/kernel/in_guest"
@@ -116,7 +116,7 @@ def test_several_cpus_cpuset_and_pressure(in_guest: InGuest) -> None:
 
 
 def test_what_is_missing_is_named_by_its_package() -> None:
-    with pytest.raises(GuestMissing, match=r"needs the Debian packages a-kernel b-tools$"):
+    with pytest.raises(GuestMissingError, match=r"needs the Debian packages a-kernel b-tools$"):
         required({"/nowhere/kernel": "a-kernel", "no-such-command-here": "b-tools", "/bin/sh": "dash"})
 
 

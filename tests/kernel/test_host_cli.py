@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusable, default_root, open_cgroupfs, this_host, writable
+from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, default_root, open_cgroupfs, this_host, writable
 from plimsoll.cgroups.drivers.v1 import CgroupsV1
 from plimsoll.cgroups.engine.journal import Journal
 from plimsoll.rules.cgroups.steps import Make
@@ -29,7 +29,7 @@ def _problem() -> str:
         return "root is needed"
     try:
         default_root(this_host(), writable(this_host()))
-    except CgroupsUnusable as error:
+    except CgroupsUnusableError as error:
         return str(error)
     return ""
 

@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, this_host
+from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, this_host
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.pods.image_gc import remove_unused_images
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, FsUsage
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import ImageTrouble, Mount, Resources, RuntimeTrouble
+from plimsoll.runtime.interface import ContainerMount, CriResources, ImageError, RuntimeCallError
 from tests.kernel import containerd_checks as checks
 from tests.kernel.containerd import IMAGE, PLUGINS, Containerd, cgroup_parent, private_containerd
 from tests.kernel.containerd_checks import MIB, WAITS_FOR_TERM, Bench, cgroup_directory, until
-from tests.kernel.guest import GuestMissing
+from tests.kernel.guest import GuestMissingError
 from tests.unit.runtime.cri.grpc_server import Server
 
 
@@ -41,7 +41,7 @@ def daemon(exercised: Callable[[str, str], None]) -> Iterator[Containerd]:
     try:
         found = this_host()
         check_required(found)
-    except CgroupsUnusable as problem:
+    except CgroupsUnusableError as problem:
         pytest.skip(f"containerd: {problem}")
     if found.version != 1 or found.read_only:
         pytest.skip(
@@ -50,7 +50,7 @@ def daemon(exercised: Callable[[str, str], None]) -> Iterator[Containerd]:
     try:
         with private_containerd() as started:
             yield started
-    except GuestMissing as problem:
+    except GuestMissingError as problem:
         pytest.skip(f"containerd: {problem}")
     exercised("runtime", f"containerd and runc, Linux {os.uname().release}, host, cgroup v1, cgroupfs")
 
@@ -97,13 +97,13 @@ async def test_what_the_runtime_is(bench: Bench) -> None:
 
 
 async def test_images_that_are_not_there(bench: Bench) -> None:
-    with pytest.raises(ImageTrouble) as absent:
+    with pytest.raises(ImageError) as absent:
         await bench.runtime.image("localhost/none:1", has_command=True, pull=False)
     assert (absent.value.reason, absent.value.image) == ("ErrImageNeverPull", "localhost/none:1")
     with socket.socket() as nobody:  # bound, but nobody listens: a registry that refuses
         nobody.bind(("127.0.0.1", 0))
         name = f"localhost:{nobody.getsockname()[1]}/none:1"
-        with pytest.raises(ImageTrouble) as failed:
+        with pytest.raises(ImageError) as failed:
             await bench.runtime.image(name, has_command=True, pull=True)
     assert failed.value.reason == "ErrImagePull" and "rpc error: code = " in failed.value.message
     assert (await bench.runtime.image(IMAGE, has_command=False, pull=False)).runs == "/bin/sh"
@@ -112,7 +112,7 @@ async def test_images_that_are_not_there(bench: Bench) -> None:
 async def test_new_numbers_for_a_running_container(bench: Bench) -> None:
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)
-    first = Resources(
+    first = CriResources(
         cpu_shares=512, cpu_quota_us=50000, cpu_period_us=100000, memory_limit_bytes=64 * MIB,
         memory_swap_limit_bytes=64 * MIB, oom_score_adj=968,
     )  # fmt: skip
@@ -129,15 +129,15 @@ async def test_new_numbers_for_a_running_container(bench: Bench) -> None:
     assert numbers() == (64 * MIB, 512, 50000)
     assert oom_score_adj(main.pid) == 968
     assert await runtime.container_resources(main.id) == first
-    second = Resources(
+    second = CriResources(
         cpu_shares=1024, cpu_quota_us=-1, cpu_period_us=100000, memory_limit_bytes=96 * MIB,
         memory_swap_limit_bytes=96 * MIB, oom_score_adj=968,
     )  # fmt: skip
     await runtime.update_container(main.id, second)
     assert numbers() == (96 * MIB, 1024, -1)
     assert await runtime.container_resources(main.id) == second
-    low = Resources(cpu_shares=1024, memory_limit_bytes=8 * MIB, memory_swap_limit_bytes=8 * MIB, oom_score_adj=968)
-    with pytest.raises(RuntimeTrouble, match="UpdateContainerResources"):
+    low = CriResources(cpu_shares=1024, memory_limit_bytes=8 * MIB, memory_swap_limit_bytes=8 * MIB, oom_score_adj=968)
+    with pytest.raises(RuntimeCallError, match="UpdateContainerResources"):
         await runtime.update_container(main.id, low)
     again = await bench.seen(main.id)
     assert (again.phase, again.pid) == ("running", main.pid)
@@ -150,7 +150,7 @@ async def test_a_pods_new_size_costs_one_call_where_nobody_knows_it(bench: Bench
         await runtime.open()
         sandbox_id = await runtime.make_sandbox(bench.sandbox())
         for shares in (256, 512, 1024):
-            await runtime.update_sandbox(sandbox_id, Resources(cpu_shares=shares, memory_limit_bytes=64 * MIB))
+            await runtime.update_sandbox(sandbox_id, CriResources(cpu_shares=shares, memory_limit_bytes=64 * MIB))
         await runtime.close()
     is_known = not runtime.version.lstrip("v").startswith("1.")
     assert proxy.calls.count("UpdatePodSandboxResources") == (3 if is_known else 1)
@@ -240,7 +240,7 @@ async def test_a_pod_network_is_reached_from_where_the_runtime_is(daemon: Contai
         spec = bench.sandbox(host_network=False)
         try:
             sandbox_id = await runtime.make_sandbox(spec)
-        except RuntimeTrouble as trouble:
+        except RuntimeCallError as trouble:
             if "operation not supported" in str(trouble):
                 pytest.skip(f"CNI: this kernel has no veth: {trouble}")
             raise
@@ -275,7 +275,7 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
         try:
             made = await runtime.make_container(spec, sandbox_id, container)
             await runtime.start_container(made)
-        except RuntimeTrouble as trouble:
+        except RuntimeCallError as trouble:
             print(trouble)
             return False
         return (await bench.seen(made)).phase == "running"
@@ -324,7 +324,7 @@ async def test_a_container_starts_once_whenever_the_agent_is_killed(
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)
     script = "echo start >>/book/starts; sleep 1000"
-    mounts = (Mount(host_path=str(tmp_path), container_path="/book"),)
+    mounts = (ContainerMount(host_path=str(tmp_path), container_path="/book"),)
     made = await runtime.make_container(
         spec, sandbox_id, await bench.container("main", ("sh", "-c", script), mounts=mounts)
     )

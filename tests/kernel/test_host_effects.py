@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, this_host
-from plimsoll.cgroups.engine.executor import StepRefused
-from plimsoll.cgroups.engine.shrink import ShrinkRefused
+from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, this_host
+from plimsoll.cgroups.engine.executor import StepError
+from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.processes import oom_score_adj
-from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod
 from tests.unit.console import run
 
@@ -42,7 +42,7 @@ def host(exercised: Callable[[str, str], None]) -> Iterator[None]:
     try:
         found = this_host()
         check_required(found)
-    except CgroupsUnusable as problem:
+    except CgroupsUnusableError as problem:
         pytest.skip(f"host cgroup v1: {problem}")
     if found.version != 1 or found.read_only:
         pytest.skip(f"host cgroup v1: this host has cgroup v{found.version}{', read-only' if found.read_only else ''}")
@@ -214,13 +214,13 @@ def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path) -> None:
 def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
     """The kernel refuses it (EBUSY); that means not yet, until the time is up."""
     web = pod("web", app=BEFORE)
-    with new_node(tmp_path, ladder=Ladder(deadline_s=1.0)) as node:
+    with new_node(tmp_path, ladder=ShrinkPolicy(deadline_s=1.0)) as node:
         node.add(web)
         hog = node.start(web, "app")
         hog.do("take", 32)
-        with pytest.raises(StepRefused) as refused:
+        with pytest.raises(StepError) as refused:
             node.resize(pod("web", app=AFTER))
-        assert isinstance(refused.value.cause, ShrinkRefused)
+        assert isinstance(refused.value.cause, ShrinkError)
         waited = re.search(r"are still in use after (\d+\.\d)", str(refused.value))
         assert waited and float(waited[1]) >= 1.0
         assert "not less than 24.0 MiB; everything was undone" in str(refused.value)

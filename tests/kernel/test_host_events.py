@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cgroups.stats.live_tree import TaskCounter
-from plimsoll.cgroups.stats.notifications import Watcher
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, Mount
+from plimsoll.cgroups.stats.notifications import CgroupWatcher
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, CgroupMount, Directory
 from plimsoll.linux.psi import trigger
 from plimsoll.linux.taskstats import Taskstats
 from plimsoll.rules.cgroups.view import TaskStates
@@ -95,7 +95,7 @@ def memory() -> Iterator[Path]:
 
 def opened(path: Path) -> Directory:
     mount = next(parent for parent in path.parents if parent.is_mount())
-    return Mount(str(mount), "cgroup").directory(f"/{path.relative_to(mount)}")
+    return CgroupMount(str(mount), "cgroup").directory(f"/{path.relative_to(mount)}")
 
 
 @contextmanager
@@ -129,12 +129,12 @@ def heard(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-async def fires(watcher: Watcher[str], deadline_s: float = 10.0) -> frozenset[str]:
+async def fires(watcher: CgroupWatcher[str], deadline_s: float = 10.0) -> frozenset[str]:
     async with asyncio.timeout(deadline_s):
         return await anext(watcher)
 
 
-async def silent(watcher: Watcher[str], for_s: float = 0.2) -> bool:
+async def silent(watcher: CgroupWatcher[str], for_s: float = 0.2) -> bool:
     try:
         await fires(watcher, for_s)
     except TimeoutError:
@@ -145,7 +145,7 @@ async def silent(watcher: Watcher[str], for_s: float = 0.2) -> bool:
 @pytest.mark.asyncio
 async def test_usage_threshold_fires_on_the_way_up_and_down(memory: Path, exercised: Note) -> None:
     with opened(memory) as directory, child(memory, sys.executable, "-S", "-c", TAKES, "48") as process:
-        async with Watcher[str]() as watcher:
+        async with CgroupWatcher[str]() as watcher:
             watcher.usage_threshold("web", directory, 32 * MIB)
             assert await fires(watcher) == {"web"}  # once at first: look, now that it is registered
             assert await silent(watcher)
@@ -165,7 +165,7 @@ async def test_usage_threshold_fires_on_the_way_up_and_down(memory: Path, exerci
 async def test_out_of_memory_fires_when_the_kernel_kills(memory: Path) -> None:
     (memory / "memory.limit_in_bytes").write_text(str(24 * MIB))
     with opened(memory) as directory, child(memory, sys.executable, "-S", "-c", TAKES, "64") as process:
-        async with Watcher[str]() as watcher:
+        async with CgroupWatcher[str]() as watcher:
             watcher.out_of_memory("oom", directory)
             watcher.exit_of("process", process.pid)
             assert await fires(watcher) == {"oom"}
@@ -180,7 +180,7 @@ async def test_out_of_memory_fires_when_the_kernel_kills(memory: Path) -> None:
 @pytest.mark.asyncio
 async def test_removal_of_the_cgroup_wakes_its_watchers(memory: Path) -> None:
     with opened(memory) as directory:
-        async with Watcher[str]() as watcher:
+        async with CgroupWatcher[str]() as watcher:
             watcher.usage_threshold("web", directory, MIB)
             assert await fires(watcher) == {"web"}
             os.rmdir(memory)
@@ -195,10 +195,10 @@ async def test_a_refused_registration_leaves_nothing_open(memory: Path) -> None:
         try:
             with opened(memory / "child") as gone:
                 (memory / "child").rmdir()
-                async with Watcher[str]() as watcher:
-                    with pytest.raises(CgroupGone):
+                async with CgroupWatcher[str]() as watcher:
+                    with pytest.raises(CgroupGoneError):
                         watcher.usage_threshold("web", gone, MIB)
-                    with pytest.raises(CgroupGone):
+                    with pytest.raises(CgroupGoneError):
                         watcher.file_changes("web", gone, "cgroup.procs")
                     with pytest.raises(CgroupError, match=r"cgroup\.procs no\.such\.file"):
                         watcher.file_changes("here", directory, "cgroup.procs", "no.such.file")
@@ -211,7 +211,7 @@ async def test_a_refused_registration_leaves_nothing_open(memory: Path) -> None:
 
 @pytest.mark.asyncio
 async def test_exit_of_a_process_now_and_long_ago() -> None:
-    async with Watcher[str]() as watcher:
+    async with CgroupWatcher[str]() as watcher:
         with child(None, "sleep", "60") as process:
             watcher.exit_of("child", process.pid)
             assert await silent(watcher, 0.05)
@@ -226,7 +226,7 @@ async def test_exit_of_a_process_now_and_long_ago() -> None:
 async def test_forgotten_keys_are_silent_and_close_their_files(memory: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with opened(memory) as directory:
-        async with Watcher[str]() as watcher:
+        async with CgroupWatcher[str]() as watcher:
             for key in ("a", "b"):
                 watcher.usage_threshold(key, directory, MIB)
                 watcher.file_changes(key, directory, "cgroup.procs")
@@ -240,7 +240,7 @@ async def test_forgotten_keys_are_silent_and_close_their_files(memory: Path) -> 
 
 @pytest.mark.asyncio
 async def test_a_waiting_reader_sees_the_end_of_the_stream() -> None:
-    watcher = Watcher[str]()
+    watcher = CgroupWatcher[str]()
 
     async def read() -> list[frozenset[str]]:
         return [keys async for keys in watcher]
@@ -258,7 +258,7 @@ async def test_global_pressure_trigger_with_the_window_the_kernel_grants(exercis
     """Two busy loops on one CPU stall each other; without the capability a short window becomes 2 s, and is told."""
     cpu = min(os.sched_getaffinity(0))
     busy = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
-    async with Watcher[str]() as watcher:
+    async with CgroupWatcher[str]() as watcher:
         note = watcher.pressure("node", "cpu", "some", 50_000, 1_000_000)
         assert await fires(watcher) == {"node"}
         with child(None, sys.executable, "-S", "-c", busy), child(None, sys.executable, "-S", "-c", busy):

@@ -16,11 +16,11 @@ import pytest
 
 from plimsoll.runtime.cri.grpc import GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 from tests.kernel.containerd import Containerd, cgroup_parent
 from tests.kernel.containerd_checks import Bench
 from tests.kernel.test_host_containerd import daemon  # noqa: F401
-from tests.unit.runtime.cri.grpc_server import Handler, HangUp, Server
+from tests.unit.runtime.cri.grpc_server import Handler, HangUpError, Server
 
 CALLS = [
     "Version", "Status", "RuntimeConfig", "ListPodSandbox", "PodSandboxStatus", "RunPodSandbox", "StopPodSandbox",
@@ -47,12 +47,12 @@ def faulty(path: str, fault: Fault) -> Handler:
             if fault == "unavailable":
                 raise GrpcError(14, "try again")
             if fault == "lost-before":
-                raise HangUp
+                raise HangUpError
             if fault == "slow":
                 await asyncio.sleep(0.3)
             if fault == "lost-after":
                 await server.forward(path, request)
-                raise HangUp
+                raise HangUpError
         return await server.forward(path, request)
 
     return handle
@@ -76,7 +76,7 @@ async def insist(ask: Callable[[], Awaitable[T]]) -> T:
     for _ in range(TRIES):
         try:
             return await ask()
-        except RuntimeTrouble:
+        except RuntimeCallError:
             continue
     return await ask()
 

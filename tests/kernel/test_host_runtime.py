@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
-from plimsoll.runtime.interface import ContainerSpec, Mount, RuntimeTrouble, SandboxSpec
+from plimsoll.runtime.interface import ContainerMount, ContainerSpec, RuntimeCallError, SandboxSpec
 from tests.kernel.embedded_runtime import (
     DEADLINE_S,
     PYTHON,
@@ -126,7 +126,7 @@ async def test_killed_while_it_starts_containers(runtime: ProcessRuntime, cgroup
         await asyncio.sleep(delay_ms / 1000)  # the moment is what is tried here
         os.kill(supervisor, signal.SIGKILL)
         ended = await asyncio.gather(*starting, return_exceptions=True)
-        assert all(one is None or isinstance(one, RuntimeTrouble) for one in ended), ended
+        assert all(one is None or isinstance(one, RuntimeCallError) for one in ended), ended
         await eventually(lambda before=supervisor: runtime.supervisor_pid != before)  # type: ignore[misc]
         for sandbox in (await runtime.seen()).sandboxes:
             await runtime.remove_sandbox(sandbox.id)
@@ -157,8 +157,8 @@ async def main():
     spec = SandboxSpec("uid", "pod", "default", log_directory=sys.argv[2])
     sandbox = await runtime.make_sandbox(spec)
     script = "n=0; while :; do echo $n; n=$((n+1)); sleep 0.01; [ -e /stop/it ] && exit 42; done"
-    from plimsoll.runtime.interface import Mount
-    mounts = (Mount(sys.argv[2], "/stop"),)
+    from plimsoll.runtime.interface import ContainerMount
+    mounts = (ContainerMount(sys.argv[2], "/stop"),)
     command = ("/bin/sh", "-c", script)
     container = await runtime.make_container(
         spec, sandbox, ContainerSpec("c", 0, "i", "host", command, log_path="c/0.log", mounts=mounts))
@@ -265,7 +265,7 @@ async def test_logs_are_rotated(tmp_path: Path, cgroups: Cgroups) -> None:
         assert all(path.stat().st_size < 4096 + 100 for path in files)
         assert "line-19999" in "".join(path.read_text() for path in files)
         (tmp_path / "logs/c/0.log").rename(tmp_path / "logs/c/away")
-        with contextlib.suppress(RuntimeTrouble):
+        with contextlib.suppress(RuntimeCallError):
             await runtime.reopen_log(container)
 
 
@@ -281,33 +281,33 @@ async def test_long_lines_are_cut(pod: Pod) -> None:
 async def test_hostile_names(pod: Pod, tmp_path: Path) -> None:
     for path in ("../escape.log", "/etc/escape.log", "a/../../escape.log", "a//b", "."):
         spec = ContainerSpec(f"c{len(path)}", 0, "i", "host", ("true",), log_path=path)
-        with pytest.raises(RuntimeTrouble, match="log path"):
+        with pytest.raises(RuntimeCallError, match="log path"):
             await pod.runtime.make_container(pod.spec, pod.sandbox_id, spec)
     (tmp_path / "logs").mkdir(exist_ok=True)
     (tmp_path / "logs/linked").symlink_to("/etc")
     spec = ContainerSpec("linked", 0, "i", "host", ("true",), log_path="linked/x.log")
     made = await pod.runtime.make_container(pod.spec, pod.sandbox_id, spec)
-    with pytest.raises(RuntimeTrouble):
+    with pytest.raises(RuntimeCallError):
         await pod.runtime.start_container(made)
     assert not exists("/etc/x.log")
     container = await pod.start("printf", "%s|", "a b", 'q"', "é", "\n", name="ü\n-name")
     await pod.ended(container)
     assert (await pod.said(container)).startswith('a b|q"|é|')
-    for mounts in ((Mount("/no/such/place", "/x"),), (Mount("/usr", "/etc/passwd/x"),)):
-        with pytest.raises(RuntimeTrouble):
+    for mounts in ((ContainerMount("/no/such/place", "/x"),), (ContainerMount("/usr", "/etc/passwd/x"),)):
+        with pytest.raises(RuntimeCallError):
             await pod.start("true", mounts=mounts)
-    with pytest.raises(RuntimeTrouble, match=r"working directory|Not a directory"):
+    with pytest.raises(RuntimeCallError, match=r"working directory|Not a directory"):
         await pod.start("true", working_dir="/etc/passwd")
     assert await pod.output("echo still here") == "still here\n"
 
 
 async def test_nothing_leaks(pod: Pod) -> None:
     async def one_life() -> None:
-        container = await pod.start(*SLEEP, mounts=(Mount("/usr", "/v", True),))
+        container = await pod.start(*SLEEP, mounts=(ContainerMount("/usr", "/v", True),))
         await pod.runtime.run_in(container, ("true",), DEADLINE_S)
         session = await pod.runtime.attach(container, ("cat",), stdin=True, tty=True)
         await session.close()
-        with contextlib.suppress(RuntimeTrouble):
+        with contextlib.suppress(RuntimeCallError):
             await pod.runtime.run_in(container, ("no-such-program",), DEADLINE_S)
         await pod.runtime.remove_container(container)
         other = SandboxSpec(f"uid-{container}", "p", "n")
@@ -343,7 +343,7 @@ from plimsoll.runtime.supervisor.plan import Bind
 stage, state, reachable = sys.argv[1:4]
 namespaces.unshare(namespaces.MOUNT)
 binds = (Bind("/usr", "/data/of/pod", True), Bind(state + "/../volume", "/volume"))
-rootfs.enter(rootfs.View(stage, secret=(state,), binds=binds, overlay=False, outside=os.getpid()))
+rootfs.enter(rootfs.RootView(stage, secret=(state,), binds=binds, overlay=False, outside=os.getpid()))
 for path in ("/root", "/home", "/run", "/tmp", "/var/lib"):
     assert not os.path.isdir(path) or os.listdir(path) == [], path
 assert not os.path.exists(state) and open("/etc/passwd").read()

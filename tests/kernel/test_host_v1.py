@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.v1 import UNIFIED, CgroupsV1
 from plimsoll.cgroups.stats.usage import host_pressure, usage
-from plimsoll.linux.cgroup_files import CgroupGone, Mount
+from plimsoll.linux.cgroup_files import CgroupGoneError, CgroupMount
 from plimsoll.linux.processes import cgroups_of
 from tests.kernel.driver_checks import (
     CHECKS,
@@ -43,7 +43,7 @@ def driver(exercised: Callable[[str, str], None]) -> Iterator[CgroupsV1]:
     try:
         found = this_host()
         check_required(found)
-    except CgroupsUnusable as problem:
+    except CgroupsUnusableError as problem:
         pytest.skip(f"host cgroup v1: {problem}")
     if found.version != 1 or found.read_only:
         pytest.skip(f"host cgroup v1: this host has cgroup v{found.version}{', read-only' if found.read_only else ''}")
@@ -224,7 +224,7 @@ def test_a_cgroup_that_went_away(driver: CgroupsV1, root: str) -> None:
     with driver.directory(f"{root}/pod1", "memory.stat") as directory:
         run_remove(driver, f"{root}/pod1")
         assert not directory.alive()
-        with pytest.raises(CgroupGone):
+        with pytest.raises(CgroupGoneError):
             directory.read("memory.stat")
 
 
@@ -241,9 +241,9 @@ def test_whoever_is_killed_while_a_cgroup_is_made_or_removed_leaves_none_that_se
     for name in ("make", "remove"):
         for count in range(1, whole):
             with monkeypatch.context() as patched:
-                left, plain = [count], getattr(Mount, name)
+                left, plain = [count], getattr(CgroupMount, name)
 
-                def until_killed(mount: Mount, at: str, left: list[int] = left, plain: Any = plain) -> None:
+                def until_killed(mount: CgroupMount, at: str, left: list[int] = left, plain: Any = plain) -> None:
                     if not left[0]:
                         raise Killed
                     left[0] -= 1
@@ -251,7 +251,7 @@ def test_whoever_is_killed_while_a_cgroup_is_made_or_removed_leaves_none_that_se
 
                 if name == "remove":
                     run_make(driver, path)
-                patched.setattr(Mount, name, until_killed)
+                patched.setattr(CgroupMount, name, until_killed)
                 with pytest.raises(Killed):
                     (run_make if name == "make" else run_remove)(driver, path)
             assert driver.look(path, ()) is None, (name, count)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusable, check_required, open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, open_cgroupfs, this_host
 from plimsoll.cgroups.stats.usage import usage
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError
@@ -26,7 +26,7 @@ from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.model.runnable import ConfigMap, RunPod
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.runtime.interface import Mount
+from plimsoll.runtime.interface import ContainerMount
 from tests.kernel.driver_checks import MI, Cgroupfs, eventually, remove_tree, run_make, run_remove, started
 
 UID = "0c0ffee0-1111-2222-3333-444455556666"
@@ -64,7 +64,7 @@ def made(volumes: Volumes, it: RunPod) -> Path:
     return Path(volumes.set_up(it, CONFIG, AROUND).by_name["v"].path)
 
 
-def mounted(volumes: Volumes, it: RunPod) -> list[Mount]:
+def mounted(volumes: Volumes, it: RunPod) -> list[ContainerMount]:
     ready = volumes.set_up(it, CONFIG, AROUND)
     return list(volumes.mounts(it, it.spec.containers[0], ready.by_name, {"NAME": "x"}))
 
@@ -107,7 +107,7 @@ def cgroup() -> Iterator[tuple[Cgroupfs, str]]:
     try:
         found = this_host()
         check_required(found)
-    except CgroupsUnusable as problem:
+    except CgroupsUnusableError as problem:
         pytest.skip(f"host cgroups: {problem}")
     driver = open_cgroupfs(found)
     path = f"/plimsoll-test-{secrets.token_hex(6)}"

@@ -32,7 +32,7 @@ SYSTEMD_PROGRAMS = {"/lib/systemd/systemd": "systemd", "dbus-daemon": "dbus"}
 def run(
     guest: Guest, argv: Sequence[str], timeout_s: float = 120.0, environment: Mapping[str, str] | None = None
 ) -> Result:
-    """Start the guest, run the command in it, end the guest. Raises GuestMissing where that can't be done here."""
+    """Start the guest, run the command in it, end the guest. Raises GuestMissingError where that can't be done here."""
     required(PROGRAMS | (SYSTEMD_PROGRAMS if guest.systemd else {}))
     with job_directory(guest, argv, environment) as job:
         options = [f"JOB={job}", f"INIT={'systemd' if guest.systemd else 'plain'}", f"CGROUP={guest.cgroup}"]

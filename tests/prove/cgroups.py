@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.kernel.guest import PYTHON, GuestMissing
+from tests.kernel.guest import PYTHON, GuestMissingError
 from tests.kernel.kinds import run_in
 from tests.kernel.matrix import write_pods
 
@@ -47,7 +47,7 @@ def _done(kind: str, argv: list[str]) -> Any:
         return json.loads(done.stdout)
     try:
         inside = run_in(kind, [PYTHON, *argv], 2400.0)
-    except GuestMissing as problem:
+    except GuestMissingError as problem:
         return f"not run: {problem}"
     if inside.status:
         raise RuntimeError(inside.report())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.cgroups.drivers.detect import this_host
-from tests.kernel.guest import PYTHON, GuestMissing
+from tests.kernel.guest import PYTHON, GuestMissingError
 from tests.kernel.kinds import run_in
 from tests.kernel.node_life import run
 
@@ -25,7 +25,7 @@ def main(seed: int) -> dict[str, Any]:
             counts[f"this machine, cgroup v1, {profile}"] = _here(profile, seed, counts["failed"])
         try:
             counts[f"guest, cgroup v2, {profile}"] = _in_guest(profile, seed, counts["failed"])
-        except GuestMissing as problem:
+        except GuestMissingError as problem:
             counts[f"guest, cgroup v2, {profile}"] = str(problem)
     return counts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.kernel.guest import PYTHON, GuestMissing
+from tests.kernel.guest import PYTHON, GuestMissingError
 from tests.kernel.kinds import run_in
 
 PROGRAM = "tests.kernel.in_guest.static_cpus"
@@ -17,7 +17,7 @@ def main(seed: int) -> dict[str, Any]:
     for name, (kind, driver) in COMBINATIONS.items():
         try:
             done = run_in(kind, [PYTHON, "-m", PROGRAM, driver, "processes"], 1200.0)
-        except GuestMissing as problem:
+        except GuestMissingError as problem:
             found[name] = f"not run: {problem}"
             continue
         if done.status or not done.stdout.endswith("all seen\n"):

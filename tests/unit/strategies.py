@@ -22,7 +22,7 @@ from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.config.kubelet import config_errors
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.node_config import Machine, Setting, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.defaulting import defaulted
@@ -342,7 +342,7 @@ _PERIODS = st.sampled_from((100_000, 50_000, 1000, 1_000_000)) | st.integers(100
 
 
 @st.composite
-def node_settings(draw: st.DrawFn, *, static_cpus: bool | None = False, pod_level: bool | None = None) -> Setting:
+def node_settings(draw: st.DrawFn, *, static_cpus: bool | None = False, pod_level: bool | None = None) -> NodeConfig:
     """A machine, a kubelet configuration without contradictions and a profile, resolved."""
     machine = draw(machines())
     profile = draw(st.sampled_from(list(PROFILES.values())))

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.kernel.cpu_state import CpuState, cpu_state_json
 from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
 from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuStateRefused
+from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuStateError
 from plimsoll.node.standalone import OnePodApi
 from plimsoll.rules.cpumanager.topology import flat
 from plimsoll.rules.cpuset import cpu_numbers
@@ -81,7 +81,7 @@ async def test_cpus_are_settled_before_any_cgroup_is_made(tmp_path: Path) -> Non
     known.save()
     (tmp_path / STATE).write_bytes(cpu_state_json(CpuState("none", frozenset(), {})))
     runtime = ProcessRuntime(tmp_path / "runtime", lambda _: ())
-    tree = NodeTree(kernel, setting, tmp_path / "cgroups")
+    tree = CgroupManager(kernel, setting, tmp_path / "cgroups")
     agent = Agent(
         setting,
         runtime,
@@ -91,7 +91,7 @@ async def test_cpus_are_settled_before_any_cgroup_is_made(tmp_path: Path) -> Non
         tmp_path,
         "n1",
     )
-    with pytest.raises(CpuStateRefused, match='configured policy "static" differs'):
+    with pytest.raises(CpuStateError, match='configured policy "static" differs'):
         await agent.run()
     assert kernel.children("/") == []
     assert not (tmp_path / "runtime").exists()

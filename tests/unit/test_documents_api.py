@@ -20,7 +20,7 @@ from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.services import loops
-from plimsoll.codec.yaml.reader import Document, read
+from plimsoll.codec.yaml.reader import YamlDocument, read
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.profile import PROFILE_1_27, PROFILES, profile_named
@@ -56,7 +56,7 @@ async def test_the_server_computes_the_class(tmp_path: Path, name: str, qos: str
         path = f"{PODS}/{made['metadata']['name']}"
         shown = (await ask("GET", path, accept="application/yaml")).body
         (document,) = read(shown)
-        assert isinstance(document, Document) and document.value["status"]["qosClass"] == qos
+        assert isinstance(document, YamlDocument) and document.value["status"]["qosClass"] == qos
         said = await ask("PATCH", f"{path}/status", {"status": {"qosClass": other}}, MERGE)
         assert said.code == 422 and f'status.qosClass: Invalid value: "{other}": field is immutable' in said.message
         await ask.ok("PATCH", f"{path}/status", {"status": {"qosClass": None, "phase": "Running"}}, MERGE)

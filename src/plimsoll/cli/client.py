@@ -1,8 +1,8 @@
 """The cluster that a verb talks to: which kubeconfig, one client, what kinds the server has.
 
 `answered` is the one place where a verb, which is plain code, meets the client, which is not: it runs one coroutine
-with an open `Cluster` and closes it again. A kubeconfig is looked for where kubectl looks, and then where `plimsoll up`
-and `plimsoll api` leave theirs.
+with an open `ClusterClient` and closes it again. A kubeconfig is looked for where kubectl looks, and then where
+`plimsoll up` and `plimsoll api` leave theirs.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from plimsoll.errors import PlimsollError
+from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
-    from plimsoll.kube.discovery import Kind
+    from plimsoll.kube.discovery import DiscoveredKind
     from plimsoll.kube.http import HttpTransport
     from plimsoll.kube.kubeconfig import Access
-    from plimsoll.kube.request import Answer, Request
+    from plimsoll.kube.request import ApiResponse, Request
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
-Document = dict[str, Any]
 
 _OPTIONS = (
     click.option(
@@ -53,22 +53,22 @@ class PodName(click.ParamType[str]):
         return name
 
 
-class NoCluster(PlimsollError):
+class NoClusterError(PlimsollError):
     """Where a kubeconfig was looked for, and what to do."""
 
 
-class Cluster:
+class ClusterClient:
     """One server, as one user, in one namespace."""
 
     def __init__(self, transport: HttpTransport, namespace: str) -> None:
         self.transport = transport
         self.namespace = namespace
-        self._kinds: list[Kind] | None = None
+        self._kinds: list[DiscoveredKind] | None = None
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: Request) -> ApiResponse:
         return await self.transport.send(request)
 
-    async def ask(self, request: Request) -> Document:
+    async def ask(self, request: Request) -> JsonObject:
         """The object answered; ApiError otherwise."""
         from plimsoll.kube.request import document
 
@@ -78,21 +78,21 @@ class Cluster:
         """Each line of a watch; ApiError where the server refuses it."""
         from contextlib import aclosing
 
-        from plimsoll.kube.request import Answer, api_error
+        from plimsoll.kube.request import ApiResponse, api_error
 
         async with aclosing(self.transport.lines(request)) as stream:
             async for each in stream:
-                if not isinstance(each, Answer):
+                if not isinstance(each, ApiResponse):
                     yield each
                 elif each.status >= 400:
                     raise api_error(each)
 
-    async def kinds(self) -> list[Kind]:
+    async def kinds(self) -> list[DiscoveredKind]:
         """What the server has, asked for once."""
         from plimsoll.kube.discovery import ROOTS, further, kinds_in
 
         if self._kinds is None:
-            found: list[Kind] = []
+            found: list[DiscoveredKind] = []
             for root in ROOTS:
                 document = await self.ask(root)
                 found += kinds_in(document)
@@ -101,7 +101,7 @@ class Cluster:
             self._kinds = found
         return self._kinds
 
-    async def kind(self, word: str) -> Kind:
+    async def kind(self, word: str) -> DiscoveredKind:
         from plimsoll.kube.discovery import kind_named
 
         return kind_named(await self.kinds(), word)
@@ -115,7 +115,7 @@ class Cluster:
         return "1.36" if not minor.isdecimal() or int(minor) >= FIRST_MODERN_MINOR else "1.27"
 
 
-def answered(options: Mapping[str, Any], work: Callable[[Cluster], Coroutine[Any, Any, Result]]) -> Result:
+def answered(options: Mapping[str, Any], work: Callable[[ClusterClient], Coroutine[Any, Any, Result]]) -> Result:
     """Runs the work with an open cluster; `options` are those of `cluster_options`."""
     import asyncio
 
@@ -124,18 +124,18 @@ def answered(options: Mapping[str, Any], work: Callable[[Cluster], Coroutine[Any
 
 
 async def _with_cluster(
-    access: Access, namespace: str, work: Callable[[Cluster], Coroutine[Any, Any, Result]]
+    access: Access, namespace: str, work: Callable[[ClusterClient], Coroutine[Any, Any, Result]]
 ) -> Result:
     from plimsoll.kube.http import HttpTransport
-    from plimsoll.kube.request import Unreachable
+    from plimsoll.kube.request import UnreachableError
 
     transport = HttpTransport(access, agent="plimsoll")
     try:
-        return await work(Cluster(transport, namespace))
-    except Unreachable as error:
-        raise NoCluster(f"{error}\nis the server running? `plimsoll up` starts one on this machine") from error
+        return await work(ClusterClient(transport, namespace))
+    except UnreachableError as error:
+        raise NoClusterError(f"{error}\nis the server running? `plimsoll up` starts one on this machine") from error
     except TimeoutError:
-        raise NoCluster(f"{access.server}: no answer in time; try again, or another --context") from None
+        raise NoClusterError(f"{access.server}: no answer in time; try again, or another --context") from None
     finally:
         await transport.close()
 
@@ -152,20 +152,20 @@ def found_access(given: Path | None, context: str, environment: dict[str, str], 
     if environment.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster(environment)
     looked = ", ".join(map(str, places))
-    raise NoCluster(
+    raise NoClusterError(
         f"no kubeconfig: looked at {looked}\n`plimsoll up` starts a cluster here, or give --kubeconfig FILE"
     )
 
 
 def kubeconfig_places(environment: dict[str, str], uid: int) -> list[Path]:
     """In the order in which they are looked at. $KUBECONFIG may be a list, and rules out ~/.kube/config."""
-    from plimsoll.linux.state_dir import UnsafeState, state_home
+    from plimsoll.linux.state_dir import UnsafeStateError, state_home
 
     listed = [Path(each) for each in environment.get("KUBECONFIG", "").split(":") if each]
     if not listed and environment.get("HOME"):
         listed = [Path(environment["HOME"], ".kube", "config")]
     try:
         listed.append(state_home(environment, uid) / "admin.kubeconfig")
-    except UnsafeState:
+    except UnsafeStateError:
         pass
     return listed

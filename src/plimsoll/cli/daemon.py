@@ -30,11 +30,11 @@ from plimsoll.errors import PlimsollError
 LOG_LINES = 8
 
 
-class ChildFailed(PlimsollError):
+class DaemonFailedError(PlimsollError):
     """A process ended that should not have, or was never ready; the message has the end of its log."""
 
 
-class Child:
+class DaemonProcess:
     """`plimsoll WORDS…` as a process. `log` is kept; the end of it is shown where something goes wrong."""
 
     def __init__(self, name: str, words: list[str], log: Path) -> None:
@@ -61,14 +61,14 @@ class Child:
         text = await self._process.stdout.readline()
         if not text:
             code = await self._process.wait()
-            raise ChildFailed(self._story(f"did not start (exit code {code})"))
+            raise DaemonFailedError(self._story(f"did not start (exit code {code})"))
         return text.decode(errors="replace").strip()
 
     async def ended(self) -> NoReturn:
         """A child that ends by itself is a fault."""
         assert self._process is not None
         code = await self._process.wait()
-        raise ChildFailed(self._story(f"ended (exit code {code})"))
+        raise DaemonFailedError(self._story(f"ended (exit code {code})"))
 
     async def end(self, patience_s: float) -> bool:
         """SIGTERM, then SIGKILL; whether it ended by itself. May be called at any time, also before the start."""

@@ -18,13 +18,13 @@ import msgspec
 from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, path_steps, written_path
 from plimsoll.codec.manifests.unknown_fields import unknown_fields
-from plimsoll.codec.yaml.reader import Document as YamlDocument
-from plimsoll.codec.yaml.reader import YamlError, read
+from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from plimsoll.errors import FieldError, PlimsollError
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.model.cgroup_names import uid_errors
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.bounds import oversized
 from plimsoll.rules.resources.defaulting import admitted, defaulted
 
@@ -32,7 +32,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MAX_DEPTH = 1000  # kubectl goes to 10000; no manifest goes to 100, and depth is what costs time
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ManifestProblem(msgspec.Struct, frozen=True):
     file: str
     document: int
     line: int | None
@@ -43,7 +43,7 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{where}: document {self.document}: {self.text}"
 
 
-class Given(msgspec.Struct, frozen=True):
+class GivenManifest(msgspec.Struct, frozen=True):
     """One pod as the user wrote it."""
 
     found: FoundPod
@@ -54,8 +54,8 @@ class Given(msgspec.Struct, frozen=True):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    pods: list[Given]
-    problems: list[Problem]
+    pods: list[GivenManifest]
+    problems: list[ManifestProblem]
     passed: list[str]  # what holds no pod, one line each
 
 
@@ -66,7 +66,9 @@ def read_inputs(names: Sequence[str]) -> Inputs:
         before = len(inputs.pods) + len(inputs.problems) + len(inputs.passed)
         for index, document in enumerate(read(data, MAX_DEPTH), 1):
             if isinstance(document, YamlError):
-                inputs.problems.append(Problem(file, document.document or index, document.line, document.message))
+                inputs.problems.append(
+                    ManifestProblem(file, document.document or index, document.line, document.message)
+                )
             else:
                 for path, line in document.duplicates:
                     inputs.passed.append(f"{file}:{line}: {written_path(path)} is written twice; the last one counts")
@@ -76,7 +78,7 @@ def read_inputs(names: Sequence[str]) -> Inputs:
     return inputs
 
 
-def files_in(names: Sequence[str], problems: list[Problem]) -> Iterator[tuple[str, bytes]]:
+def files_in(names: Sequence[str], problems: list[ManifestProblem]) -> Iterator[tuple[str, bytes]]:
     for name in names:
         if name == "-":
             yield "<stdin>", sys.stdin.buffer.read()
@@ -86,7 +88,7 @@ def files_in(names: Sequence[str], problems: list[Problem]) -> Iterator[tuple[st
                 with open(path, "rb") as file:
                     data = file.read()
             except OSError as error:
-                problems.append(Problem(path, 1, None, error.strerror or str(error)))
+                problems.append(ManifestProblem(path, 1, None, error.strerror or str(error)))
             else:
                 yield path, data
 
@@ -104,7 +106,7 @@ def _read_document(file: str, document: YamlDocument, inputs: Inputs) -> None:
     for found in found_pods(document.value):
         if isinstance(found, Passed):
             if found.is_error:
-                inputs.problems.append(Problem(file, document.index, document.line_of(found.at), found.reason))
+                inputs.problems.append(ManifestProblem(file, document.index, document.line_of(found.at), found.reason))
             else:
                 inputs.passed.append(f"{file}: {found.reason}")
             continue
@@ -116,7 +118,7 @@ def _read_document(file: str, document: YamlDocument, inputs: Inputs) -> None:
                 field = found.written(unknown.field)
                 line = document.line_of(path_steps(field))
                 inputs.passed.append(f"{file}:{line}: {field}: {unknown.message()}")
-        inputs.pods.append(Given(found, admitted(pod), tuple(unreadable), file, document))
+        inputs.pods.append(GivenManifest(found, admitted(pod), tuple(unreadable), file, document))
 
 
 def on_node(inputs: Inputs, node: Node | None) -> Inputs:
@@ -141,7 +143,7 @@ def on_node(inputs: Inputs, node: Node | None) -> Inputs:
     return Inputs(pods, inputs.problems, passed)
 
 
-def refused(given: Given, setting: Setting) -> list[Problem]:
+def refused(given: GivenManifest, setting: NodeConfig) -> list[ManifestProblem]:
     """What cannot be read of the pod, and what an API server would refuse about the rest.
 
     What follows from something unreadable is not said again: a container with a broken amount is judged no further.
@@ -166,21 +168,20 @@ def _owner(field: str) -> str:
     return field.partition(".resources")[0] if ".resources" in field else field
 
 
-def problems_of(errors: Sequence[FieldError], found: FoundPod, file: str, document: YamlDocument) -> list[Problem]:
+def problems_of(
+    errors: Sequence[FieldError], found: FoundPod, file: str, document: YamlDocument
+) -> list[ManifestProblem]:
     problems = []
     for error in errors:
         field = found.written(error.field)
         line = document.line_of(path_steps(field))
         text = f"{field}: {error.message()}" if field else error.message()
-        problems.append(Problem(file, document.index, line, text))
+        problems.append(ManifestProblem(file, document.index, line, text))
     return sorted(problems, key=lambda problem: problem.line or 0)
 
 
-Document = dict[str, Any]
-
-
-class UnreadableManifests(PlimsollError):
-    def __init__(self, problems: Sequence[Problem]) -> None:
+class ManifestsError(PlimsollError):
+    def __init__(self, problems: Sequence[ManifestProblem]) -> None:
         super().__init__(problems)
         self.problems = tuple(problems)
 
@@ -189,7 +190,7 @@ class UnreadableManifests(PlimsollError):
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    document: Document
+    document: JsonObject
     file: str
 
     @property
@@ -211,23 +212,23 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def read_manifests(names: Sequence[str]) -> list[Manifest]:
     """Raises UnreadableManifests with every problem."""
-    problems: list[Problem] = []
+    problems: list[ManifestProblem] = []
     found: list[Manifest] = []
     for file, data in files_in(names, problems):
         for index, document in enumerate(read(data, MAX_DEPTH), 1):
             if isinstance(document, YamlError):
-                problems.append(Problem(file, document.document or index, document.line, document.message))
+                problems.append(ManifestProblem(file, document.document or index, document.line, document.message))
                 continue
             for each in _objects(document.value):
                 wrong = _problem(each)
                 if wrong:
-                    problems.append(Problem(file, document.index, document.line, wrong))
+                    problems.append(ManifestProblem(file, document.index, document.line, wrong))
                 else:
                     found.append(Manifest(each, file))
     if not found and not problems:
-        raise UnreadableManifests([Problem(", ".join(names), 1, None, "no object in it")])
+        raise ManifestsError([ManifestProblem(", ".join(names), 1, None, "no object in it")])
     if problems:
-        raise UnreadableManifests(problems)
+        raise ManifestsError(problems)
     return found
 
 

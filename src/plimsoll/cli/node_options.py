@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import click
 
 from plimsoll.codec.lean.lean import from_document, quantity_text
-from plimsoll.codec.yaml.reader import Document, YamlError, read
-from plimsoll.errors import InvalidConfig, InvalidConfigs, InvalidObject, InvalidQuantity
+from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
+from plimsoll.errors import InvalidConfigError, InvalidConfigsError, InvalidObjectError, InvalidQuantityError
 from plimsoll.rules.config.extras import KIND as EXTRAS_KIND
 from plimsoll.rules.config.extras import NodeExtras, extras_reading, is_extras
-from plimsoll.rules.config.parse import Reading, reading
+from plimsoll.rules.config.parse import ParsedConfig, reading
 from plimsoll.rules.config.table import KIND, ROWS
 from plimsoll.rules.model.objects import Node, ResourceList
-from plimsoll.rules.node.node_config import Machine, Setting, machine_from_capacity, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 
@@ -137,7 +137,7 @@ class NodeQuestion:
         said = document.get("cgroupDriver") if isinstance(document, dict) else None
         return str(said) if said else None
 
-    def setting(self, **changed: str | None) -> tuple[Setting, list[str]]:
+    def setting(self, **changed: str | None) -> tuple[NodeConfig, list[str]]:
         """The resolved node and what the user should know about its configuration."""
         words = {**self.options, **changed}
         profile = profile_named(words["profile"])
@@ -157,32 +157,32 @@ class NodeQuestion:
             notes.append(f"settings without effect here: {', '.join(found.without_effect)}")
         return setting, notes + (_node_notes(self.node, setting) if self.node is not None else [])
 
-    def _reading(self, profile: Profile) -> Reading:
+    def _reading(self, profile: Profile) -> ParsedConfig:
         document = None if self.config_document is None else self.config_document.value
         if isinstance(document, dict) and document.keys() == {"kubeletconfig"}:
             document = document["kubeletconfig"]  # as a node's configz endpoint wraps it
         try:
             return reading(document, profile, self.flags)
-        except InvalidConfigs as error:
+        except InvalidConfigsError as error:
             lines = [self._located(each) for each in error.errors]
             raise click.ClickException(
                 "the kubelet would refuse this configuration:\n  " + "\n  ".join(lines)
             ) from None
 
-    def _located(self, error: InvalidConfig) -> str:
+    def _located(self, error: InvalidConfigError) -> str:
         document = self.config_document
         if document is None or error.path.startswith("--") or not error.path:
             return str(error)
         return _at_line(self.options["config_file"], document, error)
 
 
-def _at_line(file: str, document: Document, error: InvalidConfig) -> str:
+def _at_line(file: str, document: YamlDocument, error: InvalidConfigError) -> str:
     from plimsoll.codec.manifests.manifests import path_steps
 
     return f"{file}:{document.line_of(path_steps(error.path))}: {error}"
 
 
-def _config(file: str | None) -> tuple[Document | None, NodeExtras]:
+def _config(file: str | None) -> tuple[YamlDocument | None, NodeExtras]:
     """The KubeletConfiguration in a file, and beside it our own extras, each at most once."""
     if not file:
         return None, NodeExtras()
@@ -199,12 +199,12 @@ def _config(file: str | None) -> tuple[Document | None, NodeExtras]:
         return config, NodeExtras()
     try:
         return config, extras_reading(extras[0].value)
-    except InvalidConfigs as error:
+    except InvalidConfigsError as error:
         lines = [_at_line(file, extras[0], each) for each in error.errors]
         raise click.ClickException(f"{EXTRAS_KIND} is not right:\n  " + "\n  ".join(lines)) from None
 
 
-def _node_notes(node: Node, setting: Setting) -> list[str]:
+def _node_notes(node: Node, setting: NodeConfig) -> list[str]:
     """Where the Node itself says something else than these options."""
     notes = []
     for name in ("cpu", "memory"):
@@ -239,7 +239,7 @@ def _machine(node_file: str | None, capacity: str | None, declared: ResourceList
         document = _one_document(node_file, "--node")
         try:
             node = from_document(_only_item(document.value), Node)
-        except InvalidObject as error:
+        except InvalidObjectError as error:
             raise click.ClickException(f"{node_file}: {error}") from None
         if not node.status.capacity:
             raise click.ClickException(f"{node_file}: status.capacity is missing; is it a Node?")
@@ -267,19 +267,19 @@ def _amounts(text: str) -> ResourceList:
             raise click.BadParameter(f"{name.strip()!r} is given twice", param_hint="--capacity")
         try:
             found[name.strip()] = QUANTITIES[quantity_text(amount) or ""]
-        except InvalidQuantity as error:
+        except InvalidQuantityError as error:
             raise click.BadParameter(f"{name}: {error.reason}", param_hint="--capacity") from None
     return found
 
 
-def _one_document(file: str, option: str) -> Document:
+def _one_document(file: str, option: str) -> YamlDocument:
     documents = _documents(file, option)
     if len(documents) != 1:
         raise click.ClickException(f"{option} {file}: holds {len(documents)} documents, wants one")
     return documents[0]
 
 
-def _documents(file: str, option: str) -> list[Document]:
+def _documents(file: str, option: str) -> list[YamlDocument]:
     try:
         with open(file, "rb") as stream:
             data = stream.read()

@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity
 
 
-class Amount(click.ParamType[Quantity]):
+class QuantityParam(click.ParamType[Quantity]):
     name = "quantity"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Quantity:
@@ -19,7 +19,7 @@ class Amount(click.ParamType[Quantity]):
             return value
         try:
             quantity = QUANTITIES[str(value)]
-        except InvalidQuantity as error:
+        except InvalidQuantityError as error:
             self.fail(f"{value!r}: {error.reason}", param, ctx)
         if quantity.nanos < 0:
             self.fail(f"{value!r}: must be greater than or equal to 0", param, ctx)
@@ -28,7 +28,7 @@ class Amount(click.ParamType[Quantity]):
         return quantity
 
 
-class Factor(click.FloatRange):
+class FactorParam(click.FloatRange):
     """Above 0, at most 1, and a number: `nan` is within every range."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Factor(click.FloatRange):
         return number
 
 
-class Amounts(click.ParamType[ResourceList]):
+class QuantitiesParam(click.ParamType[ResourceList]):
     name = "list"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceList:
@@ -52,5 +52,5 @@ class Amounts(click.ParamType[ResourceList]):
             name, equals, text = part.partition("=")
             if not equals:
                 self.fail(f"{part!r} is not name=amount", param, ctx)
-            found[name.strip()] = Amount().convert(text.strip(), param, ctx)
+            found[name.strip()] = QuantityParam().convert(text.strip(), param, ctx)
         return found

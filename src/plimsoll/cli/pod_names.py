@@ -13,19 +13,19 @@ from typing import Any
 import msgspec
 
 from plimsoll.cgroups.engine.ownership import state_in
-from plimsoll.cli.manifests import Problem, read_inputs
+from plimsoll.cli.manifests import ManifestProblem, read_inputs
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.append_log import MembersFile
-from plimsoll.linux.state_dir import UnsafeState, state_home
+from plimsoll.linux.state_dir import UnsafeStateError, state_home
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
-class UnreadablePods(PlimsollError):
+class PodListError(PlimsollError):
     """A file given with --pods that cannot be read as pods."""
 
-    def __init__(self, problems: list[Problem]) -> None:
+    def __init__(self, problems: list[ManifestProblem]) -> None:
         super().__init__(problems)
         self.problems = problems
 
@@ -55,7 +55,7 @@ def every_pod_name(files: tuple[str, ...], state_dir: Path | None) -> PodNames:
     try:
         home = state_dir or state_home(dict(os.environ), os.geteuid())
         ours = our_pod_names(home / "node" / "node.jsonl")
-    except UnsafeState:
+    except UnsafeStateError:
         ours = PodNames()
     given = read_pod_names(files)
     return PodNames({**ours.pods, **given.pods}, {**ours.containers, **given.containers})
@@ -66,7 +66,7 @@ def read_pod_names(files: tuple[str, ...]) -> PodNames:
         return PodNames()
     inputs = read_inputs(files)
     if inputs.problems:
-        raise UnreadablePods(inputs.problems)
+        raise PodListError(inputs.problems)
     pods: dict[str, str] = {}
     containers: dict[str, str] = {}
     for given in inputs.pods:

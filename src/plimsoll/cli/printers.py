@@ -25,26 +25,26 @@ from plimsoll.api.machinery.timestamps import age, epoch_seconds
 from plimsoll.cgroups.engine.executor import step_text
 from plimsoll.cgroups.engine.transaction import Applied
 from plimsoll.cli.terminal import Paint, colourful, display_width, inert, on_terminal, table
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.cgroups.reconcile import Unmet
 from plimsoll.rules.cgroups.steps import Make, Remove, Step, Write
-from plimsoll.rules.eviction.decision import Candidate
+from plimsoll.rules.eviction.decision import EvictionCandidate
 from plimsoll.rules.eviction.ranking import PIDS
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY
 from plimsoll.rules.quantity import QUANTITIES
 
-Document = dict[str, Any]
 ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 GAP = "   "  # three blanks, as kubectl
 
 
-def header(found: Document, *, wide: bool, namespaces: bool) -> list[str]:
+def header(found: JsonObject, *, wide: bool, namespaces: bool) -> list[str]:
     names = [inert(str(each.get("name", ""))).upper() for each in _columns(found) if wide or not each.get("priority")]
     return ["NAMESPACE", *names] if namespaces else names
 
 
-def rows(found: Document, *, wide: bool, namespaces: bool, prefix: str = "") -> Iterator[list[str]]:
+def rows(found: JsonObject, *, wide: bool, namespaces: bool, prefix: str = "") -> Iterator[list[str]]:
     """`prefix`: `pod/` where several kinds are shown, before the name."""
     columns = _columns(found)
     for row in found.get("rows") or ():
@@ -60,11 +60,11 @@ def rows(found: Document, *, wide: bool, namespaces: bool, prefix: str = "") -> 
         yield cells
 
 
-def names(found: Document) -> list[str]:
+def names(found: JsonObject) -> list[str]:
     return [str(_metadata(row).get("name") or "") for row in found.get("rows") or ()]
 
 
-def as_table(listed: Document) -> Document:
+def as_table(listed: JsonObject) -> JsonObject:
     """For a server that makes no tables: names and when they were made."""
     if listed.get("kind") == "Table":
         return listed
@@ -98,11 +98,11 @@ class Columns:
             yield GAP.join(padded).rstrip()
 
 
-def _columns(found: Document) -> list[Document]:
+def _columns(found: JsonObject) -> list[JsonObject]:
     return [each for each in found.get("columnDefinitions") or () if isinstance(each, dict)]
 
 
-def _metadata(row: Document) -> Document:
+def _metadata(row: JsonObject) -> JsonObject:
     return (row.get("object") or {}).get("metadata") or {}
 
 
@@ -185,7 +185,9 @@ def print_unmet(unmet: Sequence[Unmet], paint: Paint) -> None:
 EVICTIONS_HEADER = ("#", "POD", "PRIORITY", "USES", "REQUESTS", "OVER", "BEFORE THE NEXT BECAUSE")
 
 
-def order_lines(order: Sequence[Candidate], resource: str, paint: Paint, most: int | None = None) -> Iterator[str]:
+def order_lines(
+    order: Sequence[EvictionCandidate], resource: str, paint: Paint, most: int | None = None
+) -> Iterator[str]:
     place, rows = 0, []
     for candidate in order[:most]:
         place += not candidate.critical
@@ -197,7 +199,7 @@ def order_lines(order: Sequence[Candidate], resource: str, paint: Paint, most: i
         yield paint(f"and {len(order) - most} more", "dim")
 
 
-def _row(candidate: Candidate, place: int, resource: str) -> list[str]:
+def _row(candidate: EvictionCandidate, place: int, resource: str) -> list[str]:
     request = _number(candidate.request)
     over = candidate.usage - request
     before = "exempt: critical" if candidate.critical else candidate.before
@@ -215,7 +217,7 @@ def _row(candidate: Candidate, place: int, resource: str) -> list[str]:
 def _number(text: str) -> int:
     try:
         return QUANTITIES[text].value
-    except InvalidQuantity:
+    except InvalidQuantityError:
         return 0
 
 
@@ -226,11 +228,11 @@ def _shown(amount: int, resource: str) -> str:
 EVENTS_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 
-def last_seen(event: Document) -> float:
+def last_seen(event: JsonObject) -> float:
     return epoch_seconds(_time(event)) or 0.0
 
 
-def _time(event: Document) -> object:
+def _time(event: JsonObject) -> object:
     series = event.get("series") or {}
     return (
         series.get("lastObservedTime")
@@ -240,7 +242,7 @@ def _time(event: Document) -> object:
     )
 
 
-def when(event: Document, now_s: float) -> str:
+def when(event: JsonObject, now_s: float) -> str:
     """`5s`, or `5s (x3 over 2m)`."""
     count = int((event.get("series") or {}).get("count") or event.get("count") or 1)
     last = age(_time(event), now_s)
@@ -250,7 +252,7 @@ def when(event: Document, now_s: float) -> str:
     return f"{last} (x{count} over {age(first, now_s)})"
 
 
-def row(event: Document, now_s: float, *, namespace: bool = False) -> list[str]:
+def row(event: JsonObject, now_s: float, *, namespace: bool = False) -> list[str]:
     about = event.get("involvedObject") or {}
     cells = [
         when(event, now_s),
@@ -262,7 +264,7 @@ def row(event: Document, now_s: float, *, namespace: bool = False) -> list[str]:
     return [inert(str((event.get("metadata") or {}).get("namespace") or "")), *cells] if namespace else cells
 
 
-def message(event: Document) -> str:
+def message(event: JsonObject) -> str:
     return inert(" ".join(str(event.get("message") or "").split()))
 
 
@@ -283,7 +285,7 @@ def shown(value: Any, output: str) -> str:
     return json_text(value) if output == "json" else yaml_text(value)
 
 
-def without_managed_fields(document: Document) -> Document:
+def without_managed_fields(document: JsonObject) -> JsonObject:
     """As kubectl shows objects."""
     metadata = document.get("metadata")
     if isinstance(metadata, dict) and "managedFields" in metadata:

@@ -11,7 +11,7 @@ import msgspec
 
 from plimsoll.rules.config.thresholds import FsLayout, Threshold
 from plimsoll.rules.eviction.assessment import NodeCondition, Observation, met_thresholds, wanted
-from plimsoll.rules.eviction.decision import Candidate, Decision, why_sentence
+from plimsoll.rules.eviction.decision import EvictionCandidate, EvictionDecision, why_sentence
 from plimsoll.rules.oom.report import OomKill, oom_sentence
 
 
@@ -28,7 +28,7 @@ class SignalShown(msgspec.Struct, frozen=True):
     thresholds: tuple[ThresholdShown, ...] = ()
 
 
-class DecisionShown(Decision, frozen=True, rename="camel"):
+class DecisionShown(EvictionDecision, frozen=True, rename="camel"):
     why: str = ""  # why this pod, and who was next
 
 
@@ -40,7 +40,7 @@ class PressurePage(msgspec.Struct, frozen=True):
     conditions: tuple[str, ...] = ()
     signals: tuple[SignalShown, ...] = ()
     decisions: tuple[DecisionShown, ...] = ()
-    order: dict[str, tuple[Candidate, ...]] = {}  # signal → who goes first
+    order: dict[str, tuple[EvictionCandidate, ...]] = {}  # signal → who goes first
     layout: FsLayout | None = None
     hard_grace_s: int | None = msgspec.field(default=None, name="hardGraceSeconds")  # None: as Kubernetes
 
@@ -54,8 +54,8 @@ def pressure_page(
     conditions: Iterable[NodeCondition],
     thresholds: Sequence[Threshold],
     observations: Mapping[str, Observation],
-    decisions: Iterable[Decision],
-    order: Mapping[str, tuple[Candidate, ...]],
+    decisions: Iterable[EvictionDecision],
+    order: Mapping[str, tuple[EvictionCandidate, ...]],
     *,
     layout: FsLayout | None = None,
     hard_grace_s: int | None = None,

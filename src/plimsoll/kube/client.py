@@ -9,15 +9,15 @@ from contextlib import aclosing
 from typing import Any, Protocol
 
 from plimsoll.kube.reflector import ObjectChange, Reflector
-from plimsoll.kube.request import Answer, ApiError, Request, Unreachable, document
+from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError, document
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 10.0
 
 
 class Transport(Protocol):
-    async def send(self, request: Request) -> Answer: ...
+    async def send(self, request: Request) -> ApiResponse: ...
 
-    def lines(self, request: Request) -> AsyncGenerator[Answer | bytes, None]: ...
+    def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]: ...
 
 
 class Client:
@@ -39,7 +39,7 @@ class Client:
                     async for changes in batches:
                         pause = RETRY_FIRST_S
                         yield changes
-            except (ApiError, Unreachable, TimeoutError) as error:
+            except (ApiError, UnreachableError, TimeoutError) as error:
                 on_trouble(error)
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, RETRY_MOST_S)
@@ -54,7 +54,7 @@ class Client:
             return
         async with aclosing(self._transport.lines(reflector.request())) as stream:
             async for each in stream:
-                if isinstance(each, Answer):
+                if isinstance(each, ApiResponse):
                     if each.status >= 400:
                         reflector.refused(each)
                         return

@@ -7,23 +7,22 @@ its group versions are then asked for one by one. `Kinds` says which requests ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.kube.request import Request, Resource
+from plimsoll.kube.request import Request, ResourcePath
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 AGGREGATED = "application/json;v=v2;g=apidiscovery.k8s.io;as=APIGroupDiscoveryList,application/json"
 ROOTS = (Request("GET", "/api", accept=AGGREGATED), Request("GET", "/apis", accept=AGGREGATED))
 
 
-class UnknownKind(PlimsollError):
+class UnknownKindError(PlimsollError):
     """A word that no kind of the server goes by; the message names those there are."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class DiscoveredKind(msgspec.Struct, frozen=True):
     group: str
     version: str
     plural: str
@@ -36,8 +35,8 @@ class Kind(msgspec.Struct, frozen=True):
     subresources: tuple[str, ...] = ()
 
     @property
-    def resource(self) -> Resource:
-        return Resource(f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}", self.plural)
+    def resource(self) -> ResourcePath:
+        return ResourcePath(f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}", self.plural)
 
     @property
     def api_version(self) -> str:
@@ -50,7 +49,7 @@ class Kind(msgspec.Struct, frozen=True):
         return f"{name}.{self.group}" if self.group else name
 
 
-def kinds_in(document: Document) -> list[Kind]:
+def kinds_in(document: JsonObject) -> list[DiscoveredKind]:
     """Of one answer, aggregated or an APIResourceList; none where it only lists groups (`further`)."""
     if document.get("kind") == "APIGroupDiscoveryList":
         return [
@@ -64,7 +63,7 @@ def kinds_in(document: Document) -> list[Kind]:
     return []
 
 
-def further(document: Document) -> list[Request]:
+def further(document: JsonObject) -> list[Request]:
     """What an older server wants to be asked next."""
     if document.get("kind") == "APIVersions":
         return [Request("GET", f"/api/{version}") for version in list(document.get("versions") or ())[:1]]
@@ -74,7 +73,7 @@ def further(document: Document) -> list[Request]:
     return []
 
 
-def kind_named(kinds: Sequence[Kind], word: str) -> Kind:
+def kind_named(kinds: Sequence[DiscoveredKind], word: str) -> DiscoveredKind:
     """By plural, singular, kind or short name, in any case, with or without `.group`; the core group first."""
     name, _, group = word.lower().partition(".")
     group = group.partition("/")[0]
@@ -83,31 +82,31 @@ def kind_named(kinds: Sequence[Kind], word: str) -> Kind:
         if name in names and (not group or group in (kind.group, f"{kind.version}.{kind.group}")):
             return kind
     known = ", ".join(sorted({each.plural for each in kinds}))
-    raise UnknownKind(f"this server knows no {word!r}; it has: {known}")
+    raise UnknownKindError(f"this server knows no {word!r}; it has: {known}")
 
 
-def kind_of_object(kinds: Iterable[Kind], api_version: str, name: str) -> Kind:
+def kind_of_object(kinds: Iterable[DiscoveredKind], api_version: str, name: str) -> DiscoveredKind:
     """For a manifest: apiVersion and kind as they are written."""
     group = api_version.rpartition("/")[0]
     version = api_version.rpartition("/")[2]
     for each in kinds:
         if (each.group, each.kind) == (group, name):
             return msgspec.structs.replace(each, version=version)
-    raise UnknownKind(f"this server knows no kind {name!r} in {api_version!r}")
+    raise UnknownKindError(f"this server knows no kind {name!r} in {api_version!r}")
 
 
-def kinds_meant(kinds: Sequence[Kind], words: str) -> list[Kind]:
+def kinds_meant(kinds: Sequence[DiscoveredKind], words: str) -> list[DiscoveredKind]:
     """`pods,nodes`, or a category such as `all`."""
-    found: list[Kind] = []
+    found: list[DiscoveredKind] = []
     for word in filter(None, words.split(",")):
         category = [each for each in kinds if word.lower() in each.categories]
         found += category or [kind_named(kinds, word)]
     return list(dict.fromkeys(found))
 
 
-def _aggregated(group: str, version: Document) -> list[Kind]:
+def _aggregated(group: str, version: JsonObject) -> list[DiscoveredKind]:
     return [
-        Kind(
+        DiscoveredKind(
             group,
             str(version.get("version")),
             str(each.get("resource")),
@@ -123,11 +122,11 @@ def _aggregated(group: str, version: Document) -> list[Kind]:
     ]
 
 
-def _listed(document: Document) -> list[Kind]:
+def _listed(document: JsonObject) -> list[DiscoveredKind]:
     group, _, version = str(document.get("groupVersion") or "").rpartition("/")
     entries = _items(document, "resources")
     return [
-        Kind(
+        DiscoveredKind(
             group,
             version,
             str(each.get("name")),
@@ -146,6 +145,6 @@ def _listed(document: Document) -> list[Kind]:
     ]
 
 
-def _items(document: Document, name: str) -> list[Document]:
+def _items(document: JsonObject, name: str) -> list[JsonObject]:
     listed = document.get(name)
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []

@@ -7,7 +7,7 @@ import os
 
 import msgspec
 
-from plimsoll.kube.kubeconfig import ExecPlugin, InvalidKubeconfig
+from plimsoll.kube.kubeconfig import ExecPlugin, KubeconfigError
 
 TIMEOUT_S = 60.0
 
@@ -40,21 +40,21 @@ async def plugin_credentials(plugin: ExecPlugin) -> Credentials:
             stderr=asyncio.subprocess.PIPE,
         )
     except OSError as error:
-        raise InvalidKubeconfig(f"exec plugin {plugin.command}: {error.strerror}") from None
+        raise KubeconfigError(f"exec plugin {plugin.command}: {error.strerror}") from None
     try:
         async with asyncio.timeout(TIMEOUT_S):
             output, complaint = await process.communicate()
     except TimeoutError:
         process.kill()
         await process.wait()
-        raise InvalidKubeconfig(f"exec plugin {plugin.command}: no answer within {TIMEOUT_S:g} s") from None
+        raise KubeconfigError(f"exec plugin {plugin.command}: no answer within {TIMEOUT_S:g} s") from None
     if process.returncode:
         text = complaint.decode("utf-8", "replace").strip()[-300:]
-        raise InvalidKubeconfig(f"exec plugin {plugin.command}: exit code {process.returncode}: {text}")
+        raise KubeconfigError(f"exec plugin {plugin.command}: exit code {process.returncode}: {text}")
     try:
         status = msgspec.json.decode(output, type=_Credential).status
     except msgspec.DecodeError as error:
-        raise InvalidKubeconfig(f"exec plugin {plugin.command}: no ExecCredential: {error}") from None
+        raise KubeconfigError(f"exec plugin {plugin.command}: no ExecCredential: {error}") from None
     return Credentials(
         status.token,
         status.client_certificate_data.encode() or None,

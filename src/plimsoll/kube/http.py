@@ -21,7 +21,7 @@ import msgspec
 from plimsoll import __version__
 from plimsoll.kube.exec_plugin import plugin_credentials
 from plimsoll.kube.kubeconfig import Access
-from plimsoll.kube.request import Answer, Request, Unreachable
+from plimsoll.kube.request import ApiResponse, Request, UnreachableError
 
 if TYPE_CHECKING:
     from plimsoll.kube.websocket import WebSocket
@@ -49,31 +49,31 @@ class HttpTransport:
         self._token = ""
         self._idle: list[_Connection] = []
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> ApiResponse:
         async with asyncio.timeout(ANSWER_S):
             async with self._exchange(request) as (connection, status):
                 body = b"".join([part async for part in connection.parts()])
-                return Answer(status, body)
+                return ApiResponse(status, body)
 
-    async def lines(self, request: Request) -> AsyncGenerator[Answer | bytes, None]:
+    async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         """First an Answer with the status (and the body, where it is an error), then each line as it comes."""
         rest = b""
         async with aclosing(self.stream(request)) as stream:
             async for part in stream:
-                if isinstance(part, Answer):
+                if isinstance(part, ApiResponse):
                     yield part
                     continue
                 *whole, rest = (rest + part).split(b"\n")
                 for line in filter(None, whole):
                     yield line
 
-    async def stream(self, request: Request) -> AsyncGenerator[Answer | bytes, None]:
+    async def stream(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         """The same in pieces, as they come."""
         async with self._exchange(request) as (connection, status):
             if status >= 400:
-                yield Answer(status, b"".join([part async for part in connection.parts()]))
+                yield ApiResponse(status, b"".join([part async for part in connection.parts()]))
                 return
-            yield Answer(status, b"")
+            yield ApiResponse(status, b"")
             async for part in connection.parts():
                 yield part
 
@@ -113,7 +113,7 @@ class HttpTransport:
             yield connection, status
         except OSError as error:
             connection.close()
-            raise Unreachable(f"{self._access.server}: {error}") from error
+            raise UnreachableError(f"{self._access.server}: {error}") from error
         except BaseException:
             connection.close()
             raise
@@ -131,7 +131,9 @@ class HttpTransport:
             except (OSError, EOFError) as error:
                 connection.close()
                 if kept is None:
-                    raise Unreachable(f"{self._access.server}: {str(error) or 'closed without an answer'}") from error
+                    raise UnreachableError(
+                        f"{self._access.server}: {str(error) or 'closed without an answer'}"
+                    ) from error
             except BaseException:
                 connection.close()
                 raise
@@ -144,9 +146,9 @@ class HttpTransport:
                     self._host, self._port, ssl=tls, server_hostname=self._server_name, limit=1 << 20
                 )
         except TimeoutError:
-            raise Unreachable(f"{self._access.server}: no connection within {CONNECT_S:g} s") from None
+            raise UnreachableError(f"{self._access.server}: no connection within {CONNECT_S:g} s") from None
         except OSError as error:
-            raise Unreachable(f"{self._access.server}: {error.strerror or error}") from error
+            raise UnreachableError(f"{self._access.server}: {error.strerror or error}") from error
         return _Connection(reader, writer)
 
     async def _context(self) -> ssl.SSLContext | None:

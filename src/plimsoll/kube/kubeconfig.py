@@ -20,7 +20,7 @@ from plimsoll.errors import PlimsollError
 IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
-class InvalidKubeconfig(PlimsollError):
+class KubeconfigError(PlimsollError):
     """What is missing or wrong in the file, with its path."""
 
 
@@ -51,7 +51,7 @@ def load(path: Path, context: str = "") -> Access:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InvalidKubeconfig(f"{path}: {error.strerror}") from None
+        raise KubeconfigError(f"{path}: {error.strerror}") from None
     return access(data, path.parent, str(path), context)
 
 
@@ -60,16 +60,14 @@ def access(data: bytes, base: Path, where: str, context: str = "") -> Access:
     config = _document(data, where)
     chosen = context or config.get("current-context") or ""
     if not chosen:
-        raise InvalidKubeconfig(f"{where}: no current-context: give one with --context")
+        raise KubeconfigError(f"{where}: no current-context: give one with --context")
     entry = _named(config, "contexts", "context", chosen, where)
     cluster = _named(config, "clusters", "cluster", str(entry.get("cluster", "")), where)
     user_name = str(entry.get("user", ""))
     user = _named(config, "users", "user", user_name, where) if user_name else {}
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
-        raise InvalidKubeconfig(
-            f"{where}: clusters[{entry.get('cluster')}].cluster.server: an http(s) address is needed"
-        )
+        raise KubeconfigError(f"{where}: clusters[{entry.get('cluster')}].cluster.server: an http(s) address is needed")
     return Access(
         server=server.rstrip("/"),
         ca=_data(cluster, "certificate-authority", base, where),
@@ -88,7 +86,7 @@ def access(data: bytes, base: Path, where: str, context: str = "") -> Access:
 def in_cluster(environment: Mapping[str, str], directory: Path = IN_CLUSTER) -> Access:
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise InvalidKubeconfig("no kubeconfig given, and this is no pod: KUBERNETES_SERVICE_HOST is not set")
+        raise KubeconfigError("no kubeconfig given, and this is no pod: KUBERNETES_SERVICE_HOST is not set")
     try:
         return Access(
             server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
@@ -98,17 +96,17 @@ def in_cluster(environment: Mapping[str, str], directory: Path = IN_CLUSTER) -> 
             user="service account",
         )
     except OSError as error:
-        raise InvalidKubeconfig(f"{error.filename}: {error.strerror}") from None
+        raise KubeconfigError(f"{error.filename}: {error.strerror}") from None
 
 
 def _document(data: bytes, where: str) -> dict[str, Any]:
     found = list(reader.read(data))
     for each in found:
         if isinstance(each, reader.YamlError):
-            raise InvalidKubeconfig(f"{where}: {each}")
+            raise KubeconfigError(f"{where}: {each}")
         if len(found) == 1 and isinstance(each.value, dict):
             return each.value
-    raise InvalidKubeconfig(f"{where}: not a kubeconfig")
+    raise KubeconfigError(f"{where}: not a kubeconfig")
 
 
 def _named(config: dict[str, Any], listed: str, member: str, name: str, where: str) -> dict[str, Any]:
@@ -116,7 +114,7 @@ def _named(config: dict[str, Any], listed: str, member: str, name: str, where: s
         if isinstance(each, dict) and each.get("name") == name and isinstance(each.get(member), dict):
             found: dict[str, Any] = each[member]
             return found
-    raise InvalidKubeconfig(f"{where}: {listed}: there is no {name!r}")
+    raise KubeconfigError(f"{where}: {listed}: there is no {name!r}")
 
 
 def _data(entry: dict[str, Any], name: str, base: Path, where: str) -> bytes | None:
@@ -125,12 +123,12 @@ def _data(entry: dict[str, Any], name: str, base: Path, where: str) -> bytes | N
         try:
             return base64.b64decode(str(inline), validate=True)
         except binascii.Error:
-            raise InvalidKubeconfig(f"{where}: {name}-data: no base64") from None
+            raise KubeconfigError(f"{where}: {name}-data: no base64") from None
     if file := entry.get(name):
         try:
             return (base / str(file)).read_bytes()
         except OSError as error:
-            raise InvalidKubeconfig(f"{where}: {name}: {error.filename}: {error.strerror}") from None
+            raise KubeconfigError(f"{where}: {name}: {error.filename}: {error.strerror}") from None
     return None
 
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.kube.request import Answer, ApiError, Request, Resource, api_error, listing, watching
+from plimsoll.kube.request import ApiError, ApiResponse, Request, ResourcePath, api_error, listing, watching
 
 PAGE = 500
 WATCH_TIMEOUT_S = 420
@@ -70,7 +70,7 @@ _PAGE, _TROUBLE = msgspec.json.Decoder(_Page), msgspec.json.Decoder(_Trouble)
 
 
 class Reflector:
-    def __init__(self, resource: Resource, *, fields: str = "", namespace: str = "") -> None:
+    def __init__(self, resource: ResourcePath, *, fields: str = "", namespace: str = "") -> None:
         self._resource, self._fields, self._namespace = resource, fields, namespace
         self._known: dict[Key, _Metadata] = {}
         self._pages: list[msgspec.Raw] = []
@@ -93,7 +93,7 @@ class Reflector:
             )
         return listing(self._resource, namespace=self._namespace, fields=self._fields, limit=PAGE, follow=self._follow)
 
-    def listed(self, answer: Answer) -> list[ObjectChange] | None:
+    def listed(self, answer: ApiResponse) -> list[ObjectChange] | None:
         """Take one page: the changes once it was the last, None where another page is to be asked for."""
         if answer.status >= 400:
             self._start_over()
@@ -125,7 +125,7 @@ class Reflector:
             return [ObjectChange("DELETED", found.key, found.uid, bytes(event.object))] if before else []
         return self._taken(found, bytes(event.object))
 
-    def refused(self, answer: Answer) -> None:
+    def refused(self, answer: ApiResponse) -> None:
         """A watch that did not begin: list anew where the version is too old, else an error for the caller."""
         self._start_over()
         if answer.status != 410:

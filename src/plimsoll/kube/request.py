@@ -22,7 +22,7 @@ MERGE, STRATEGIC, JSON = (
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
-class Resource(msgspec.Struct, frozen=True):
+class ResourcePath(msgspec.Struct, frozen=True):
     """Where one kind lives: `/api/v1` or `/apis/<group>/<version>`, and its plural name."""
 
     base: str
@@ -37,9 +37,13 @@ class Resource(msgspec.Struct, frozen=True):
         return "/".join(parts)
 
 
-PODS, NODES, EVENTS = Resource("/api/v1", "pods"), Resource("/api/v1", "nodes"), Resource("/api/v1", "events")
-NEW_EVENTS = Resource("/apis/events.k8s.io/v1", "events")
-LEASES = Resource("/apis/coordination.k8s.io/v1", "leases")
+PODS, NODES, EVENTS = (
+    ResourcePath("/api/v1", "pods"),
+    ResourcePath("/api/v1", "nodes"),
+    ResourcePath("/api/v1", "events"),
+)
+NEW_EVENTS = ResourcePath("/apis/events.k8s.io/v1", "events")
+LEASES = ResourcePath("/apis/coordination.k8s.io/v1", "leases")
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -54,7 +58,7 @@ class Request(msgspec.Struct, frozen=True):
         return "watch=true" in self.path
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ApiResponse(msgspec.Struct, frozen=True):
     status: int
     body: bytes
 
@@ -80,16 +84,16 @@ class ApiError(PlimsollError):
         return self.code == 404
 
 
-class Unreachable(PlimsollError):
+class UnreachableError(PlimsollError):
     """No answer at all: try again later."""
 
 
-def get(resource: Resource, name: str, namespace: str = "") -> Request:
+def get(resource: ResourcePath, name: str, namespace: str = "") -> Request:
     return Request("GET", resource.path(namespace, name))
 
 
 def listing(
-    resource: Resource,
+    resource: ResourcePath,
     *,
     namespace: str = "",
     fields: str = "",
@@ -105,7 +109,7 @@ def listing(
 
 
 def watching(
-    resource: Resource, version: str, *, namespace: str = "", fields: str = "", labels: str = "", timeout_s: int = 0
+    resource: ResourcePath, version: str, *, namespace: str = "", fields: str = "", labels: str = "", timeout_s: int = 0
 ) -> Request:
     query = _query(
         allowWatchBookmarks="true",
@@ -119,18 +123,18 @@ def watching(
 
 
 def create(
-    resource: Resource, document: Mapping[str, Any], namespace: str = "", name: str = "", subresource: str = ""
+    resource: ResourcePath, document: Mapping[str, Any], namespace: str = "", name: str = "", subresource: str = ""
 ) -> Request:
     path = resource.path(namespace, name, subresource)
     return Request("POST", path, msgspec.json.encode(document), JSON)
 
 
-def replace(resource: Resource, document: Mapping[str, Any], name: str, namespace: str = "") -> Request:
+def replace(resource: ResourcePath, document: Mapping[str, Any], name: str, namespace: str = "") -> Request:
     return Request("PUT", resource.path(namespace, name), msgspec.json.encode(document), JSON)
 
 
 def patch(
-    resource: Resource,
+    resource: ResourcePath,
     name: str,
     change: Mapping[str, Any] | Sequence[Any],
     namespace: str = "",
@@ -142,7 +146,9 @@ def patch(
     return Request("PATCH", path, msgspec.json.encode(change), content_type)
 
 
-def delete(resource: Resource, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = "") -> Request:
+def delete(
+    resource: ResourcePath, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = ""
+) -> Request:
     """With `uid` only that very object goes, never a namesake that was made since."""
     options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
     if grace_s is not None:
@@ -152,7 +158,7 @@ def delete(resource: Resource, name: str, namespace: str = "", *, grace_s: int |
     return Request("DELETE", resource.path(namespace, name), msgspec.json.encode(options), JSON)
 
 
-def document(answer: Answer) -> dict[str, Any]:
+def document(answer: ApiResponse) -> dict[str, Any]:
     """The object that was answered; ApiError for a Status that says Failure."""
     if answer.status >= 400:
         raise api_error(answer)
@@ -160,7 +166,7 @@ def document(answer: Answer) -> dict[str, Any]:
     return found
 
 
-def api_error(answer: Answer) -> ApiError:
+def api_error(answer: ApiResponse) -> ApiError:
     try:
         found = msgspec.json.decode(answer.body)
     except msgspec.DecodeError:

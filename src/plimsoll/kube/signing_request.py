@@ -17,7 +17,7 @@ MAKE_S = 30.0
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
 
 
-class KeyNotMade(PlimsollError):
+class KeyGenerationError(PlimsollError):
     pass
 
 
@@ -37,10 +37,10 @@ async def signing_request(common_name: str, organization: str) -> SigningRequest
     except TimeoutError:
         process.kill()
         await process.wait()
-        raise KeyNotMade(f"no key within {MAKE_S:g} s") from None
+        raise KeyGenerationError(f"no key within {MAKE_S:g} s") from None
     key, end, request = made.partition(_END_OF_KEY)
     if process.returncode or not end:
-        raise KeyNotMade(problem.decode(errors="replace").strip().rpartition("\n")[2] or "no key was made")
+        raise KeyGenerationError(problem.decode(errors="replace").strip().rpartition("\n")[2] or "no key was made")
     return SigningRequest(key + end, request)
 
 

@@ -20,7 +20,7 @@ from wsproto.events import (
 )
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from plimsoll.kube.request import Answer, Unreachable, api_error
+from plimsoll.kube.request import ApiResponse, UnreachableError, api_error
 
 CONNECT_S = 10.0
 CHUNK = 1 << 16
@@ -56,9 +56,9 @@ class WebSocket:
                 found = cls(reader, writer)
                 await found._handshake(host, target, subprotocols, headers)
         except TimeoutError:
-            raise Unreachable(f"{host}:{port}: no answer within {CONNECT_S:g} s") from None
+            raise UnreachableError(f"{host}:{port}: no answer within {CONNECT_S:g} s") from None
         except (OSError, EOFError) as error:
-            raise Unreachable(f"{host}:{port}: {error}") from error
+            raise UnreachableError(f"{host}:{port}: {error}") from error
         return found
 
     async def _handshake(
@@ -85,7 +85,7 @@ class WebSocket:
                 else:
                     continue
                 self.abort()
-                raise api_error(Answer(refused.status_code if refused else 500, body))
+                raise api_error(ApiResponse(refused.status_code if refused else 500, body))
 
     async def receive(self) -> bytes | None:
         """The next message; None when the other side has closed."""

@@ -31,7 +31,7 @@ _LINE = msgspec.json.Decoder(tuple[int, msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class MembersDamaged(PlimsollError):
+class AppendLogCorruptError(PlimsollError):
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(line, reason)
         self.line, self.reason = line, reason
@@ -54,15 +54,15 @@ class MembersFile:
         found: dict[str, bytes] = {}
         *lines, _ = read_whole(self.path).split(b"\n")  # what follows the last newline was cut off
         if not lines:
-            raise MembersDamaged(1, "it is not whole")
+            raise AppendLogCorruptError(1, "it is not whole")
         for number, line in enumerate(lines, 1):
             try:
                 checksum, data = _LINE.decode(line)
                 if zlib.crc32(data) != checksum:
-                    raise MembersDamaged(number, "the checksum is wrong")
+                    raise AppendLogCorruptError(number, "the checksum is wrong")
                 changed = _MEMBERS.decode(data)
             except msgspec.DecodeError as error:
-                raise MembersDamaged(number, str(error)) from None
+                raise AppendLogCorruptError(number, str(error)) from None
             _change(found, {name: None if bytes(value) == b"null" else bytes(value) for name, value in changed.items()})
         self._members = found
         return found

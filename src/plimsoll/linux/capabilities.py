@@ -32,7 +32,7 @@ _VERSION_3 = 0x20080522
 _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
 
 
-class UnknownCapability(ValueError):
+class UnknownCapabilityError(ValueError):
     """A name that Linux does not have."""
 
 
@@ -41,7 +41,7 @@ def granted(add: Iterable[str], drop: Iterable[str], *, privileged: bool = False
     added, dropped = frozenset(map(plain, add)), frozenset(map(plain, drop))
     for name in (added | dropped) - {"ALL"}:
         if name not in NUMBERS:
-            raise UnknownCapability(f"unknown capability {name!r}")
+            raise UnknownCapabilityError(f"unknown capability {name!r}")
     if privileged:
         return frozenset(NAMES)
     base: frozenset[str] = CONTAINERD_DEFAULT

@@ -1,8 +1,8 @@
 """The one place where cgroup files are opened, read and written.
 
-A `Mount` is one mounted hierarchy: an O_PATH fd of its top, whose file system was checked to be a cgroup one. Every
-cgroup is opened from there with openat2, which follows no symbolic link and crosses no mount, so what it finds is in
-that same file system. A `Directory` is the open cgroup: it stays this cgroup even if another takes its name.
+A `CgroupMount` is one mounted hierarchy: an O_PATH fd of its top, whose file system was checked to be a cgroup one.
+Every cgroup is opened from there with openat2, which follows no symbolic link and crosses no mount, so what it finds is
+in that same file system. A `Directory` is the open cgroup: it stays this cgroup even if another takes its name.
 
 Names and texts are checked before anything is touched: a path has plain components only, a text is one of the few
 forms that control files take. A text goes to the kernel in one `write`, whose error is the kernel's verdict.
@@ -65,7 +65,7 @@ class CgroupError(PlimsollError):
         return f"{self.op} {path}{data}: {name} ({self.detail or os.strerror(self.errno)})"
 
 
-class CgroupGone(CgroupError):
+class CgroupGoneError(CgroupError):
     """The cgroup is not there (any more): for whoever only looks, no fault at all."""
 
 
@@ -133,7 +133,7 @@ def check_text(path: str, file: str, text: str) -> None:
         raise CgroupError("refuse", f"{path}/{file}", text[:80], errno.EINVAL, "no text that control files take")
 
 
-class Mount:
+class CgroupMount:
     """A mounted cgroup hierarchy. Raises where the mount point is missing or is no cgroup file system."""
 
     def __init__(self, mount_point: str, kind: Magic, root: str = "/") -> None:
@@ -164,7 +164,7 @@ class Mount:
         try:
             with self.directory(path):
                 return True
-        except CgroupGone:
+        except CgroupGoneError:
             return False
 
     def make(self, path: str) -> None:
@@ -262,7 +262,7 @@ class Directory:
         """None for a file that this kernel's cgroups, or this one, do not have; CgroupGone for a cgroup that went."""
         try:
             return self.read(file)
-        except CgroupGone:
+        except CgroupGoneError:
             raise
         except CgroupError as error:
             # EOPNOTSUPP: the file is there but its feature is switched off (PSI with psi=0).
@@ -297,8 +297,8 @@ class Directory:
 class KeptFile:
     """A control file held open, because it is read at every tick: one `pread`, and no path is walked.
 
-    It belongs to the cgroup it was opened in: `CgroupGone` once that is removed, whoever has its name by then. Only
-    for files that the kernel gives in one piece (not the lists of pids).
+    It belongs to the cgroup it was opened in: `CgroupGoneError` once that is removed, whoever has its name by then.
+    Only for files that the kernel gives in one piece (not the lists of pids).
     """
 
     __slots__ = ("fd", "path")
@@ -336,7 +336,7 @@ def write_once(fd: int, path: str, text: str) -> None:
 def _failed(op: str, path: str, data: str, error: OSError, *, gone: bool = False) -> CgroupError:
     number = error.errno or 0
     if gone:
-        return CgroupGone(op, path, data, number)
+        return CgroupGoneError(op, path, data, number)
     details = {
         errno.ELOOP: "a symbolic link is in the way: cgroup file systems have none",
         errno.EXDEV: "another file system is mounted there",

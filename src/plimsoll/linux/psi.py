@@ -15,7 +15,7 @@ import os
 import select
 from typing import Literal
 
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, write_once
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, Directory, write_once
 
 Resource = Literal["cpu", "memory", "io"]
 Scope = Literal["some", "full"]
@@ -33,7 +33,7 @@ _REASONS = {
 }
 
 
-class Trigger:
+class PsiTrigger:
     """A live trigger. `window_us` is the one in force, `note` says why it is not the one asked for."""
 
     def __init__(self, fd: int, stall_us: int, window_us: int, note: str = "") -> None:
@@ -61,7 +61,7 @@ class Trigger:
 
 def trigger(
     resource: Resource, scope: Scope, stall_us: int, window_us: int, *, directory: Directory | None = None
-) -> Trigger:
+) -> PsiTrigger:
     """On the whole machine, or in one cgroup. A CgroupError says as much of the reason as is known."""
     path = f"{directory.path}/{resource}.pressure" if directory else f"{GLOBAL}/{resource}"
     if stall_us > window_us:  # a longer window would only hide it
@@ -74,7 +74,7 @@ def trigger(
     except CgroupError as error:
         if fd >= 0:
             os.close(fd)
-        if isinstance(error, CgroupGone):
+        if isinstance(error, CgroupGoneError):
             raise
         raise CgroupError(error.op, path, error.data, error.errno, _REASONS.get(error.errno, error.detail)) from error
 
@@ -86,7 +86,7 @@ def _open(path: str) -> int:
         raise CgroupError("open", path, "", error.errno or 0) from error
 
 
-def _armed(fd: int, path: str, scope: Scope, stall_us: int, window_us: int) -> Trigger:
+def _armed(fd: int, path: str, scope: Scope, stall_us: int, window_us: int) -> PsiTrigger:
     try:
         write_once(fd, path, f"{scope} {stall_us} {window_us}")
     except CgroupError as error:
@@ -95,8 +95,8 @@ def _armed(fd: int, path: str, scope: Scope, stall_us: int, window_us: int) -> T
             raise
         write_once(fd, path, f"{scope} {stall_us} {longer_us}")
         reason = "kernels take 0.5 to 10 s, and without CAP_SYS_RESOURCE only multiples of 2 s"
-        return Trigger(fd, stall_us, longer_us, f"want a window of {window_us} us, have {longer_us} us ({reason})")
-    return Trigger(fd, stall_us, window_us)
+        return PsiTrigger(fd, stall_us, longer_us, f"want a window of {window_us} us, have {longer_us} us ({reason})")
+    return PsiTrigger(fd, stall_us, window_us)
 
 
 def unprivileged_window_us(window_us: int) -> int:

@@ -13,7 +13,7 @@ SYSTEM_HOME = "/var/lib/plimsoll"
 USER_HOME = ".local/state/plimsoll"
 
 
-class UnsafeState(PlimsollError):
+class UnsafeStateError(PlimsollError):
     """The state directory is not safely ours; the message says what to do."""
 
 
@@ -25,7 +25,7 @@ def state_home(environment: dict[str, str], uid: int) -> Path:
         return Path(SYSTEM_HOME)
     home = environment.get("HOME")
     if not home:
-        raise UnsafeState("neither PLIMSOLL_HOME nor HOME is set: give --state-dir DIR")
+        raise UnsafeStateError("neither PLIMSOLL_HOME nor HOME is set: give --state-dir DIR")
     return Path(home, USER_HOME)
 
 
@@ -39,9 +39,9 @@ def private_directory(path: Path) -> Path:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = os.stat(path)
     if found.st_uid != os.geteuid():
-        raise UnsafeState(f"{path} belongs to uid {found.st_uid}, not to {os.geteuid()}: give --state-dir DIR")
+        raise UnsafeStateError(f"{path} belongs to uid {found.st_uid}, not to {os.geteuid()}: give --state-dir DIR")
     if stat.S_IMODE(found.st_mode) & 0o077:
-        raise UnsafeState(f"{path} is open to others: chmod 700 {path}")
+        raise UnsafeStateError(f"{path} is open to others: chmod 700 {path}")
     return path
 
 

@@ -24,17 +24,17 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
 from plimsoll.node.pods.manager import Pods
-from plimsoll.node.reporting.event_correlator import About
+from plimsoll.node.reporting.event_correlator import ObjectReference
 from plimsoll.node.reporting.event_recorder import Recorder
 from plimsoll.node.reporting.status_manager import Reporter
 from plimsoll.node.resources.cpu_manager import CpuManager
@@ -47,8 +47,8 @@ from plimsoll.node.sources.static_pods import StaticPods
 from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
-from plimsoll.rules.node.node_config import Setting
-from plimsoll.runtime.interface import Runtime
+from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.runtime.interface import ContainerRuntime
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +62,10 @@ CLOSE_S = 2.0
 class Agent:
     def __init__(
         self,
-        setting: Setting,
-        runtime: Runtime,
+        setting: NodeConfig,
+        runtime: ContainerRuntime,
         driver: CgroupDriver,
-        tree: NodeTree,
+        tree: CgroupManager,
         client: Client,
         state_dir: Path,
         node_name: str,
@@ -82,7 +82,7 @@ class Agent:
     ) -> None:
         """`node`: the Node as the API has it, for labels and taints. `unenforced`: why limits are not real here.
 
-        `keeps_images`, `hidden`: as `Tools` has it. `topology`: of the node's CPUs."""
+        `keeps_images`, `hidden`: as `Dependencies` has it. `topology`: of the node's CPUs."""
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client, self._clock = client, clock
         self.view = RuntimeView(runtime)
@@ -95,7 +95,7 @@ class Agent:
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
         self.recorder = Recorder(client, node_name, clock=clock)
         self.reporter = Reporter(client, versioned=setting.profile.resize_status_field)
-        self.tools = Tools(
+        self.tools = Dependencies(
             setting=setting,
             runtime=runtime,
             view=self.view,
@@ -219,7 +219,7 @@ class Agent:
         return self.mirrors.standing_for(pod) if pod is not None and pod.uid == uid else None
 
     def _broken_manifest(self, sentence: str) -> None:
-        about = About("Node", self.node_name, "", self.node_name, "", "v1")
+        about = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
         self.recorder.tell(about, "Warning", "InvalidStaticPod", sentence)
 
     def _cpus_freed(self) -> None:
@@ -267,7 +267,7 @@ class Agent:
                 log.warning("tidying up: %s", error)
 
 
-def plain_node(name: str, setting: Setting) -> Node:
+def plain_node(name: str, setting: NodeConfig) -> Node:
     """What admission needs of a Node that the API has not told us anything about."""
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
     return Node(
@@ -276,7 +276,7 @@ def plain_node(name: str, setting: Setting) -> Node:
     )
 
 
-def with_own_size(node: Node, setting: Setting) -> Node:
+def with_own_size(node: Node, setting: NodeConfig) -> Node:
     """How large the node is, it knows best itself: what the API has may be from before its last start."""
     status = node.status
     return msgspec.structs.replace(

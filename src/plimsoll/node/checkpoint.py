@@ -22,7 +22,7 @@ import msgspec
 from plimsoll.codec.lean.lean import quantity_hook
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.append_log import MembersFile
-from plimsoll.rules.lifecycle.termination import Verdict
+from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.model.observed import Backoff
 from plimsoll.rules.resize.allocation import Allocation
@@ -40,7 +40,7 @@ class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     image_backoffs: dict[str, Backoff] = {}
     oom_killed: tuple[str, ...] = ()  # container ids
     oom_bases: dict[str, int] = {}  # container id → what the pod's slice had counted when it started (systemd)
-    verdict: Verdict | None = None  # the node itself ends it
+    verdict: TerminationVerdict | None = None  # the node itself ends it
     refused: bool = False  # … before it ever ran here
     start_s: float = 0.0  # when the node took it
 
@@ -48,7 +48,7 @@ class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_RECORD = PodRecord()
 
 
-class CheckpointUnwritable(PlimsollError):
+class CheckpointWriteError(PlimsollError):
     def __init__(self, path: Path, error: OSError) -> None:
         super().__init__(path, error)
         self.path, self.error = path, error
@@ -117,7 +117,7 @@ class Checkpoint:
             self._file.write(changed)
         except OSError as error:
             self._changed.set()
-            raise CheckpointUnwritable(self._path, error) from error
+            raise CheckpointWriteError(self._path, error) from error
         self._stale.clear()
 
     async def run(self) -> None:
@@ -126,7 +126,7 @@ class Checkpoint:
             await asyncio.sleep(GATHER_S)
             try:
                 self.save()
-            except CheckpointUnwritable as error:
+            except CheckpointWriteError as error:
                 log.error("%s", error)
                 await asyncio.sleep(1.0)
 
@@ -134,5 +134,5 @@ class Checkpoint:
         """For what has happened whether or not it can be written down; it is told where it cannot."""
         try:
             self.save()
-        except CheckpointUnwritable as error:
+        except CheckpointWriteError as error:
             log.error("%s", error)

@@ -12,7 +12,7 @@ import msgspec
 from plimsoll.kube.client import Client
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
-from plimsoll.node.reporting.event_correlator import About, EventType
+from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.event_recorder import Recorder
 from plimsoll.node.reporting.status_manager import Reporter
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
@@ -27,14 +27,14 @@ from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.host_files import NodeNames, dns_of
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resize.verdict import node_resize_gates
-from plimsoll.runtime.interface import Runtime
+from plimsoll.runtime.interface import ContainerRuntime
 
 log = logging.getLogger(__name__)
 
 
-class Place(msgspec.Struct, frozen=True):
+class NodePaths(msgspec.Struct, frozen=True):
     """Where the node keeps things, and what it knows of names. `makes_etc`: the runtime leaves /etc/hostname and
     /etc/resolv.conf to us (the embedded one does, those behind CRI make their own)."""
 
@@ -44,12 +44,12 @@ class Place(msgspec.Struct, frozen=True):
     makes_etc: bool = True
 
 
-class Tools:
+class Dependencies:
     def __init__(
         self,
         *,
-        setting: Setting,
-        runtime: Runtime,
+        setting: NodeConfig,
+        runtime: ContainerRuntime,
         view: RuntimeView,
         cgroups: PodCgroups,
         checkpoint: Checkpoint,
@@ -78,7 +78,7 @@ class Tools:
         self.logs = state_dir / "logs"
         self.volumes = Volumes(state_dir, hidden)
         self.config_maps = ConfigMapCache(client, clock)
-        self.place = Place(state_dir, self.logs, node_names(), makes_etc=not runtime.makes_cgroups)
+        self.place = NodePaths(state_dir, self.logs, node_names(), makes_etc=not runtime.makes_cgroups)
         self.gates = node_resize_gates(setting.config)
         self.limits = backoff_limits(setting.config)
         self.surroundings = Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable)
@@ -98,9 +98,9 @@ class Tools:
         self.tell(pod, event.type, event.reason, event.message, event.field_path)
 
 
-def about(pod: RunPod, field_path: str = "") -> About:
+def about(pod: RunPod, field_path: str = "") -> ObjectReference:
     meta = pod.metadata
-    return About("Pod", meta.name, meta.namespace, meta.uid, meta.resource_version, "v1", field_path)
+    return ObjectReference("Pod", meta.name, meta.namespace, meta.uid, meta.resource_version, "v1", field_path)
 
 
 def backoff_limits(config: KubeletConfig) -> BackoffLimits:

@@ -11,7 +11,7 @@ from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping
 
 from plimsoll.metrics.exposition import Computed, Counter, Gauge, Histogram, Registry
-from plimsoll.runtime.interface import ContainerSeen, SandboxSeen
+from plimsoll.runtime.interface import ContainerStateSeen, SandboxStateSeen
 
 RESIZE_BUCKETS_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
 START_BUCKETS_S = (
@@ -107,7 +107,7 @@ class NodeMeters:
         )  # fmt: skip
         self.probe_registry.add(self.probes)
 
-    def see(self, sandboxes: Iterable[SandboxSeen], containers: Iterable[ContainerSeen]) -> None:
+    def see(self, sandboxes: Iterable[SandboxStateSeen], containers: Iterable[ContainerStateSeen]) -> None:
         """What the runtime has, when the page is asked for."""
         self.running_pods.set(len({each.pod_uid for each in sandboxes if each.ready}))
         counts = Counts(each.phase for each in containers)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import msgspec
 
@@ -14,9 +13,8 @@ from plimsoll.node.resources.pleg import NOTHING
 from plimsoll.node.stats.stats import ContainerPlace, PodPlace, VolumePlace
 from plimsoll.node.volumes.pod_dirs import log_directory
 from plimsoll.rules.eviction.usage import is_local
-from plimsoll.runtime.interface import ContainerSeen
-
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.runtime.interface import ContainerStateSeen
 
 
 class PodsShown:
@@ -25,14 +23,14 @@ class PodsShown:
 
     # --- for the endpoint ---
 
-    def find(self, namespace: str, name: str) -> Document | None:
+    def find(self, namespace: str, name: str) -> JsonObject | None:
         worker = self._agent.pods.named(namespace, name)
         return None if worker is None else _document(worker)
 
-    def documents(self) -> Iterable[Document]:
+    def documents(self) -> Iterable[JsonObject]:
         return [_document(worker) for worker in self._agent.pods]
 
-    def container(self, container_id: str) -> ContainerSeen | None:
+    def container(self, container_id: str) -> ContainerStateSeen | None:
         for parts in self._agent.view.last.values():
             for container in parts.containers:
                 if container.id == container_id:
@@ -80,9 +78,9 @@ class PodsShown:
                 yield VolumePlace(volume.name, str(directory), on_disk=is_local(volume))
 
 
-def _document(worker: PodWorker) -> Document:
+def _document(worker: PodWorker) -> JsonObject:
     """As the API sent it last, with the status that was found last."""
-    found: Document = msgspec.json.decode(worker.body)
+    found: JsonObject = msgspec.json.decode(worker.body)
     if worker.status is not None:
         found["status"] = status_document(worker.status)
     return found

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.schema import KINDS
-from plimsoll.kube.request import Answer, Request
+from plimsoll.kube.request import ApiResponse, Request
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import utc_text
 
-Document = dict[str, Any]
 _POD = next(kind for kind in KINDS if kind.name == "Pod")
 
 
@@ -28,13 +27,13 @@ class OnePodApi:
 
     def __init__(
         self,
-        pod: Document,
-        config_maps: Iterable[Document] = (),
+        pod: JsonObject,
+        config_maps: Iterable[JsonObject] = (),
         *,
-        on_status: Callable[[Document], None],
-        on_event: Callable[[Document], None],
+        on_status: Callable[[JsonObject], None],
+        on_event: Callable[[JsonObject], None],
     ) -> None:
-        self.pod: Document | None = pod
+        self.pod: JsonObject | None = pod
         self.gone = asyncio.Event()
         self._config_maps = {each["metadata"]["name"]: each for each in config_maps}
         self._on_status, self._on_event = on_status, on_event
@@ -53,7 +52,7 @@ class OnePodApi:
         self.pod = {**self.pod, "metadata": metadata}
         self._changed("MODIFIED")
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> ApiResponse:
         parts = urlsplit(request.path).path.split("/")
         resource = parts[5] if len(parts) > 5 and parts[3] == "namespaces" else parts[3] if len(parts) > 3 else ""
         name = parts[6] if len(parts) > 6 else ""
@@ -72,17 +71,17 @@ class OnePodApi:
             return _answer(self._config_maps[name])
         return _refused(404, "NotFound", f'{resource} "{name}" not found')
 
-    async def lines(self, request: Request) -> AsyncGenerator[Answer | bytes, None]:
+    async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._watching.append(queue)
         try:
-            yield Answer(200, b"")
+            yield ApiResponse(200, b"")
             while True:
                 yield await queue.get()
         finally:
             self._watching.remove(queue)
 
-    def _pod_request(self, request: Request) -> Answer:
+    def _pod_request(self, request: Request) -> ApiResponse:
         assert self.pod is not None
         pod = self.pod
         if request.method == "PATCH":
@@ -106,10 +105,10 @@ class OnePodApi:
             queue.put_nowait(line)
 
 
-def _answer(document: Document) -> Answer:
-    return Answer(200, msgspec.json.encode(document))
+def _answer(document: JsonObject) -> ApiResponse:
+    return ApiResponse(200, msgspec.json.encode(document))
 
 
-def _refused(code: int, reason: str, message: str) -> Answer:
+def _refused(code: int, reason: str, message: str) -> ApiResponse:
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message}
-    return Answer(code, msgspec.json.encode({**status, "code": code}))
+    return ApiResponse(code, msgspec.json.encode({**status, "code": code}))

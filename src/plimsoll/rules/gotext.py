@@ -10,7 +10,7 @@ import math
 import re
 from decimal import Decimal
 
-from plimsoll.errors import InvalidConfig
+from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.quantity import MAX_INT64
 
 NANO_PER_SECOND = 10**9
@@ -53,7 +53,7 @@ def duration_nanos(text: str, path: str = "") -> int:
     unsigned = text[1:] if text.startswith(("+", "-")) else text
     if unsigned == "0":
         return 0
-    invalid = InvalidConfig(path, f"time: invalid duration {byte_quoted(text)}")
+    invalid = InvalidConfigError(path, f"time: invalid duration {byte_quoted(text)}")
     if not unsigned:
         raise invalid
     total = position = 0
@@ -63,9 +63,9 @@ def duration_nanos(text: str, path: str = "") -> int:
             raise invalid
         whole, fraction, unit = match[1], match[2] or "", match[3]
         if not unit:
-            raise InvalidConfig(path, f"time: missing unit in duration {byte_quoted(text)}")
+            raise InvalidConfigError(path, f"time: missing unit in duration {byte_quoted(text)}")
         if unit not in _UNIT_NANOS:
-            raise InvalidConfig(path, f"time: unknown unit {byte_quoted(unit)} in duration {byte_quoted(text)}")
+            raise InvalidConfigError(path, f"time: unknown unit {byte_quoted(unit)} in duration {byte_quoted(text)}")
         total += _part_nanos(whole, fraction, _UNIT_NANOS[unit])
         if total > MAX_INT64:
             raise invalid
@@ -89,13 +89,13 @@ def parsed_float32(text: str, path: str = "") -> float:
     if match is not None:
         return -math.inf if match[1] == "-" else math.inf
     if re.fullmatch(_FLOAT, text, re.ASCII) is None:
-        raise InvalidConfig(path, f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
+        raise InvalidConfigError(path, f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
     magnitude = abs(float(text))
     if magnitude < 1e-60:  # far below the smallest float32; the exact fraction could have any number of digits
         return 0.0
     value = nearest_float32(*Decimal(text).as_integer_ratio()) if magnitude < 1e60 else math.inf
     if abs(value) > LARGEST_FLOAT32:
-        raise InvalidConfig(path, f"strconv.ParseFloat: parsing {quoted(text)}: value out of range")
+        raise InvalidConfigError(path, f"strconv.ParseFloat: parsing {quoted(text)}: value out of range")
     return value
 
 

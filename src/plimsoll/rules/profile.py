@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidConfig
+from plimsoll.errors import InvalidConfigError
 
 DOCUMENTED = "documented; real "  # how a note begins that must stand beside its value, however brief the output
 
@@ -166,4 +166,4 @@ def profile_named(name: str) -> Profile:
     try:
         return PROFILES[name]
     except KeyError:
-        raise InvalidConfig("profile", f"unknown profile {name!r}; known: {', '.join(PROFILES)}") from None
+        raise InvalidConfigError("profile", f"unknown profile {name!r}; known: {', '.join(PROFILES)}") from None

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
 
 Format = Literal["DecimalSI", "BinarySI", "DecimalExponent", ""]
 
@@ -133,11 +133,11 @@ def parse(text: str) -> Quantity:
     """Read one quantity text; raises InvalidQuantity with Kubernetes' sentence."""
     match = _SCANNER.fullmatch(text)
     if not text or match is None:
-        raise InvalidQuantity(text, FORMAT_ERROR)
+        raise InvalidQuantityError(text, FORMAT_ERROR)
     sign, whole, fraction, suffix = match.groups()
     whole, fraction = whole or "0", fraction or ""
     if len(whole) + len(fraction) > _MAX_DIGITS:
-        raise InvalidQuantity(text, f"{NUMERIC_ERROR}: more than {_MAX_DIGITS} digits")
+        raise InvalidQuantityError(text, f"{NUMERIC_ERROR}: more than {_MAX_DIGITS} digits")
     if suffix in _BINARY:
         return _parsed_binary(text, sign, whole, fraction, _BINARY[suffix])
     format: Format = "DecimalSI"
@@ -145,7 +145,7 @@ def parse(text: str) -> Quantity:
     if exponent is None:
         match = _EXPONENT.fullmatch(suffix)
         if match is None or len(match[1]) > 19:
-            raise InvalidQuantity(text, SUFFIX_ERROR)
+            raise InvalidQuantityError(text, SUFFIX_ERROR)
         format, exponent = "DecimalExponent", int(match[1])
     return _parsed_decimal(text, sign, whole, fraction, exponent, format)
 
@@ -157,7 +157,7 @@ def _parsed_decimal(text: str, sign: str, whole: str, fraction: str, exponent: i
     if number == 0:
         return Quantity(0, format)
     if exponent > _MAX_EXPONENT:
-        raise InvalidQuantity(text, f"{NUMERIC_ERROR}: exponent above {_MAX_EXPONENT}")
+        raise InvalidQuantityError(text, f"{NUMERIC_ERROR}: exponent above {_MAX_EXPONENT}")
     if scale >= -9:
         nanos = int(number * 10 ** (scale + 9))
     elif scale < -_MAX_DIGITS - 18:

@@ -1,9 +1,9 @@
 """What every container runtime can do for the agent: the embedded runtime (`runtime.embedded`) and CRI (`runtime.cri`).
 
 A runtime has no policy. It is told exactly what to run and where (`SandboxSpec`, `ContainerSpec`), says what there is
-(`Seen`), and wakes the agent when that may have changed (`changes`). Names, restarts, back-off, reasons and cgroups are
-the agent's. Every call may be repeated: making what is there, stopping what has stopped and removing what is gone
-are no errors, because an agent that was killed in the middle asks again.
+(`RuntimeSnapshot`), and wakes the agent when that may have changed (`changes`). Names, restarts, back-off, reasons and
+cgroups are the agent's. Every call may be repeated: making what is there, stopping what has stopped and removing what
+is gone are no errors, because an agent that was killed in the middle asks again.
 
 A sandbox is what the containers of a pod share: network, ipc and uts namespaces. Stopping is told in seconds of grace;
 0 kills at once.
@@ -19,12 +19,12 @@ from typing import Literal, Protocol
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.rules.resources.cri import Resources as Resources  # noqa: PLC0414  # a part of this contract
+from plimsoll.rules.resources.cri import CriResources as CriResources  # noqa: PLC0414  # a part of this contract
 
 ContainerPhase = Literal["created", "running", "exited", "unknown"]
 
 
-class RuntimeTrouble(PlimsollError):
+class RuntimeCallError(PlimsollError):
     """A call that the runtime refused or could not finish: what was asked, and why not. Worth another try later."""
 
     def __init__(self, call: str, reason: str) -> None:
@@ -35,7 +35,7 @@ class RuntimeTrouble(PlimsollError):
         return f"{self.call}: {self.reason}"
 
 
-class ImageTrouble(PlimsollError):
+class ImageError(PlimsollError):
     """No image by that name can be run: `reason` as the kubelet names it, `message` with the next step."""
 
     def __init__(self, image: str, message: str, reason: str = "ErrImagePull") -> None:
@@ -46,7 +46,7 @@ class ImageTrouble(PlimsollError):
         return self.message
 
 
-class Mount(msgspec.Struct, frozen=True):
+class ContainerMount(msgspec.Struct, frozen=True):
     """`host_path` seen as `container_path`. Neither is ever taken from a manifest unchecked."""
 
     host_path: str
@@ -91,7 +91,7 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     args: tuple[str, ...] = ()
     working_dir: str = ""
     environment: Mapping[str, str] = {}
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[ContainerMount, ...] = ()
     security: Security = Security()
     stdin: bool = False
     stdin_once: bool = False
@@ -99,13 +99,13 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     log_path: str = ""  # below the sandbox's log directory
     termination_message_path: str = ""
     stop_signal: str = ""
-    resources: Resources = Resources()
+    resources: CriResources = CriResources()
     cgroup: str = ""  # path of the container's own cgroup where the agent makes it (embedded runtime)
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
-class SandboxSeen(msgspec.Struct, frozen=True):
+class SandboxStateSeen(msgspec.Struct, frozen=True):
     id: str
     pod_uid: str
     name: str
@@ -117,7 +117,7 @@ class SandboxSeen(msgspec.Struct, frozen=True):
     cgroup_parent: str = ""
 
 
-class ContainerSeen(msgspec.Struct, frozen=True):
+class ContainerStateSeen(msgspec.Struct, frozen=True):
     id: str
     sandbox_id: str
     pod_uid: str
@@ -135,12 +135,12 @@ class ContainerSeen(msgspec.Struct, frozen=True):
     pid: int = 0  # in the host's pid namespace, while it runs
     log_file: str = ""
     annotations: Mapping[str, str] = {}
-    told: Resources | None = None  # its numbers when it was first seen in this phase, where the runtime says
+    told: CriResources | None = None  # its numbers when it was first seen in this phase, where the runtime says
 
 
-class Seen(msgspec.Struct, frozen=True):
-    sandboxes: tuple[SandboxSeen, ...] = ()
-    containers: tuple[ContainerSeen, ...] = ()
+class RuntimeSnapshot(msgspec.Struct, frozen=True):
+    sandboxes: tuple[SandboxStateSeen, ...] = ()
+    containers: tuple[ContainerStateSeen, ...] = ()
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -174,7 +174,7 @@ class ExecSession(Protocol):
         """The client is gone: kill it, free everything. May be called at any time, more than once."""
 
 
-class Runtime(Protocol):
+class ContainerRuntime(Protocol):
     """`name` and `version` make the Node's containerRuntimeVersion."""
 
     name: str
@@ -187,7 +187,7 @@ class Runtime(Protocol):
     async def close(self) -> None:
         """Let go of it; containers go on."""
 
-    async def seen(self) -> Seen:
+    async def seen(self) -> RuntimeSnapshot:
         """Everything there is, also what has ended and was not removed."""
 
     def changes(self) -> AsyncIterator[str]:
@@ -202,7 +202,7 @@ class Runtime(Protocol):
     async def stop_sandbox(self, sandbox_id: str) -> None: ...
     async def remove_sandbox(self, sandbox_id: str) -> None: ...
 
-    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+    async def update_sandbox(self, sandbox_id: str, resources: CriResources) -> None:
         """What the pod as a whole is given, for runtimes to whom that means something; only where `makes_cgroups`."""
 
     async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
@@ -218,7 +218,7 @@ class Runtime(Protocol):
     async def remove_container(self, container_id: str) -> None:
         """Forget it and its exit code; its log stays. Kills it where it still runs."""
 
-    async def update_container(self, container_id: str, resources: Resources) -> None:
+    async def update_container(self, container_id: str, resources: CriResources) -> None:
         """New numbers for a running container; only where `makes_cgroups`."""
 
     async def run_in(
@@ -236,5 +236,5 @@ class Runtime(Protocol):
     async def reopen_log(self, container_id: str) -> None:
         """After its log was moved away."""
 
-    def log_file(self, container: ContainerSeen) -> Path:
+    def log_file(self, container: ContainerStateSeen) -> Path:
         """Where its current log is."""

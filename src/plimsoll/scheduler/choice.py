@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.scheduling.cycle import Decision, decide
+from plimsoll.rules.scheduling.cycle import SchedulingDecision, decide
 from plimsoll.rules.scheduling.preemption import Nominated
-from plimsoll.scheduler.cluster import Cluster
+from plimsoll.scheduler.cluster import SchedulerCache
 
 if TYPE_CHECKING:
     from plimsoll.rules.scheduling.vectorized import Fleet
@@ -25,14 +25,14 @@ log = logging.getLogger(__name__)
 class Choice:
     """Keeps where the last search ended, so that large clusters fill evenly."""
 
-    def __init__(self, cluster: Cluster, profile: Profile, *, large: int = LARGE) -> None:
+    def __init__(self, cluster: SchedulerCache, profile: Profile, *, large: int = LARGE) -> None:
         self._cluster, self._profile, self._large = cluster, profile, large
         self._start = 0
         self._fleet: Fleet | None = None
         self._fleet_version = -1
         self._has_arrays: bool | None = None
 
-    def decide(self, pod: Pod, nominated: Nominated, budgets: Sequence[PodDisruptionBudget]) -> Decision:
+    def decide(self, pod: Pod, nominated: Nominated, budgets: Sequence[PodDisruptionBudget]) -> SchedulingDecision:
         decision = None
         if self._arrays():
             decision = self._mirrored().decide(pod, nominated, self._start)

@@ -13,7 +13,7 @@ from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, is_terminal, node_load, resident_load
 
 
-class Cluster:
+class SchedulerCache:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._loads: dict[str, NodeLoad] = {}

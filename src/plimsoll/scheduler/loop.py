@@ -18,24 +18,30 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.lean.lean import from_document, pod_from_json
-from plimsoll.errors import InvalidObject
+from plimsoll.errors import InvalidObjectError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
-from plimsoll.kube.request import ApiError, Resource, Unreachable
+from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.scheduling.cycle import WAIT_CHECK_S, Decision, by_node, preempted_message, scheduled_message
+from plimsoll.rules.scheduling.cycle import (
+    WAIT_CHECK_S,
+    SchedulingDecision,
+    by_node,
+    preempted_message,
+    scheduled_message,
+)
 from plimsoll.rules.scheduling.fit import is_terminal, resident_load, waiting_load
 from plimsoll.rules.scheduling.preemption import Preemption
 from plimsoll.scheduler import messages
 from plimsoll.scheduler.choice import Choice
-from plimsoll.scheduler.cluster import Cluster
-from plimsoll.scheduler.queue import Queue, Waiting
+from plimsoll.scheduler.cluster import SchedulerCache
+from plimsoll.scheduler.queue import Queue, QueuedPod
 
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-BUDGETS = Resource("/apis/policy/v1", "poddisruptionbudgets")
+BUDGETS = ResourcePath("/apis/policy/v1", "poddisruptionbudgets")
 MOST_IN_FLIGHT = 64
 
 log = logging.getLogger(__name__)
@@ -71,7 +77,7 @@ class Scheduler:
     ) -> None:
         self._client, self._profile, self._host, self._seconds = client, profile, host, seconds
         self._chance = chance or random.Random()
-        self.cluster = Cluster(profile)
+        self.cluster = SchedulerCache(profile)
         self.queue = Queue()
         self._choice = Choice(self.cluster, profile)
         self._budgets: dict[tuple[str, str], PodDisruptionBudget] = {}
@@ -99,7 +105,7 @@ class Scheduler:
             for change in changes:
                 try:
                     changed(change)
-                except InvalidObject as error:
+                except InvalidObjectError as error:
                     log.warning("%s: passed over: %s", "/".join(change.key), error)
             self._synced += first
             first = False
@@ -175,7 +181,7 @@ class Scheduler:
         except TimeoutError:
             pass
 
-    def _decided(self, waiting: Waiting) -> Decision:
+    def _decided(self, waiting: QueuedPod) -> SchedulingDecision:
         self.decisions += 1
         nominated = by_node(waiting_load(self._nominated(each)) for each in self._nominees.values())
         decision = self._choice.decide(waiting.pod, nominated, tuple(self._budgets.values()))
@@ -194,7 +200,7 @@ class Scheduler:
             return pod
         return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=name))
 
-    async def _carried_out(self, waiting: Waiting, decision: Decision) -> None:
+    async def _carried_out(self, waiting: QueuedPod, decision: SchedulingDecision) -> None:
         uid = waiting.pod.metadata.uid
         try:
             if decision.nodes:
@@ -202,7 +208,7 @@ class Scheduler:
             else:
                 await self._unplaced(waiting.pod, decision)
                 self.queue.failed(uid, self._seconds())
-        except (ApiError, Unreachable, TimeoutError) as error:
+        except (ApiError, UnreachableError, TimeoutError) as error:
             self.cluster.forget(uid)
             if isinstance(error, ApiError) and error.is_gone:
                 self._done(uid)
@@ -220,7 +226,7 @@ class Scheduler:
         self.queue.drop(pod.metadata.uid)
         await self._tell(pod, "Normal", "Scheduled", "Binding", scheduled_message(pod, node), version)
 
-    async def _unplaced(self, pod: Pod, decision: Decision) -> None:
+    async def _unplaced(self, pod: Pod, decision: SchedulingDecision) -> None:
         outcome = decision.preemption
         chosen = outcome.candidate if outcome is not None else None
         nominated = chosen.node if chosen is not None else None
@@ -278,7 +284,7 @@ class Scheduler:
         name: str = document["metadata"]["name"]
         try:
             await self._client.ask(request.create(request.NEW_EVENTS, document, pod.metadata.namespace))
-        except (ApiError, Unreachable, TimeoutError) as error:
+        except (ApiError, UnreachableError, TimeoutError) as error:
             log.warning("event %s: %s", name, error)
         return name
 

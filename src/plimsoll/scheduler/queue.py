@@ -17,7 +17,7 @@ from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.scheduling.cycle import LONGEST_WAIT_S, backoff_s, queue_key
 
 
-class Waiting(msgspec.Struct):
+class QueuedPod(msgspec.Struct):
     """One pod's wait. `due_s`: when its back-off ends."""
 
     pod: Pod
@@ -33,7 +33,7 @@ class Queue:
         self._ready: list[tuple[tuple[int, float], int, str]] = []  # heap of (key, tie, uid)
         self._pausing: list[tuple[float, int, str]] = []  # heap of (due, tie, uid)
         self._stuck: set[str] = set()
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, QueuedPod] = {}
         self._tried: set[str] = set()  # taken by `pop`, neither failed nor done yet
         self._ties = itertools.count()
 
@@ -45,7 +45,7 @@ class Queue:
         uid = pod.metadata.uid
         known = self._waiting.get(uid)
         if known is None:
-            self._waiting[uid] = Waiting(pod, now_s)
+            self._waiting[uid] = QueuedPod(pod, now_s)
             self._make_ready(uid)
             return
         changed = known.pod.spec != pod.spec or known.pod.metadata.labels != pod.metadata.labels
@@ -62,7 +62,7 @@ class Queue:
         self._stuck.discard(uid)
         self._tried.discard(uid)
 
-    def pop(self, now_s: float) -> Waiting | None:
+    def pop(self, now_s: float) -> QueuedPod | None:
         """The next pod to try, highest priority first; None while none is ready."""
         self._end_pauses(now_s)
         while self._ready:

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 from plimsoll.store.disk import check, connect, objects, reading
-from plimsoll.store.errors import StoreCorrupt, StoreUnavailable
+from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
 from plimsoll.store.files import ASIDE, DATABASE, lock, make_directory, make_private, put_in_place
 from plimsoll.store.schema import MIGRATIONS, State, identify, migrate, read_state, write_state
 
@@ -87,7 +87,7 @@ def _ceiling_of(path: Path) -> int:
     try:
         with reading(path) as connection:
             return read_state(connection, path).ceiling
-    except (StoreCorrupt, StoreUnavailable):
+    except (StoreCorruptError, StoreUnavailableError):
         return 0
 
 

@@ -22,7 +22,7 @@ import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from plimsoll.store.errors import StoreCorrupt, StoreUnavailable
+from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
 from plimsoll.store.files import ASIDE, DATABASE, make_private, put_in_place
 from plimsoll.store.records import Change, Kind, Record
 from plimsoll.store.schema import MIGRATIONS, State, change_crc, identify, migrate, object_crc, read_state, write_state
@@ -66,8 +66,8 @@ def reported(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         if code & 0xFF in _OUTSIDE and code != sqlite3.SQLITE_IOERR_SHORT_READ:
-            raise StoreUnavailable(path, str(error)) from error
-        raise StoreCorrupt(path, str(error)) from error
+            raise StoreUnavailableError(path, str(error)) from error
+        raise StoreCorruptError(path, str(error)) from error
 
 
 @contextlib.contextmanager
@@ -83,7 +83,9 @@ def inspect(path: Path) -> int:
         schema = identify(connection, path)
         if lost := lost_commits(path, _PAGE_BYTES):
             log = path.with_name(f"{path.name}-wal")
-            raise StoreCorrupt(log, f"{lost} transactions behind a damaged place (a backup made now holds the rest)")
+            raise StoreCorruptError(
+                log, f"{lost} transactions behind a damaged place (a backup made now holds the rest)"
+            )
         check(connection, path)
         return schema
 
@@ -92,7 +94,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     """SQLite's own look at the whole file."""
     found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
     if found != ["ok"]:
-        raise StoreCorrupt(path, "; ".join("; ".join(found).splitlines()))
+        raise StoreCorruptError(path, "; ".join("; ".join(found).splitlines()))
 
 
 def objects(connection: sqlite3.Connection, path: Path, state: State) -> Iterator[Record]:
@@ -100,11 +102,11 @@ def objects(connection: sqlite3.Connection, path: Path, state: State) -> Iterato
     rows = 0
     for created, key, version, body, crc in connection.execute("SELECT id, key, version, body, crc FROM object"):
         if type(body) is not bytes or object_crc(created, version, key, body) != crc:
-            raise StoreCorrupt(path, f"the object {key} has a wrong checksum")
+            raise StoreCorruptError(path, f"the object {key} has a wrong checksum")
         yield Record(key, version, body, version if created == version else created)
         rows += 1
     if rows != state.objects:
-        raise StoreCorrupt(path, f"{rows} objects where {state.objects} were written")
+        raise StoreCorruptError(path, f"{rows} objects where {state.objects} were written")
 
 
 def read_changes(connection: sqlite3.Connection, path: Path, state: State, records: dict[str, Record]) -> list[Change]:
@@ -119,7 +121,7 @@ def read_changes(connection: sqlite3.Connection, path: Path, state: State, recor
     for version, kind, key, created, before_version, before, body, crc in rows:
         plausible = all(blob is None or type(blob) is bytes for blob in (before, body))
         if not plausible or change_crc(version, kind, key, before_version, before, body) != crc:
-            raise StoreCorrupt(path, f"the change {version} of {key} has a wrong checksum")
+            raise StoreCorruptError(path, f"the change {version} of {key} has a wrong checksum")
         if key in current:
             key, stands, after = current[key]
         elif (record := records.get(key)) is not None:
@@ -127,7 +129,7 @@ def read_changes(connection: sqlite3.Connection, path: Path, state: State, recor
         else:
             stands, after = 0, b""
         if body is None and stands != version:
-            raise StoreCorrupt(path, f"the change {version} of {key} does not lead to the state after it")
+            raise StoreCorruptError(path, f"the change {version} of {key} does not lead to the state after it")
         changes.append(
             Change(version, _KINDS[kind - 1], key, after if body is None else body, before, before_version, created)
         )
@@ -146,10 +148,10 @@ class Contents:
             self.changes = read_changes(connection, path, self.state, records)
         self.records = records.values()
         if len(records) != self.state.objects:
-            raise StoreCorrupt(path, f"{len(records)} names for {self.state.objects} objects")
+            raise StoreCorruptError(path, f"{len(records)} names for {self.state.objects} objects")
         newest = max((record.version for record in self.records), default=0)
         if max(newest, self.changes[-1].version if self.changes else 0, self.state.oldest) > self.state.version:
-            raise StoreCorrupt(path, f"it holds versions above its newest, {self.state.version}")
+            raise StoreCorruptError(path, f"it holds versions above its newest, {self.state.version}")
 
 
 class Disk:
@@ -167,7 +169,7 @@ class Disk:
         if not path.exists():
             create(path)
         if not path.stat().st_size:
-            raise StoreCorrupt(path, "it is empty")
+            raise StoreCorruptError(path, "it is empty")
         # All looking is done by connections that cannot write: closing one that can would move a damaged log into the
         # database, and with it what might still be saved.
         if inspect(path) < len(MIGRATIONS):
@@ -254,7 +256,7 @@ def create(path: Path) -> None:
     new = path.with_name(f"{path.name}.new")
     found = [*path.parent.glob(f"{path.name}*"), *path.parent.glob(f"{ASIDE}*")]
     if others := sorted(other.name for other in found if other != new):
-        raise StoreCorrupt(
+        raise StoreCorruptError(
             path, f"it is missing while {', '.join(others)} is there (an interrupted restore? repeat it)"
         )
     make_private(new)

@@ -11,7 +11,7 @@ class StoreError(PlimsollError):
     """Base of the errors below."""
 
 
-class StoreCorrupt(StoreError):
+class StoreCorruptError(StoreError):
     """The file on disk is not what this store has written. Nothing was changed; it is never replaced by itself."""
 
     def __init__(self, path: Path, found: str) -> None:
@@ -27,7 +27,7 @@ class StoreCorrupt(StoreError):
         )
 
 
-class StoreUnavailable(StoreError):
+class StoreUnavailableError(StoreError):
     """The store can't be opened for a reason outside of it: rights, a full disk, a failing device."""
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -42,7 +42,7 @@ class StoreUnavailable(StoreError):
         )
 
 
-class StoreNewer(StoreError):
+class StoreNewerError(StoreError):
     """A newer Plimsoll has written this store."""
 
     def __init__(self, path: Path, found: int, known: int) -> None:
@@ -58,7 +58,7 @@ class StoreNewer(StoreError):
         )
 
 
-class StoreLocked(StoreError):
+class StoreLockedError(StoreError):
     """Another process has this store open."""
 
     def __init__(self, path: Path, pid: int | None) -> None:
@@ -71,7 +71,7 @@ class StoreLocked(StoreError):
         return f"the store {self.path} is in use by {owner}: stop that one first, or choose another state directory"
 
 
-class WriteFailed(StoreError):
+class WriteFailedError(StoreError):
     """This change was not made durable and is not visible. With `lasting` no write succeeds until a restart."""
 
     def __init__(self, path: Path, reason: str, *, lasting: bool) -> None:
@@ -89,14 +89,14 @@ class WriteFailed(StoreError):
         return f"nothing was written to {self.path}: {self.reason}; {then}"
 
 
-class StoreClosed(StoreError):
+class StoreClosedError(StoreError):
     """The server is shutting down."""
 
     def __str__(self) -> str:
         return "the store is closed: the server is shutting down"
 
 
-class Expired(StoreError):
+class ExpiredError(StoreError):
     """A version older than the history, or one that a crash has undone: list again and watch from there."""
 
     def __init__(self, version: int, oldest: int) -> None:

@@ -1,9 +1,9 @@
 """The window of history in memory, and the watches that read from it.
 
 Every change stands in one feed of all changes and in the feed of its resource. A watch is a place in a feed: it owns no
-buffer, so a watcher that sends slowly costs nothing, and when the window has moved past its place it is told `Expired`.
-A watch is known to its feed only while it waits; a new change that concerns it wakes it, any other moves its place on.
-Nothing has to be unregistered, and a cancelled wait loses nothing.
+buffer, so a watcher that sends slowly costs nothing, and when the window has moved past its place it is told
+`ExpiredError`. A watch is known to its feed only while it waits; a new change that concerns it wakes it, any other
+moves its place on. Nothing has to be unregistered, and a cancelled wait loses nothing.
 
 Who can take changes without waiting gives a `push`: it is called with them while the wait goes on, in a call of the
 loop's own (what it raises is nobody else's trouble), so that a change for thousands costs no turn of a task each.
@@ -15,7 +15,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from plimsoll.store.errors import Expired
+from plimsoll.store.errors import ExpiredError
 from plimsoll.store.index import bucket_of
 from plimsoll.store.records import Change, History
 
@@ -131,9 +131,9 @@ class Feeds:
 class Watch:
     """Changes of keys with one prefix, in version order, each exactly once: `async for change in watch`.
 
-    Or take what there is in one go: `await watch.changes()`. Both raise `Expired` when the watcher has fallen behind
-    the history; both may be cancelled (timeouts) at any time without losing a change. Iteration ends when the store
-    closes.
+    Or take what there is in one go: `await watch.changes()`. Both raise `ExpiredError` when the watcher has fallen
+    behind the history; both may be cancelled (timeouts) at any time without losing a change. Iteration ends when the
+    store closes.
     """
 
     def __init__(self, feeds: Feeds, prefix: str, after: int, newest: Callable[[], int | None]) -> None:
@@ -193,7 +193,7 @@ class Watch:
                 is_taken = False
                 is_taken = self._push(found)
                 self._seen = found[-1].version if is_taken else self._seen
-        except Expired:
+        except ExpiredError:
             found, is_taken = [], False  # the task meets it, too
         finally:  # whatever stopped it, the task goes on from there
             if not is_taken:
@@ -218,7 +218,7 @@ class Watch:
     def _take(self) -> list[Change]:
         feed, prefix, after = self._feed, self._prefix, self._after
         if self._place < feed.base:
-            raise Expired(self._seen, self._feeds.oldest)
+            raise ExpiredError(self._seen, self._feeds.oldest)
         found: list[Change] = []
         for change in feed.changes[self._place - feed.base :]:
             self._place += 1

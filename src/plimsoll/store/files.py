@@ -10,7 +10,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from plimsoll.store.errors import StoreLocked
+from plimsoll.store.errors import StoreLockedError
 
 DATABASE = "objects.db"
 LOCK = "lock"
@@ -24,14 +24,14 @@ def make_directory(directory: Path) -> None:
 
 
 def lock(directory: Path) -> int:
-    """An fd that holds the lock until it is closed; `StoreLocked` where another one holds it."""
+    """An fd that holds the lock until it is closed; `StoreLockedError` where another one holds it."""
     fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         text = os.pread(fd, 32, 0).strip()
         os.close(fd)
-        raise StoreLocked(directory, int(text) if text.isdigit() else None) from None
+        raise StoreLockedError(directory, int(text) if text.isdigit() else None) from None
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd

@@ -66,7 +66,7 @@ class History(msgspec.Struct, frozen=True):
     bytes: int = 24 * 1024 * 1024  # bodies that only the history holds
 
 
-class Meter(msgspec.Struct):
+class StoreMetrics(msgspec.Struct):
     """Counters for metrics, plain numbers that only grow (but for `waiting`)."""
 
     commits: int = 0

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from plimsoll.store.errors import StoreCorrupt, StoreNewer
+from plimsoll.store.errors import StoreCorruptError, StoreNewerError
 
 APPLICATION_ID = 0x504C_4D53  # "PLMS", so that `file` and we know whose database it is
 
@@ -86,7 +86,7 @@ def write_state(connection: sqlite3.Connection, state: State) -> None:
 def read_state(connection: sqlite3.Connection, path: Path) -> State:
     rows = connection.execute("SELECT version, oldest, ceiling, gaps, objects, crc FROM state").fetchall()
     if len(rows) != 1 or crc32(repr(rows[0][:5]).encode()) != rows[0][5]:
-        raise StoreCorrupt(path, "its state row is missing or has a wrong checksum")
+        raise StoreCorruptError(path, "its state row is missing or has a wrong checksum")
     version, oldest, ceiling, gaps, objects, _ = rows[0]
     return State(version, oldest, ceiling, msgspec.json.decode(gaps, type=tuple[tuple[int, int], ...]), objects)
 
@@ -96,9 +96,9 @@ def identify(connection: sqlite3.Connection, path: Path, known: int = len(MIGRAT
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id != APPLICATION_ID or not version:
-        raise StoreCorrupt(path, "it is not a database of Plimsoll's")
+        raise StoreCorruptError(path, "it is not a database of Plimsoll's")
     if version > known:
-        raise StoreNewer(path, version, known)
+        raise StoreNewerError(path, version, known)
     return int(version)
 
 

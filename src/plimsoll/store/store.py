@@ -25,11 +25,11 @@ from pathlib import Path
 
 from plimsoll.store import backup
 from plimsoll.store.disk import RESERVE, Batch, Contents, Disk
-from plimsoll.store.errors import Expired, StoreClosed
+from plimsoll.store.errors import ExpiredError, StoreClosedError
 from plimsoll.store.feed import Feeds, Watch
 from plimsoll.store.files import lock, make_directory
 from plimsoll.store.index import Index, key_range
-from plimsoll.store.records import Change, Decision, Delete, History, Meter, Record
+from plimsoll.store.records import Change, Decision, Delete, History, Record, StoreMetrics
 from plimsoll.store.schema import State
 from plimsoll.store.writer import Writer
 
@@ -90,7 +90,7 @@ class Store:
         return self._feeds.oldest
 
     @property
-    def meter(self) -> Meter:
+    def meter(self) -> StoreMetrics:
         return self._writer.meter
 
     @property
@@ -113,7 +113,7 @@ class Store:
     def list_at(
         self, prefix: str, version: int, *, start_after: str | None = None, limit: int | None = None
     ) -> tuple[int, Records]:
-        """The same as it was at `version` (which it returns); `Expired` where the history does not reach back to it.
+        """The same at `version` (which it returns); `ExpiredError` where the history does not reach back to it.
 
         A version that does not exist yet is the caller's to wait for or refuse: ValueError.
         """
@@ -155,15 +155,15 @@ class Store:
 
     def _check_known(self, version: int) -> None:
         if version < self._feeds.oldest or any(low < version < high for low, high in self._gaps):
-            raise Expired(version, self._feeds.oldest)
+            raise ExpiredError(version, self._feeds.oldest)
 
     # What happens
 
     def watch(self, prefix: str, after: int) -> Watch:
         """All changes of keys with this prefix after version `after`, those in the history first.
 
-        Between `list` and `watch` from its version nothing is lost. Raises `Expired` at once where the history does not
-        reach back; the watch raises it when its reader falls behind. An `after` in the future just waits.
+        Between `list` and `watch` from its version nothing is lost. Raises `ExpiredError` at once where the history
+        does not reach back; the watch raises it when its reader falls behind. An `after` in the future just waits.
         """
         self._check_known(after)
         return Watch(self._feeds, prefix, after, lambda: None if self._closing else self._version)
@@ -188,7 +188,7 @@ class Store:
         A key may be there just to be read: its decision is None, and the answer waits until what was read is durable.
         """
         if self._closing:
-            raise StoreClosed
+            raise StoreClosedError
         pending = [self._undurable.get(key) for key in keys]
         current = [
             self._index.records.get(key) if change is None else change.record_after()

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from plimsoll.store.disk import PASSING, Batch, Disk
-from plimsoll.store.errors import WriteFailed
-from plimsoll.store.records import Change, Meter
+from plimsoll.store.errors import WriteFailedError
+from plimsoll.store.records import Change, StoreMetrics
 from plimsoll.store.schema import State
 
 _BATCH_CHANGES = 256  # a longer queue is split: an answer should not wait for a thousand others
@@ -52,13 +52,13 @@ class Writer:
         self._hand_over_due = False
         self._unmoved_bytes = 0  # about what the WAL has taken since the last checkpoint
         self.refusal: str | None = None
-        self.meter = Meter()
+        self.meter = StoreMetrics()
         self.on_commit: Callable[[int, float], None] | None = None
 
     async def durable(self, changes: list[Change]) -> None:
-        """Returns when these and all changes before them are on disk, raises `WriteFailed` when they will never be."""
+        """Return when these and all earlier changes are on disk; raise `WriteFailedError` when they never will be."""
         if self.refusal is not None:
-            raise WriteFailed(self._disk.path, self.refusal, lasting=True)
+            raise WriteFailedError(self._disk.path, self.refusal, lasting=True)
         write = _Write(changes, self._loop.create_future())
         self._queue.append(write)
         self.meter.waiting += len(changes)
@@ -70,7 +70,7 @@ class Writer:
         if self._queue or self._writing:
             try:
                 await self.durable([])
-            except WriteFailed:
+            except WriteFailedError:
                 pass  # those whose changes they were have been told
         try:
             await asyncio.to_thread(self._mover.shutdown)
@@ -149,9 +149,9 @@ class Writer:
         self._discard()
         # Those behind it in the queue were decided on states that will never be.
         self._writing, self._queue = self._writing + self._queue, []
-        self._answer(lambda: WriteFailed(self._disk.path, reason, lasting=lasting))
+        self._answer(lambda: WriteFailedError(self._disk.path, reason, lasting=lasting))
 
-    def _answer(self, error: Callable[[], WriteFailed] | None) -> None:
+    def _answer(self, error: Callable[[], WriteFailedError] | None) -> None:
         writes, self._writing = self._writing, []
         for write in writes:
             self.meter.waiting -= len(write.changes)

@@ -15,7 +15,7 @@ sys.path[:0] = [str(PROJECT / "src")]
 
 from plimsoll.cgroups.drivers.v2 import CgroupsV2  # noqa: E402
 from plimsoll.cgroups.stats.live_tree import live_tree  # noqa: E402
-from plimsoll.cgroups.stats.notifications import Watcher  # noqa: E402
+from plimsoll.cgroups.stats.notifications import CgroupWatcher  # noqa: E402
 from plimsoll.linux.cgroup_files import CgroupError  # noqa: E402
 
 MIB = 1 << 20
@@ -29,7 +29,7 @@ async def main() -> None:
         await driver.make(name)
     await driver.write("/plimsoll-test-psi/stalls", "memory.high", str(8 * MIB))
     directories = {name: driver.mount.directory(f"/plimsoll-test-psi/{name}") for name in ("stalls", "calm")}
-    async with Watcher[str]() as watcher:
+    async with CgroupWatcher[str]() as watcher:
         for name, directory in directories.items():
             note = watcher.pressure(name, "memory", "some", 50_000, 500_000, directory=directory)
             check("a short window is granted to root with every capability", note == "")

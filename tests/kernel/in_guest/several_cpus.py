@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
-from plimsoll.cgroups.drivers.interface import CgroupGone
+from plimsoll.cgroups.drivers.interface import CgroupGoneError
 from plimsoll.cgroups.drivers.systemd import SystemdCgroups
 from plimsoll.cgroups.drivers.v1 import CgroupsV1
 from plimsoll.cgroups.drivers.v2 import CgroupsV2
@@ -60,7 +60,7 @@ async def main() -> None:
     await systemd.kill(SCOPE)
     try:
         await systemd.remove(SCOPE)
-    except CgroupGone:
+    except CgroupGoneError:
         print("seen: the scope went by itself")
     await systemd.remove(SLICE)
     assert systemd.children("/").count(SLICE[1:]) == 0

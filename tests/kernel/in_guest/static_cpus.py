@@ -22,7 +22,7 @@ from typing import Any
 
 from plimsoll.cgroups.drivers.detect import entry_directories, open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.systemd import SystemdCgroups
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.kube import kubeconfig, request
 from plimsoll.kube.client import Client
 from plimsoll.kube.http import HttpTransport
@@ -36,7 +36,7 @@ from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.node.node_config import resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 from tests.e2e.real_node import CONFIG, RealNode
 from tests.pods_api import PodsApi
 
@@ -199,7 +199,7 @@ class OneProcess:
         config = reading({**CONFIG, **STATIC}, known, flags).config
         setting = resolved(this_machine(), config, known, cgroup_version=2, driver=name, runtime="process")
         driver = SystemdCgroups(self._files) if name == "systemd" else self._files
-        tree = NodeTree(driver, setting, self._directory / "cgroups")
+        tree = CgroupManager(driver, setting, self._directory / "cgroups")
         self._runtime = ProcessRuntime(self._directory / "runtime", partial(entry_directories, self._files))
         await opened(self._runtime)
         state = self._directory / "node"
@@ -230,7 +230,7 @@ async def opened(runtime: ProcessRuntime) -> None:
     while True:
         try:
             await runtime.open()
-        except RuntimeTrouble:
+        except RuntimeCallError:
             assert time.monotonic() < end, "no supervisor"
         else:
             await runtime.close()

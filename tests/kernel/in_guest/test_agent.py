@@ -16,7 +16,7 @@ import pytest
 
 from plimsoll.cgroups.drivers.detect import entry_directories, open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.interface import CgroupDriver
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.kube.client import Client
 from plimsoll.linux.machine import this_machine
 from plimsoll.node.agent import Agent
@@ -52,7 +52,7 @@ class RealWorld(World):
 
             driver = SystemdCgroups(self.files)
         runtime = ProcessRuntime(self.directory / "runtime", partial(entry_directories, self.files))
-        tree = NodeTree(driver, self.setting, self.directory / "cgroups")
+        tree = CgroupManager(driver, self.setting, self.directory / "cgroups")
         return Agent(self.setting, runtime, driver, tree, Client(self.api), self.directory, NODE, clock=clock)
 
 

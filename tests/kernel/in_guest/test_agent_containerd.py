@@ -19,7 +19,7 @@ import pytest
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.interface import CgroupDriver
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cli.node.tree import look
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import Request
@@ -33,7 +33,7 @@ from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.rules.node.node_config import resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import Resources, SandboxSpec
+from plimsoll.runtime.interface import CriResources, SandboxSpec
 from tests.kernel.containerd import Containerd, private_containerd
 from tests.kernel.guest import GUEST_VARIABLE
 from tests.unit.node.test_agent import NODE, WAIT_S, Document, World, container, eventually, phase, pod, shell
@@ -59,7 +59,7 @@ class Deaf(CriRuntime):
         bare = msgspec.structs.replace(spec.resources, unified={})
         return await super().make_container(sandbox, sandbox_id, msgspec.structs.replace(spec, resources=bare))
 
-    async def update_container(self, container_id: str, resources: Resources) -> None:
+    async def update_container(self, container_id: str, resources: CriResources) -> None:
         await super().update_container(container_id, msgspec.structs.replace(resources, unified={}))
 
 
@@ -102,7 +102,7 @@ class CriWorld(World):
 
             driver = SystemdCgroups(self.files)
         runtime = (Deaf if self._deaf else CriRuntime)(self._daemon.socket, handler=HANDLER)
-        tree = NodeTree(driver, self.setting, self.directory / "cgroups")
+        tree = CgroupManager(driver, self.setting, self.directory / "cgroups")
         return Agent(
             self.setting, runtime, driver, tree, Client(self.api), self.directory, NODE, clock=clock, keeps_images=True
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import Resources
+from plimsoll.runtime.interface import CriResources
 from tests.kernel import containerd_checks as checks
 from tests.kernel.containerd import Containerd, private_containerd
 from tests.kernel.containerd_checks import MIB, Bench, cgroup_directory
@@ -50,7 +50,7 @@ async def test_unified_files_are_written_and_changed(bench: Bench) -> None:
     """Memory QoS travels in `unified`: at create, at update, and back in the status."""
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)
-    first = Resources(
+    first = CriResources(
         cpu_shares=512,
         cpu_quota_us=50000,
         cpu_period_us=100000,
@@ -73,7 +73,7 @@ async def test_unified_files_are_written_and_changed(bench: Bench) -> None:
     told = await runtime.container_resources(main.id)
     assert told is not None
     assert told.unified == first.unified
-    second = Resources(
+    second = CriResources(
         cpu_shares=1024,
         cpu_quota_us=-1,
         cpu_period_us=100000,

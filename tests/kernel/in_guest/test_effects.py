@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.engine.executor import StepRefused
-from plimsoll.cgroups.engine.shrink import ShrinkRefused
+from plimsoll.cgroups.engine.executor import StepError
+from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.linux.processes import oom_score_adj
-from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod, silence
 
 SCRATCH = Path("/scratch")  # a disk: only its page cache can be reclaimed, the root's is all memory
@@ -211,14 +211,14 @@ def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path, scratch: Pa
 
 def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
     web = pod("web", app=BEFORE)
-    with new_node(tmp_path, ladder=Ladder(deadline_s=1.5)) as node:
+    with new_node(tmp_path, ladder=ShrinkPolicy(deadline_s=1.5)) as node:
         node.add(web)
         hog, beating, control = node.start(web, "app"), node.start(web, "app"), node.outside()
         hog.do("take", 32)
-        with silence(beating, control) as silent_s, pytest.raises(StepRefused) as refused:
+        with silence(beating, control) as silent_s, pytest.raises(StepError) as refused:
             node.resize(pod("web", app=AFTER))
         assert silent_s() <= FROZEN_S
-        assert isinstance(refused.value.cause, ShrinkRefused)
+        assert isinstance(refused.value.cause, ShrinkError)
         assert "are still in use after" in str(refused.value)
         assert "not less than 24.0 MiB" in str(refused.value)
         for name in ("", "app"):

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.dbus import BusLost, SystemdBus
+from plimsoll.cgroups.drivers.dbus import BusLostError, SystemdBus
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
-from plimsoll.cgroups.drivers.interface import CgroupError, CgroupGone
+from plimsoll.cgroups.drivers.interface import CgroupError, CgroupGoneError
 from plimsoll.cgroups.drivers.systemd import SystemdCgroups
 from plimsoll.cgroups.engine import scope_holder
 from plimsoll.rules.cgroups.rounding import same_value
@@ -67,7 +67,7 @@ async def remove_all(driver: SystemdCgroups, path: str) -> None:
     try:
         await driver.kill(path)
         await driver.remove(path)
-    except CgroupGone:
+    except CgroupGoneError:
         pass
 
 
@@ -155,7 +155,7 @@ def test_a_scope_ends_with_its_last_process(driver: SystemdCgroups, run: Run, sc
     run(remove_all(driver, scope))
     assert eventually(lambda: show(scope, "LoadState") == "not-found")
     assert directories(scope) == []
-    with pytest.raises(CgroupGone):
+    with pytest.raises(CgroupGoneError):
         run(driver.remove(scope))
 
 
@@ -211,7 +211,7 @@ def test_removing_leaves_nothing(driver: SystemdCgroups, run: Run) -> None:
     for path in (scope, pod, top):
         try:
             run(driver.remove(path))
-        except CgroupGone:
+        except CgroupGoneError:
             assert path == scope  # systemd was quicker
     for path in (scope, pod, top):
         assert eventually(lambda path=path: show(path, "ActiveState") == "inactive"), path  # type: ignore[misc]
@@ -452,7 +452,7 @@ def test_a_slow_first_start_of_the_bus_is_waited_for(driver: SystemdCgroups, run
 def test_a_bus_that_never_answers_is_given_up(driver: SystemdCgroups, run: Run, slow_bus: None) -> None:
     bus = SystemdBus(SYSTEM_BUS, connect_s=1.0)
     started = time.monotonic()
-    with pytest.raises(BusLost, match="no answer within 1 s"):
+    with pytest.raises(BusLostError, match="no answer within 1 s"):
         run(bus.call("GetUnit", "s", ["job.service"]))
     assert time.monotonic() - started < DELAY_S - 1
 

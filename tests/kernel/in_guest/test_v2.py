@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from plimsoll.cgroups.drivers.detect import (
-    CgroupsUnusable,
+    CgroupsUnusableError,
     check_required,
     default_root,
     missing_controllers,
@@ -25,7 +25,7 @@ from plimsoll.cgroups.drivers.detect import (
 from plimsoll.cgroups.drivers.v2 import CgroupsV2
 from plimsoll.cgroups.stats.usage import usage
 from plimsoll.linux.capabilities import has_capability
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, KeptFile
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, Directory, KeptFile
 from plimsoll.linux.processes import ScoreAdjustment, set_oom_score_adj
 from tests.kernel.driver_checks import (
     CHECKS,
@@ -51,7 +51,7 @@ NOBODY = 65534
 def driver() -> Iterator[CgroupsV2]:
     try:
         found = this_host()
-    except CgroupsUnusable as problem:
+    except CgroupsUnusableError as problem:
         pytest.skip(f"cgroup v2: {problem}")
     if found.version != 2 or found.read_only or os.geteuid() != 0:
         pytest.skip(f"cgroup v2: no writable cgroup2 root here (cgroup v{found.version}, user {os.geteuid()})")
@@ -179,12 +179,12 @@ def test_a_kept_file_of_a_removed_cgroup(driver: CgroupsV2, root: str) -> None:
         assert kept.read() == b"0\n"
         run_remove(driver, f"{root}/pod1")
         run_make(driver, f"{root}/pod1")
-        with pytest.raises(CgroupGone):
+        with pytest.raises(CgroupGoneError):
             kept.read()
         assert not directory.alive()
-        with pytest.raises(CgroupGone):
+        with pytest.raises(CgroupGoneError):
             directory.read("memory.current")
-        with pytest.raises(CgroupGone):
+        with pytest.raises(CgroupGoneError):
             directory.write("pids.max", "1")
     kept.close()
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cgroups.stats.live_tree import TaskCounter
-from plimsoll.cgroups.stats.notifications import Watcher
+from plimsoll.cgroups.stats.notifications import CgroupWatcher
 from plimsoll.codec.kernel.files import flat_keyed
-from plimsoll.linux.cgroup_files import CgroupGone, Directory, Mount
+from plimsoll.linux.cgroup_files import CgroupGoneError, CgroupMount, Directory
 from plimsoll.rules.cgroups.view import TaskStates
 
 MIB = 1 << 20
@@ -31,7 +31,7 @@ def group() -> Iterator[Directory]:
     (ROOT / "cgroup.subtree_control").write_text("+memory +pids")
     path = ROOT / f"plimsoll-test-{secrets.token_hex(6)}"
     path.mkdir()
-    with Mount(str(ROOT), "cgroup2").directory(f"/{path.name}") as directory:
+    with CgroupMount(str(ROOT), "cgroup2").directory(f"/{path.name}") as directory:
         yield directory
     if path.exists():
         path.rmdir()
@@ -53,7 +53,7 @@ def child(directory: Directory, *command: str) -> Iterator[subprocess.Popen[byte
         process.stdin.close()
 
 
-async def sees(watcher: Watcher[str], true: Callable[[], bool], deadline_s: float = 20.0) -> set[str]:
+async def sees(watcher: CgroupWatcher[str], true: Callable[[], bool], deadline_s: float = 20.0) -> set[str]:
     """Look again at each event, and at nothing else, until it is so; the keys that came on the way."""
     keys: set[str] = set()
     async with asyncio.timeout(deadline_s):
@@ -74,7 +74,7 @@ def eventually(true: Callable[[], bool], deadline_s: float = 20.0) -> bool:
 @pytest.mark.asyncio
 async def test_memory_events_tell_of_an_oom_kill(group: Directory) -> None:
     group.write("memory.max", str(16 * MIB))
-    async with Watcher[str]() as watcher:
+    async with CgroupWatcher[str]() as watcher:
         watcher.file_changes("web", group, "memory.events")
         assert await anext(watcher) == {"web"}
         with child(group, sys.executable, "-S", "-c", HOG, "64") as process:
@@ -88,7 +88,7 @@ async def test_cgroup_events_tell_when_it_is_populated_and_empty_and_when_it_is_
     def populated() -> int:
         return flat_keyed(group.read("cgroup.events"))["populated"]
 
-    async with Watcher[str]() as watcher:
+    async with CgroupWatcher[str]() as watcher:
         watcher.file_changes("web", group, "cgroup.events")
         assert await anext(watcher) == {"web"}
         with child(group, "sleep", "60"):
@@ -96,7 +96,7 @@ async def test_cgroup_events_tell_when_it_is_populated_and_empty_and_when_it_is_
         await sees(watcher, lambda: populated() == 0)
         Path(group.path).rmdir()  # noqa: ASYNC240  the kernel's answer is immediate
         assert await sees(watcher, lambda: not group.alive()) <= {"web"}
-        with pytest.raises(CgroupGone):
+        with pytest.raises(CgroupGoneError):
             watcher.file_changes("web", group, "cgroup.events")
 
 
@@ -106,9 +106,9 @@ async def test_removal_alone_wakes_only_the_removed_one(group: Directory) -> Non
     names = [f"c{index}" for index in range(3)]
     for name in names:
         Path(group.path, name).mkdir()  # noqa: ASYNC240
-    mount = Mount(str(ROOT), "cgroup2")
+    mount = CgroupMount(str(ROOT), "cgroup2")
     children = {name: mount.directory(f"/{Path(group.path).name}/{name}") for name in names}
-    async with Watcher[str]() as watcher:
+    async with CgroupWatcher[str]() as watcher:
         for name, directory in children.items():
             watcher.file_changes(name, directory, "memory.events", "cgroup.events")
         assert await anext(watcher) == set(names)

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from plimsoll.cli.client import Cluster, NoCluster, found_access, kubeconfig_places
-from plimsoll.cli.node_info import WhichNode, chosen_node
+from plimsoll.cli.client import ClusterClient, NoClusterError, found_access, kubeconfig_places
+from plimsoll.cli.node_info import AmbiguousNodeError, chosen_node
 from plimsoll.kube.request import Request
 from tests.unit.console import run
 
@@ -39,7 +39,7 @@ def test_the_first_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "admin.kubeconfig").write_text(CONFIG)
     environment = {"PLIMSOLL_HOME": str(tmp_path), "KUBECONFIG": f"{tmp_path}/none"}
     assert found_access(None, "", environment, 0).namespace == "shop"
-    with pytest.raises(NoCluster, match=r"looked at .*/none, .*admin.kubeconfig\n`plimsoll up` starts a cluster"):
+    with pytest.raises(NoClusterError, match=r"looked at .*/none, .*admin.kubeconfig\n`plimsoll up` starts a cluster"):
         found_access(None, "", {**environment, "PLIMSOLL_HOME": "/nowhere"}, 0)
 
 
@@ -131,5 +131,5 @@ class Played:
     ids=["none", "two"],
 )
 async def test_no_node_is_the_one(names: tuple[str, ...], text: str) -> None:
-    with pytest.raises(WhichNode, match=text):
-        await chosen_node(cast(Cluster, Played(*names)), "")
+    with pytest.raises(AmbiguousNodeError, match=text):
+        await chosen_node(cast(ClusterClient, Played(*names)), "")

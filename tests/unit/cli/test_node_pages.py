@@ -10,15 +10,15 @@ from plimsoll.cli.terminal import Paint
 from plimsoll.codec.node_pages import OomPage, PressurePage, oom_page, pressure_page
 from plimsoll.rules.config.thresholds import parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation
-from plimsoll.rules.eviction.decision import Candidate, Decision
+from plimsoll.rules.eviction.decision import EvictionCandidate, EvictionDecision
 from plimsoll.rules.oom.report import OomKill, Victim
 from plimsoll.rules.quantity import parse
 
 PLAIN = Paint(False)
-HOG = Candidate("u1", "shop", "hog", 0, 2 << 30, "0", True, before="larger excess")
-SMALL = Candidate("u2", "shop", "small\x1b[2J", 0, 300 << 20, "200Mi", True)
-CRITICAL = Candidate("u3", "kube-system", "etcd", 2_000_001_000, 1 << 30, "0", True, critical=True, before="x")
-EVICTED = Decision(
+HOG = EvictionCandidate("u1", "shop", "hog", 0, 2 << 30, "0", True, before="larger excess")
+SMALL = EvictionCandidate("u2", "shop", "small\x1b[2J", 0, 300 << 20, "200Mi", True)
+CRITICAL = EvictionCandidate("u3", "kube-system", "etcd", 2_000_001_000, 1 << 30, "0", True, critical=True, before="x")
+EVICTED = EvictionDecision(
     "memory.available", "memory", "100Mi", "90Mi", True, 1.0, (HOG, SMALL), HOG,
     message="The node was low on resource: memory. ", time_s=1000.0, pods=3, exempt=1, following=SMALL,
 )  # fmt: skip

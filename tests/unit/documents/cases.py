@@ -13,7 +13,7 @@ from typing import Any
 from plimsoll.rules.cgroups.desired import Cgroup, Workload
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import ResourceList
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.scheduling.fit import amounts, resident_load
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
@@ -59,7 +59,7 @@ class Comparison:
         assert self.found == self.expected
 
 
-def case_setting(file: str, case: Json, version: CgroupVersion, driver: str) -> Setting:
+def case_setting(file: str, case: Json, version: CgroupVersion, driver: str) -> NodeConfig:
     return node(
         case.get("node", file),
         None if case["config"] == "unset" else case["config"],

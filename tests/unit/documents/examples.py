@@ -18,14 +18,14 @@ import pytest
 
 from plimsoll.cli.main import main
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.codec.yaml.reader import Document, read
-from plimsoll.errors import FieldError, InvalidConfigs
+from plimsoll.codec.yaml.reader import YamlDocument, read
+from plimsoll.errors import FieldError, InvalidConfigsError
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree, workload
-from plimsoll.rules.config.parse import Reading, reading
+from plimsoll.rules.config.parse import ParsedConfig, reading
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import Node, Pod, ResourceList
-from plimsoll.rules.node.node_config import Setting, machine_from_capacity, resolved
+from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resources.defaulting import defaulted
@@ -46,7 +46,7 @@ UID = "dba294ab-05fe-4314-a6d0-f9e0b3848104"  # document 002's
 def documents_in(file: Path) -> tuple[Any, ...]:
     found = []
     for each in read(file.read_bytes()):
-        assert isinstance(each, Document), f"{file.name}: {each}"
+        assert isinstance(each, YamlDocument), f"{file.name}: {each}"
         found.append(each.value)
     return tuple(found)
 
@@ -75,7 +75,7 @@ def one_container(requests: Json | None = None, limits: Json | None = None) -> A
 
 def read_config(
     name: str | None, profile: str = "1.27", gates: Json | None = None, settings: Json | None = None
-) -> Reading:
+) -> ParsedConfig:
     document = {} if name is None else manifest(name)
     document = {**document, **(settings or {}), "featureGates": {**document.get("featureGates", {}), **(gates or {})}}
     return reading(document, PROFILES[profile])
@@ -92,7 +92,7 @@ def node(
     gates: Json | None = None,
     settings: Json | None = None,
     capacity: Json | None = None,
-) -> Setting:
+) -> NodeConfig:
     """Document 004's node, unless told otherwise."""
     described = from_document(manifest(name), Node)
     return resolved(
@@ -113,11 +113,11 @@ def amount_list(texts: Json) -> ResourceList:
     return {name: amount(text) for name, text in texts.items()}
 
 
-def work(document: Any, setting: Setting | None = None) -> Workload:
+def work(document: Any, setting: NodeConfig | None = None) -> Workload:
     return workload(lean(manifest(document) if isinstance(document, str) else document), setting or node())
 
 
-def tree(setting: Setting, *documents: Any) -> Cgroup:
+def tree(setting: NodeConfig, *documents: Any) -> Cgroup:
     """The node with these pods on it, named by file or given as documents."""
     return desired_tree([work(each, setting) for each in documents], setting)
 
@@ -157,6 +157,6 @@ def refusal(document: Any) -> list[FieldError]:
 
 
 def config_problems(settings: Json) -> dict[str, str]:
-    with pytest.raises(InvalidConfigs) as raised:
+    with pytest.raises(InvalidConfigsError) as raised:
         read_config(None, settings=settings)
     return {each.path: each.reason for each in raised.value.errors}

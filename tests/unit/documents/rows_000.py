@@ -10,7 +10,7 @@ from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.explain.advice import pod_warnings, setting_warnings
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.resources.cri import Resources, cri_resources
+from plimsoll.rules.resources.cri import CriResources, cri_resources
 from plimsoll.rules.scheduling.fit import node_load, verdict, waiting_load
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
@@ -58,7 +58,7 @@ def requests_may_add_up_to_allocatable_exactly() -> None:
     assert fits({"cpu": "0", "memory": "0"})
 
 
-def told_to_the_runtime(file: str, **asked: Any) -> Resources:
+def told_to_the_runtime(file: str, **asked: Any) -> CriResources:
     """LinuxContainerResources of the one container, on document 004's node."""
     found = work(file, node(**asked))
     (values,), (score,) = found.container_values, found.scores
@@ -67,7 +67,7 @@ def told_to_the_runtime(file: str, **asked: Any) -> Resources:
 
 @row("000-06")
 def the_message_to_the_runtime() -> None:
-    assert told_to_the_runtime("000-example.yaml", version=1) == Resources(
+    assert told_to_the_runtime("000-example.yaml", version=1) == CriResources(
         cpu_shares=256,
         cpu_quota_us=50000,
         cpu_period_us=100000,

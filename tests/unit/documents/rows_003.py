@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.rules.admission.comparison import Version
+from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import capacity_verdict, class_errors
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.objects import Node
@@ -88,7 +88,7 @@ def api_server_of_1_36_refuses_what_the_node_cannot_hold() -> None:
     container(after, "app")["resources"]["requests"]["cpu"] = "100"
     allocatable = node(profile="1.36").allocatable
     here = Node(status=msgspec.structs.replace(Node().status, allocatable=allocatable))
-    found = capacity_verdict(Version(before, lean(before)), Version(after, lean(after)), here)
+    found = capacity_verdict(PodVersion(before, lean(before)), PodVersion(after, lean(after)), here)
     assert found is not None
     assert found.message == (
         "node didn't have enough allocatable resources: cpu, requested: 100000, allocatable: 46000"

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from plimsoll.errors import InvalidConfig, InvalidQuantity
+from plimsoll.errors import InvalidConfigError, InvalidQuantityError
 from plimsoll.rules.config.parse import default_config, reading
 from plimsoll.rules.model.cgroup_names import cgroup_path, pod_name
 from plimsoll.rules.model.names import is_extended, is_hugepages, is_native, page_size
@@ -59,7 +59,7 @@ def two_families_of_suffixes() -> None:
     assert amount("400Mi").value == 419430400
     assert amount("400M").value == 400000000
     for text in ("400MB", "4GB"):
-        with pytest.raises(InvalidQuantity):
+        with pytest.raises(InvalidQuantityError):
             amount(text)
 
 
@@ -75,7 +75,7 @@ def soft_threshold_takes_nothing_off() -> None:
     assert [each.hard for each in with_soft.thresholds] != [each.hard for each in without.thresholds]
     assert with_soft.allocatable == without.allocatable
     assert str(without.allocatable["memory"]) == "258486256Ki"
-    with pytest.raises(InvalidConfig) as raised:
+    with pytest.raises(InvalidConfigError) as raised:
         node(settings={"evictionSoftGracePeriod": {}})
     assert raised.value.reason == "grace period must be specified for the soft eviction threshold memory.available"
 

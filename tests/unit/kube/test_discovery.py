@@ -9,8 +9,8 @@ import pytest
 
 from plimsoll.kube.discovery import (
     ROOTS,
-    Kind,
-    UnknownKind,
+    DiscoveredKind,
+    UnknownKindError,
     further,
     kind_named,
     kind_of_object,
@@ -21,10 +21,10 @@ from plimsoll.kube.request import Request
 from tests.unit.api.asking import Asker, api
 
 
-async def _all(asker: Asker, accept: str | None) -> list[Kind]:
+async def _all(asker: Asker, accept: str | None) -> list[DiscoveredKind]:
     """As the command line asks; `accept` in place of the aggregated form."""
 
-    async def asked(request: Request) -> list[Kind]:
+    async def asked(request: Request) -> list[DiscoveredKind]:
         document = await asker.ok("GET", request.path, accept=accept or request.accept)
         found = kinds_in(document)
         for each in further(document):
@@ -35,15 +35,15 @@ async def _all(asker: Asker, accept: str | None) -> list[Kind]:
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Kind], list[Kind]]:
-    async def run(path: Path) -> tuple[list[Kind], list[Kind]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[DiscoveredKind], list[DiscoveredKind]]:
+    async def run(path: Path) -> tuple[list[DiscoveredKind], list[DiscoveredKind]]:
         async with api(path) as asker:
             return await _all(asker, None), await _all(asker, "application/json")
 
     return asyncio.run(run(tmp_path_factory.mktemp("api")))
 
 
-def test_both_forms_say_the_same(both: tuple[list[Kind], list[Kind]]) -> None:
+def test_both_forms_say_the_same(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
     aggregated, legacy = both
     assert {each.plural: each for each in aggregated} == {each.plural: each for each in legacy}
     assert "resize" in kind_named(aggregated, "pods").subresources
@@ -62,27 +62,27 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("word", "kind"), [row[1:] for row in WORDS], ids=[row[0] for row in WORDS])
-def test_what_a_word_means(both: tuple[list[Kind], list[Kind]], word: str, kind: str) -> None:
+def test_what_a_word_means(both: tuple[list[DiscoveredKind], list[DiscoveredKind]], word: str, kind: str) -> None:
     found = kind_named(both[0], word)
     assert found.kind == kind
     assert word != "events" or found.group == ""
 
 
-def test_words_that_nobody_knows(both: tuple[list[Kind], list[Kind]]) -> None:
-    with pytest.raises(UnknownKind, match=r"no 'pads'; it has: .*pods"):
+def test_words_that_nobody_knows(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
+    with pytest.raises(UnknownKindError, match=r"no 'pads'; it has: .*pods"):
         kind_named(both[0], "pads")
-    with pytest.raises(UnknownKind):
+    with pytest.raises(UnknownKindError):
         kind_named(both[0], "pods.apps")
-    with pytest.raises(UnknownKind, match="'Pod' in 'apps/v1'"):
+    with pytest.raises(UnknownKindError, match="'Pod' in 'apps/v1'"):
         kind_of_object(both[0], "apps/v1", "Pod")
 
 
-def test_several_and_categories(both: tuple[list[Kind], list[Kind]]) -> None:
+def test_several_and_categories(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
     assert [each.plural for each in kinds_meant(both[0], "pods,no,pods")] == ["pods", "nodes"]
     assert {"pods", "deployments"} <= {each.plural for each in kinds_meant(both[0], "all")}
 
 
-def test_titles_and_paths(both: tuple[list[Kind], list[Kind]]) -> None:
+def test_titles_and_paths(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
     deployment, pod = kind_of_object(both[0], "apps/v1", "Deployment"), kind_of_object(both[0], "v1", "Pod")
     assert (deployment.title, pod.title) == ("deployment.apps", "pod")
     assert deployment.resource.path("shop", "web") == "/apis/apps/v1/namespaces/shop/deployments/web"

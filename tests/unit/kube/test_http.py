@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
-from plimsoll.kube.request import Request, Unreachable
+from plimsoll.kube.request import Request, UnreachableError
 
 
 async def answered(data: bytes) -> bytes:
@@ -39,5 +39,5 @@ async def test_an_answer_without_a_length_ends_with_the_connection() -> None:
     ids=["in its body", "in its head", "before it"],
 )
 async def test_half_an_answer_is_none(data: bytes) -> None:
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         await answered(data)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.kube.kubeconfig import Access, ExecPlugin, InvalidKubeconfig, access, in_cluster, load
+from plimsoll.kube.kubeconfig import Access, ExecPlugin, KubeconfigError, access, in_cluster, load
 
 PEM = base64.b64encode(b"PEM").decode()
 CONFIG = """
@@ -71,7 +71,7 @@ def test_exec_plugin(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said(text: str, context: str, complaint: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidKubeconfig) as refused:
+    with pytest.raises(KubeconfigError) as refused:
         access(text.encode(), tmp_path, "f", context)
     assert complaint in str(refused.value)
 
@@ -85,5 +85,5 @@ def test_in_cluster(tmp_path: Path) -> None:
         "ns",
         str(tmp_path / "token"),
     )
-    with pytest.raises(InvalidKubeconfig, match="KUBERNETES_SERVICE_HOST"):
+    with pytest.raises(KubeconfigError, match="KUBERNETES_SERVICE_HOST"):
         in_cluster({}, tmp_path)

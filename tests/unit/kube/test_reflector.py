@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.kube.reflector import ObjectChange, Reflector
-from plimsoll.kube.request import PODS, Answer, ApiError
+from plimsoll.kube.request import PODS, ApiError, ApiResponse
 
 
 def _pod(name: str, version: int, uid: str = "u") -> dict[str, Any]:
     return {"metadata": {"namespace": "d", "name": name, "resourceVersion": str(version), "uid": uid}}
 
 
-def _list(version: int, *items: dict[str, Any], follow: str = "") -> Answer:
+def _list(version: int, *items: dict[str, Any], follow: str = "") -> ApiResponse:
     metadata = {"resourceVersion": str(version), **({"continue": follow} if follow else {})}
-    return Answer(200, msgspec.json.encode({"metadata": metadata, "items": items}))
+    return ApiResponse(200, msgspec.json.encode({"metadata": metadata, "items": items}))
 
 
 def _line(kind: str, found: dict[str, Any]) -> bytes:
@@ -53,14 +53,14 @@ def test_expired_in_the_stream_or_as_status_means_list_again() -> None:
     assert not reflector.synced
     changes = reflector.listed(_list(20, _pod("b", 15), _pod("c", 16)))
     assert _kinds(changes) == [("DELETED", "a"), ("MODIFIED", "b"), ("ADDED", "c")]
-    reflector.refused(Answer(410, b""))
+    reflector.refused(ApiResponse(410, b""))
     assert not reflector.synced
 
 
 def test_other_errors_are_told() -> None:
     reflector = Reflector(PODS)
     with pytest.raises(ApiError, match="no entry"):
-        reflector.listed(Answer(403, b'{"kind":"Status","message":"no entry","reason":"Forbidden"}'))
+        reflector.listed(ApiResponse(403, b'{"kind":"Status","message":"no entry","reason":"Forbidden"}'))
     reflector.listed(_list(1))
     with pytest.raises(ApiError):
         reflector.line(_line("ERROR", {"code": 500, "message": "x", "metadata": {}}))

@@ -35,13 +35,21 @@ def test_delete_names_the_very_object() -> None:
 @pytest.mark.parametrize(
     ("answer", "text", "conflict"),
     [
-        (r.Answer(409, b'{"kind":"Status","reason":"Conflict","message":"modified"}'), "modified (409 Conflict)", True),
-        (r.Answer(409, b'{"kind":"Status","reason":"AlreadyExists","message":"m"}'), "m (409 AlreadyExists)", False),
-        (r.Answer(502, b"bad gateway\n"), "bad gateway (502)", False),
-        (r.Answer(500, b""), "the server gave no reason (500)", False),
+        (
+            r.ApiResponse(409, b'{"kind":"Status","reason":"Conflict","message":"modified"}'),
+            "modified (409 Conflict)",
+            True,
+        ),
+        (
+            r.ApiResponse(409, b'{"kind":"Status","reason":"AlreadyExists","message":"m"}'),
+            "m (409 AlreadyExists)",
+            False,
+        ),
+        (r.ApiResponse(502, b"bad gateway\n"), "bad gateway (502)", False),
+        (r.ApiResponse(500, b""), "the server gave no reason (500)", False),
     ],
 )
-def test_errors(answer: r.Answer, text: str, conflict: bool) -> None:
+def test_errors(answer: r.ApiResponse, text: str, conflict: bool) -> None:
     with pytest.raises(r.ApiError) as raised:
         r.document(answer)
     assert str(raised.value) == text

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.linux import append_log
-from plimsoll.linux.append_log import SPARE_BYTES, MembersDamaged, MembersFile
+from plimsoll.linux.append_log import SPARE_BYTES, AppendLogCorruptError, MembersFile
 
 Changes = Mapping[str, bytes | None]
 values = st.none() | st.integers(0, 99).map(lambda number: b"%d" % number)
@@ -69,7 +69,7 @@ def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
 )
 def test_damage_is_told(tmp_path: Path, text: bytes, says: str) -> None:
     (tmp_path / "file").write_bytes(text)
-    with pytest.raises(MembersDamaged, match=says):
+    with pytest.raises(AppendLogCorruptError, match=says):
         MembersFile(tmp_path / "file").read()
 
 

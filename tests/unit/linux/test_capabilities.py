@@ -11,7 +11,7 @@ from plimsoll.linux.capabilities import (
     CONTAINERD_DEFAULT,
     NAMES,
     NUMBERS,
-    UnknownCapability,
+    UnknownCapabilityError,
     granted,
     has_capability,
     mask,
@@ -44,7 +44,7 @@ def test_privileged_has_all() -> None:
 
 @pytest.mark.parametrize(("add", "drop"), [(("FLY",), ()), ((), ("",))])
 def test_unknown(add: tuple[str, ...], drop: tuple[str, ...]) -> None:
-    with pytest.raises(UnknownCapability):
+    with pytest.raises(UnknownCapabilityError):
         granted(add, drop)
 
 

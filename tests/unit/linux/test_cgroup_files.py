@@ -15,10 +15,10 @@ import pytest
 
 from plimsoll.linux.cgroup_files import (
     CgroupError,
-    CgroupGone,
+    CgroupGoneError,
+    CgroupMount,
     Directory,
     KeptFile,
-    Mount,
     check_text,
     components,
     open_beneath,
@@ -162,10 +162,10 @@ def test_a_pressure_trigger_ends_in_nul(cgroup: Directory) -> None:
 def test_missing_file_and_missing_cgroup_differ(cgroup: Directory) -> None:
     with pytest.raises(CgroupError) as caught:
         cgroup.read("memory.high")
-    assert not isinstance(caught.value, CgroupGone)
+    assert not isinstance(caught.value, CgroupGoneError)
     assert str(caught.value) == f"open {cgroup.path}/memory.high: ENOENT (No such file or directory)"
     (Path(cgroup.path) / "cgroup.procs").unlink()  # a removed cgroup has no files any more
-    with pytest.raises(CgroupGone):
+    with pytest.raises(CgroupGoneError):
         cgroup.read("memory.high")
 
 
@@ -220,7 +220,7 @@ def test_fds_are_closed_on_exec(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["/proc", "tmp"])
 def test_a_mount_must_be_a_cgroup_file_system(place: str, tmp_path: Path) -> None:
     with pytest.raises(CgroupError) as caught:
-        Mount(str(tmp_path) if place == "tmp" else place, "cgroup2")
+        CgroupMount(str(tmp_path) if place == "tmp" else place, "cgroup2")
     assert caught.value.errno == errno.EXDEV
     assert "is not cgroup2 (0x63677270)" in str(caught.value)
 
@@ -229,7 +229,7 @@ def test_a_mount_point_that_is_missing_or_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/sys/fs/cgroup")
     for name, number in (("nothing", errno.ENOENT), ("link", errno.ENOTDIR)):
         with pytest.raises(CgroupError) as caught:
-            Mount(str(tmp_path / name), "cgroup2")
+            CgroupMount(str(tmp_path / name), "cgroup2")
         assert caught.value.errno == number
 
 

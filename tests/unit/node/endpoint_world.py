@@ -15,16 +15,16 @@ from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.server.auth import EndpointAccess
-from plimsoll.node.server.logs import Document
-from plimsoll.node.server.server import Endpoint, Pages, server_tls
-from plimsoll.runtime.interface import ContainerSeen, ExecSession, RuntimeTrouble
+from plimsoll.node.server.server import NodePages, NodeServer, server_tls
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.runtime.interface import ContainerStateSeen, ExecSession, RuntimeCallError
 from tests.unit.node.played_session import PlayedSession
 
 NODE = "n1"
 ID = "0123abc"
 
 
-def pod(name: str = "web", state: dict[str, Any] | None = None) -> Document:
+def pod(name: str = "web", state: dict[str, Any] | None = None) -> JsonObject:
     status = {"name": "c", "containerID": f"plimsoll://{ID}", "state": state or {"running": {}}}
     return {
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
@@ -36,15 +36,15 @@ def pod(name: str = "web", state: dict[str, Any] | None = None) -> Document:
 class PlayedPods:
     def __init__(self) -> None:
         self.pods = {("default", "web"): pod()}
-        self.containers = {ID: ContainerSeen(ID, "s", "uid-web", "c", 0, "running")}
+        self.containers = {ID: ContainerStateSeen(ID, "s", "uid-web", "c", 0, "running")}
 
-    def find(self, namespace: str, name: str) -> Document | None:
+    def find(self, namespace: str, name: str) -> JsonObject | None:
         return self.pods.get((namespace, name))
 
-    def documents(self) -> Iterable[Document]:
+    def documents(self) -> Iterable[JsonObject]:
         return self.pods.values()
 
-    def container(self, container_id: str) -> ContainerSeen | None:
+    def container(self, container_id: str) -> ContainerStateSeen | None:
         return self.containers.get(container_id)
 
 
@@ -58,11 +58,11 @@ class PlayedContainers:
     async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
         self.asked.append((container_id, command, stdin, tty))
         if command[0] != "echo":
-            raise RuntimeTrouble("exec", f'"{command[0]}": no such file')
+            raise RuntimeCallError("exec", f'"{command[0]}": no such file')
         self.sessions.append(PlayedSession(echo=True))
         return self.sessions[-1]
 
-    def log_file(self, container: ContainerSeen) -> Path:
+    def log_file(self, container: ContainerStateSeen) -> Path:
         return self.logs / f"{container.attempt}.log"
 
 
@@ -77,7 +77,7 @@ class PlayedApi:
         import msgspec
 
         if not self.answers:
-            raise request.Unreachable("no answer")
+            raise request.UnreachableError("no answer")
         review: dict[str, Any] = msgspec.json.decode(asked.body)
         self.asked.append(review)
         spec = review["spec"]
@@ -101,7 +101,7 @@ class World:
         issued = self.authority.issue_node(NODE)
         tls = server_tls(issued.certificate, issued.key, self.authority.ca_file.read_bytes())
         access = EndpointAccess(NODE, self.api, lambda: self.now_s)
-        self.endpoint = Endpoint(self.pods, self.containers, _pages(), access, tls, lambda: self.now_s)
+        self.endpoint = NodeServer(self.pods, self.containers, _pages(), access, tls, lambda: self.now_s)
 
     @property
     def server_access(self) -> Access:
@@ -138,11 +138,11 @@ async def running_world(state: Path) -> AsyncIterator[World]:
         await world.endpoint.close()
 
 
-def _pages() -> Pages:
+def _pages() -> NodePages:
     async def summary() -> bytes:
         return b'{"node":{"nodeName":"n1"}}'
 
-    return Pages(
+    return NodePages(
         summary=summary,
         metrics=lambda: "kubelet_running_pods 1\n",
         resource=lambda: "scrape_error 0\n",

@@ -11,13 +11,13 @@ from typing import Any
 
 from plimsoll.api.machinery.users import AUTHENTICATED, NODES, User
 from plimsoll.api.server.in_process import InProcess
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
-from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.node.node_config import Setting, machine_from_capacity, resolved
+from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from tests.unit.api.asking import STRATEGIC, Asker, Said, api
@@ -26,12 +26,12 @@ from tests.unit.node.played_runtime import PlayedKernel, RuntimeOnKernel
 NODE, PODS = "n1", "/api/v1/namespaces/default/pods"
 QUIET_S = 30.0
 # Memory that is in use here stays so until somebody says otherwise: there is nothing to wait for.
-AT_ONCE = Ladder(deadline_s=0.02, pause_s=0.005)
+AT_ONCE = ShrinkPolicy(deadline_s=0.02, pause_s=0.005)
 RESIZE_CONDITIONS = {"PodResizePending", "PodResizeInProgress"}
 Document = dict[str, Any]
 
 
-def setting_of(profile: str, version: int, **more: Any) -> Setting:
+def setting_of(profile: str, version: int, **more: Any) -> NodeConfig:
     named = profile_named(profile)
     config = reading({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}, **more}, named, {}).config
     machine = machine_from_capacity({"cpu": parse("8"), "memory": parse("4Gi"), "pods": parse("20")})
@@ -73,7 +73,7 @@ class Life:
 
     async def start(self) -> None:
         user = User(f"system:node:{NODE}", frozenset({NODES, AUTHENTICATED}))
-        tree = NodeTree(self.kernel, self.setting, self.directory / "cgroups")
+        tree = CgroupManager(self.kernel, self.setting, self.directory / "cgroups")
         self.agent = Agent(
             self.setting, self.runtime, self.kernel, tree, Client(InProcess(self.ask.app, user)),
             self.directory, NODE, conditions=lambda: self.conditions,

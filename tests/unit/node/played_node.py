@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from plimsoll.linux.cgroup_files import CgroupGone, Directory
+from plimsoll.linux.cgroup_files import CgroupGoneError, Directory
 from plimsoll.node.stats.stats import ContainerPlace, NodePlace, PodPlace, Stats, VolumePlace
 from plimsoll.rules.model.kernel import CgroupVersion
 
@@ -25,7 +25,7 @@ class PlayedCgroups:
         try:
             return Directory(os.open(self._root / path.lstrip("/"), os.O_RDONLY | os.O_DIRECTORY), path)
         except FileNotFoundError as error:
-            raise CgroupGone("open", path, "", error.errno or 0) from error
+            raise CgroupGoneError("open", path, "", error.errno or 0) from error
 
     def put(self, path: str, **files: str) -> None:
         """`memory_current=…` is memory.current."""

@@ -13,16 +13,16 @@ import msgspec
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.cgroups.engine.observe import walk
 from plimsoll.runtime.interface import (
-    ContainerSeen,
     ContainerSpec,
+    ContainerStateSeen,
+    CriResources,
     ExecResult,
     ExecSession,
     Image,
-    Resources,
-    RuntimeTrouble,
-    SandboxSeen,
+    RuntimeCallError,
+    RuntimeSnapshot,
     SandboxSpec,
-    Seen,
+    SandboxStateSeen,
 )
 
 KILLED, TERMINATED = 137, 143
@@ -32,8 +32,8 @@ class PlayedRuntime:
     name, version, makes_cgroups = "played", "1", False
 
     def __init__(self) -> None:
-        self.sandboxes: dict[str, SandboxSeen] = {}
-        self.containers: dict[str, ContainerSeen] = {}
+        self.sandboxes: dict[str, SandboxStateSeen] = {}
+        self.containers: dict[str, ContainerStateSeen] = {}
         self._listeners: list[asyncio.Queue[str]] = []
 
     async def open(self) -> None:
@@ -42,8 +42,8 @@ class PlayedRuntime:
     async def close(self) -> None:
         self._listeners.clear()
 
-    async def seen(self) -> Seen:
-        return Seen(tuple(self.sandboxes.values()), tuple(self.containers.values()))
+    async def seen(self) -> RuntimeSnapshot:
+        return RuntimeSnapshot(tuple(self.sandboxes.values()), tuple(self.containers.values()))
 
     async def changes(self) -> AsyncIterator[str]:
         mine: asyncio.Queue[str] = asyncio.Queue()
@@ -57,7 +57,7 @@ class PlayedRuntime:
     async def make_sandbox(self, spec: SandboxSpec) -> str:
         made = f"{spec.pod_uid}-{spec.attempt}"
         self.sandboxes.setdefault(
-            made, SandboxSeen(made, spec.pod_uid, spec.name, spec.namespace, spec.attempt, True, time.time())
+            made, SandboxStateSeen(made, spec.pod_uid, spec.name, spec.namespace, spec.attempt, True, time.time())
         )
         return made
 
@@ -75,7 +75,7 @@ class PlayedRuntime:
         made = self.container_id(sandbox, spec.name, spec.attempt)
         self.containers.setdefault(
             made,
-            ContainerSeen(
+            ContainerStateSeen(
                 made, sandbox_id, sandbox.pod_uid, spec.name, spec.attempt, "created", spec.image,
                 created_s=time.time(), annotations=spec.annotations,
             ),
@@ -96,11 +96,11 @@ class PlayedRuntime:
     async def remove_container(self, container_id: str) -> None:
         self.containers.pop(container_id, None)
 
-    async def update_container(self, container_id: str, resources: Resources) -> None:
-        raise RuntimeTrouble("update", "the agent writes the cgroups")
+    async def update_container(self, container_id: str, resources: CriResources) -> None:
+        raise RuntimeCallError("update", "the agent writes the cgroups")
 
-    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
-        raise RuntimeTrouble("update", "the agent writes the cgroups")
+    async def update_sandbox(self, sandbox_id: str, resources: CriResources) -> None:
+        raise RuntimeCallError("update", "the agent writes the cgroups")
 
     async def run_in(
         self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
@@ -108,7 +108,7 @@ class PlayedRuntime:
         return ExecResult(0)
 
     async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
-        raise RuntimeTrouble("attach", "there are no processes")
+        raise RuntimeCallError("attach", "there are no processes")
 
     async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
         return None
@@ -116,7 +116,7 @@ class PlayedRuntime:
     async def reopen_log(self, container_id: str) -> None:
         """There are no logs."""
 
-    def log_file(self, container: ContainerSeen) -> Path:
+    def log_file(self, container: ContainerStateSeen) -> Path:
         return Path("/dev/null")
 
     def _changed(self, container_id: str, **changes: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from plimsoll.runtime.interface import ExecSession, RuntimeTrouble
+from plimsoll.runtime.interface import ExecSession, RuntimeCallError
 
 
 class PlayedSession:
@@ -17,7 +17,7 @@ class PlayedSession:
         self._outputs: tuple[asyncio.Queue[bytes], asyncio.Queue[bytes]] = (asyncio.Queue(1), asyncio.Queue(1))
         self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._echo = echo
-        self.trouble: RuntimeTrouble | None = None
+        self.trouble: RuntimeCallError | None = None
 
     async def put(self, data: bytes, *, stderr: bool = False) -> None:
         await self._outputs[stderr].put(data)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.defaults.objects import with_kind_defaults
 from plimsoll.codec.schema.schema import KINDS
 from plimsoll.kube.client import Client
@@ -60,7 +60,7 @@ class World:
 
     def agent(self, clock: Callable[[], float] = time.time) -> Agent:
         runtime = ProcessRuntime(self.directory / "runtime", lambda _: ())
-        tree = NodeTree(self.kernel, SETTING, self.directory / "cgroups")
+        tree = CgroupManager(self.kernel, SETTING, self.directory / "cgroups")
         return Agent(SETTING, runtime, self.kernel, tree, Client(self.api), self.directory, NODE, clock=clock)
 
     @contextlib.asynccontextmanager

@@ -7,8 +7,8 @@ from zlib import crc32
 
 import pytest
 
-from plimsoll.node.checkpoint import Checkpoint, CheckpointUnwritable
-from plimsoll.rules.lifecycle.termination import Verdict
+from plimsoll.node.checkpoint import Checkpoint, CheckpointWriteError
+from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.model.observed import Backoff
 from plimsoll.rules.quantity import parse
@@ -21,7 +21,7 @@ async def test_everything_comes_back(tmp_path: Path) -> None:
     before = Checkpoint(tmp_path / "agent.jsonl")
     before.put("u1", allocation=Allocation({"c": RESOURCES}), actuated={"c": RESOURCES}, start_s=12.5)
     before.put("u1", backoffs={"c": Backoff(20.0, 100.0)}, oom_killed=("id1",))
-    before.put("u2", verdict=Verdict("Evicted", "low on memory", 1, is_disruption=True), refused=True)
+    before.put("u2", verdict=TerminationVerdict("Evicted", "low on memory", 1, is_disruption=True), refused=True)
     before.save()
     after = Checkpoint(tmp_path / "agent.jsonl")
     after.load()
@@ -68,7 +68,7 @@ async def test_a_pod_that_is_forgotten_is_not_found_again(tmp_path: Path) -> Non
 async def test_what_could_not_be_written_is_written_later(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "gone" / "agent.jsonl")
     checkpoint.put("u", start_s=1.0)
-    with pytest.raises(CheckpointUnwritable, match="free some space"):
+    with pytest.raises(CheckpointWriteError, match="free some space"):
         checkpoint.save()
     (tmp_path / "gone").mkdir()
     checkpoint.save()

@@ -13,7 +13,7 @@ from plimsoll.node.pod_source import PodsShown
 from plimsoll.node.resources.pleg import PodParts
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
-from plimsoll.runtime.interface import ContainerSeen, SandboxSeen
+from plimsoll.runtime.interface import ContainerStateSeen, SandboxStateSeen
 
 VOLUMES: list[tuple[dict[str, Any], bool | None]] = [
     ({"emptyDir": {}}, True),
@@ -35,7 +35,7 @@ def test_what_is_measured_and_what_is_on_disk(tmp_path: Path, source: dict[str, 
     }
     worker = SimpleNamespace(uid="u-1", pod=run_pod(document))
     parts = PodParts(
-        (SandboxSeen("s", "u-1", "web", "default"),), (ContainerSeen("c-id", "s", "u-1", "c", 0, "running"),)
+        (SandboxStateSeen("s", "u-1", "web", "default"),), (ContainerStateSeen("c-id", "s", "u-1", "c", 0, "running"),)
     )
     agent: Any = SimpleNamespace(
         pods=[worker],

@@ -12,12 +12,12 @@ from plimsoll.rules.model.objects import is_sidecar
 from plimsoll.rules.model.observed import (
     NO_MEMORY,
     ContainerPhase,
-    PodMemory,
-    PodSeen,
-    PodWork,
+    ObservedContainer,
+    ObservedPod,
+    ObservedSandbox,
+    PodActions,
     ProbeResults,
-    SeenContainer,
-    SeenSandbox,
+    SyncState,
 )
 from plimsoll.rules.model.runnable import RunPod, container_named
 
@@ -55,8 +55,8 @@ def run(
     exit_code: int = 0,
     finished_s: float = 0.0,
     **fields: Any,
-) -> SeenContainer:
-    return SeenContainer(
+) -> ObservedContainer:
+    return ObservedContainer(
         id=f"{name}-{attempt}",
         name=name,
         phase=phase,
@@ -69,15 +69,15 @@ def run(
     )
 
 
-SANDBOX = SeenSandbox("s-0", ip="10.0.0.7")
+SANDBOX = ObservedSandbox("s-0", ip="10.0.0.7")
 
 
-def seen(*containers: SeenContainer, sandbox: SeenSandbox | None = SANDBOX) -> PodSeen:
-    return PodSeen((sandbox,) if sandbox is not None else (), containers)
+def seen(*containers: ObservedContainer, sandbox: ObservedSandbox | None = SANDBOX) -> ObservedPod:
+    return ObservedPod((sandbox,) if sandbox is not None else (), containers)
 
 
-def memory(**fields: Any) -> PodMemory:
-    return PodMemory(**fields)
+def memory(**fields: Any) -> SyncState:
+    return SyncState(**fields)
 
 
 class ModelNode:
@@ -85,16 +85,16 @@ class ModelNode:
 
     def __init__(self, pod: RunPod, now_s: float = START_S) -> None:
         self.pod, self.now_s = pod, now_s
-        self.sandboxes: list[SeenSandbox] = []
-        self.containers: list[SeenContainer] = []
+        self.sandboxes: list[ObservedSandbox] = []
+        self.containers: list[ObservedContainer] = []
         self.memory = NO_MEMORY
         self.starts: list[tuple[str, float]] = []
 
     @property
-    def seen(self) -> PodSeen:
-        return PodSeen(tuple(self.sandboxes), tuple(self.containers))
+    def seen(self) -> ObservedPod:
+        return ObservedPod(tuple(self.sandboxes), tuple(self.containers))
 
-    def turn(self) -> PodWork:
+    def turn(self) -> PodActions:
         work = pod_work(self.pod, self.seen, self.memory, self.now_s)
         self.memory = remember(self.memory, work)
         if work.kill_pod:
@@ -105,13 +105,13 @@ class ModelNode:
             self._end(self._by_id(kill.id), 137)
         self.containers = [each for each in self.containers if each.id not in work.forget]
         if work.sandbox_attempt is not None:
-            self.sandboxes.append(SeenSandbox(f"s-{work.sandbox_attempt}", work.sandbox_attempt))
+            self.sandboxes.append(ObservedSandbox(f"s-{work.sandbox_attempt}", work.sandbox_attempt))
         for start in work.starts:
             assert all(each.phase == "exited" for each in self.seen.of(start.name) if each.id != start.resume_id)
             self._start(start.name, start.attempt, start.resume_id)
         return work
 
-    def settle(self, turns: int = 40) -> PodWork:
+    def settle(self, turns: int = 40) -> PodActions:
         """Turns until there is nothing to do."""
         for _ in range(turns):
             work = self.turn()
@@ -139,13 +139,13 @@ class ModelNode:
         order = [each.name for each in (*self.pod.spec.init_containers, *self.pod.spec.containers)]
         return sorted((each.name for each in self.containers if each.phase == phase), key=order.index)
 
-    def _by_id(self, container_id: str) -> SeenContainer:
+    def _by_id(self, container_id: str) -> ObservedContainer:
         return next(each for each in self.containers if each.id == container_id)
 
-    def _replace(self, old: SeenContainer, new: SeenContainer) -> None:
+    def _replace(self, old: ObservedContainer, new: ObservedContainer) -> None:
         self.containers[self.containers.index(old)] = new
 
-    def _end(self, container: SeenContainer, exit_code: int) -> None:
+    def _end(self, container: ObservedContainer, exit_code: int) -> None:
         if container.phase != "exited":
             ended = msgspec.structs.replace(container, phase="exited", exit_code=exit_code, finished_s=self.now_s)
             self._replace(container, ended)
@@ -163,7 +163,7 @@ class ModelNode:
         sandbox = self.seen.sandbox()
         assert sandbox is not None and sandbox.ready
         self.containers.append(
-            SeenContainer(
+            ObservedContainer(
                 f"{name}-{attempt}-{sandbox.id}",
                 name,
                 "running",

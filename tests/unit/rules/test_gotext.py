@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.errors import InvalidConfig
+from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.gotext import (
     LARGEST_FLOAT32,
     duration_nanos,
@@ -73,7 +73,7 @@ def test_a_duration(text: str, nanos: int) -> None:
     ids=repr,
 )
 def test_a_refused_duration(text: str, reason: str) -> None:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfigError) as caught:
         duration_nanos(text, "evictionSoftGracePeriod[memory.available]")
     assert caught.value.reason == reason
     assert caught.value.path == "evictionSoftGracePeriod[memory.available]"
@@ -108,19 +108,19 @@ def test_a_float32(text: str, value: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "abc", "1.2.3", ".", "1e", "1__0", "_1", " 1", "1 ", "0x1p-2", "nan", "１"])
 def test_no_float32(text: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"^evictionHard: strconv\.ParseFloat: parsing .*: invalid syntax$"):
+    with pytest.raises(InvalidConfigError, match=r"^evictionHard: strconv\.ParseFloat: parsing .*: invalid syntax$"):
         parsed_float32(text, "evictionHard")
 
 
 @pytest.mark.parametrize("text", ["1e39", "-1e39", "1e999999999", "340282356779733661637539395458142568448"])
 def test_a_float32_out_of_range(text: str) -> None:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfigError) as caught:
         parsed_float32(text)
     assert caught.value.reason == f'strconv.ParseFloat: parsing "{text}": value out of range'
 
 
 def test_odd_letters_are_quoted_as_go_does() -> None:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfigError) as caught:
         parsed_float32('a"\\\n\x01é')
     assert caught.value.reason == 'strconv.ParseFloat: parsing "a\\"\\\\\\n\\x01é": invalid syntax'
 

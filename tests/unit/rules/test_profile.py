@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from plimsoll.errors import InvalidConfig
+from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
 
 # field, as the documents describe 1.27, as 1.36 answers
@@ -60,5 +60,5 @@ def test_notes_belong_to_differences() -> None:
 
 @pytest.mark.parametrize("name", ["", "1.28", "v1.36", "1.27 "])
 def test_unknown_names(name: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"known: 1\.27, 1\.36"):
+    with pytest.raises(InvalidConfigError, match=r"known: 1\.27, 1\.36"):
         profile_named(name)

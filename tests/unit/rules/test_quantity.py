@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.quantity import (
     FORMAT_ERROR,
     NUMERIC_ERROR,
@@ -129,7 +129,7 @@ ERRORS = [
     ("text", "sentence"), [row[1:] for row in ERRORS], ids=[f"{row[0]} {row[1][:20]!r}" for row in ERRORS]
 )
 def test_errors(text: str, sentence: str) -> None:
-    with pytest.raises(InvalidQuantity) as caught:
+    with pytest.raises(InvalidQuantityError) as caught:
         parse(text)
     assert str(caught.value).startswith(sentence)
     assert caught.value.text == text
@@ -234,7 +234,7 @@ def test_q15_rounding_keeps_text_and_format() -> None:
 
 def test_q1_the_memo_trims_blanks_and_takes_only_text() -> None:
     assert QUANTITIES[" 1Gi\t\n"] == parse("1Gi")
-    with pytest.raises(InvalidQuantity):
+    with pytest.raises(InvalidQuantityError):
         QUANTITIES["1 Gi"]
     for wrong in (1, 1.5, None, True):
         with pytest.raises(TypeError):
@@ -270,7 +270,7 @@ def test_a_giant_text_is_answered_at_once(text: str) -> None:
     started = time.process_time()
     try:
         parse(text)
-    except InvalidQuantity:
+    except InvalidQuantityError:
         pass
     assert time.process_time() - started < 1.0
 
@@ -388,7 +388,7 @@ def test_from_units_and_milli(amount: int) -> None:
 def test_any_text_is_a_quantity_or_one_of_three_errors(text: str) -> None:
     try:
         quantity = parse(text)
-    except InvalidQuantity as error:
+    except InvalidQuantityError as error:
         assert str(error).startswith((FORMAT_ERROR, SUFFIX_ERROR, NUMERIC_ERROR))
     else:
         assert parse(str(quantity)) == quantity

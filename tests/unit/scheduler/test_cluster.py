@@ -11,7 +11,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_36
 from plimsoll.rules.scheduling.fit import node_load, resident_load
-from plimsoll.scheduler.cluster import Cluster
+from plimsoll.scheduler.cluster import SchedulerCache
 
 
 def _node(name: str, cpu: str = "4", **spec: Any) -> Node:
@@ -32,7 +32,7 @@ def _pod(uid: str, node: str, cpu: str = "1", phase: str = "Running") -> Pod:
 
 
 def test_pods_that_are_seen_before_their_node_count_when_it_comes() -> None:
-    cluster = Cluster(PROFILE_1_36)
+    cluster = SchedulerCache(PROFILE_1_36)
     cluster.put_pod(_pod("a", "n"))
     assert cluster.put_node(_node("n"))
     load = cluster.load("n")
@@ -40,7 +40,7 @@ def test_pods_that_are_seen_before_their_node_count_when_it_comes() -> None:
 
 
 def test_what_may_help_a_waiting_pod_is_told() -> None:
-    cluster = Cluster(PROFILE_1_36)
+    cluster = SchedulerCache(PROFILE_1_36)
     assert cluster.put_node(_node("n"))
     assert not cluster.put_node(_node("n"))  # a heartbeat
     assert cluster.put_node(_node("n", unschedulable=True))
@@ -52,7 +52,7 @@ def test_what_may_help_a_waiting_pod_is_told() -> None:
 
 
 def test_an_assumed_pod_counts_until_its_binding_fails() -> None:
-    cluster = Cluster(PROFILE_1_36)
+    cluster = SchedulerCache(PROFILE_1_36)
     cluster.put_node(_node("n"))
     cluster.assume(resident_load(_pod("a", "n"), PROFILE_1_36), "n")
     assert cluster.is_placed("a")
@@ -62,7 +62,7 @@ def test_an_assumed_pod_counts_until_its_binding_fails() -> None:
 
 
 def test_a_pod_that_the_api_shows_bound_is_not_forgotten() -> None:
-    cluster = Cluster(PROFILE_1_36)
+    cluster = SchedulerCache(PROFILE_1_36)
     cluster.put_node(_node("n"))
     cluster.assume(resident_load(_pod("a", "n"), PROFILE_1_36), "n")
     cluster.put_pod(_pod("a", "n"))
@@ -83,7 +83,7 @@ _NEWS = st.lists(
 
 @given(_NEWS)
 def test_any_order_of_news_adds_up(news: list[tuple[str, str, str, str]]) -> None:
-    cluster, pods, nodes = Cluster(PROFILE_1_36), dict[str, Pod](), dict[str, Node]()
+    cluster, pods, nodes = SchedulerCache(PROFILE_1_36), dict[str, Pod](), dict[str, Node]()
     for what, uid, name, cpu in news:
         match what:
             case "pod":

@@ -12,7 +12,7 @@ import pytest
 
 from plimsoll.store import backup, schema
 from plimsoll.store.disk import connect
-from plimsoll.store.errors import Expired, StoreCorrupt, StoreLocked, StoreUnavailable
+from plimsoll.store.errors import ExpiredError, StoreCorruptError, StoreLockedError, StoreUnavailableError
 from plimsoll.store.records import Record
 from plimsoll.store.store import Store
 from tests.unit.store.bodies import crashed, put
@@ -84,7 +84,7 @@ async def test_a_restore_keeps_what_was_there_and_starts_a_new_count(tmp_path: P
     directory = tmp_path / "store"
     store = await filled(directory)
     await store.backup(tmp_path / "copy")
-    with pytest.raises(StoreLocked):
+    with pytest.raises(StoreLockedError):
         backup.restore(tmp_path / "copy", directory)
     await store.change("/pods/default/later", put(1))
     last = store.version
@@ -96,7 +96,7 @@ async def test_a_restore_keeps_what_was_there_and_starts_a_new_count(tmp_path: P
     assert store.get("/pods/default/later") is None
     assert store.version > last + 900_000
     for version in (last, last - 1, store.version - 1):
-        with pytest.raises(Expired):
+        with pytest.raises(ExpiredError):
             store.watch("", version)
     record = await store.change("/pods/default/new", put(1))
     assert record is not None
@@ -118,10 +118,10 @@ async def test_a_bad_backup_changes_nothing(tmp_path: Path) -> None:
     data[place : place + 10] = b'"value":8}'
     (tmp_path / "bad").write_bytes(data)
     (tmp_path / "cut").write_bytes(data[: len(data) // 2])
-    for name, error in (("bad", StoreCorrupt), ("cut", StoreCorrupt), ("none", StoreUnavailable)):
+    for name, error in (("bad", StoreCorruptError), ("cut", StoreCorruptError), ("none", StoreUnavailableError)):
         with pytest.raises(error, match=str(tmp_path / name)):
             backup.restore(tmp_path / name, directory)
-    with pytest.raises(StoreUnavailable):
+    with pytest.raises(StoreUnavailableError):
         backup.backup(tmp_path / "nowhere", tmp_path / "copy")
     assert "objects.db.new" not in os.listdir(directory)
     store = await Store.open(directory)
@@ -135,7 +135,7 @@ async def test_a_damaged_store_can_be_replaced(tmp_path: Path) -> None:
     await store.backup(tmp_path / "copy")
     await store.close()
     (directory / "objects.db").write_bytes(b"nothing of this can be read")
-    with pytest.raises(StoreCorrupt):
+    with pytest.raises(StoreCorruptError):
         await Store.open(directory)
     aside = backup.restore(tmp_path / "copy", directory)
     assert aside is not None
@@ -151,7 +151,7 @@ async def test_an_interrupted_restore_is_not_taken_for_a_new_store(tmp_path: Pat
     await store.backup(tmp_path / "copy")
     await store.close()
     backup._move_aside(directory / "objects.db")
-    with pytest.raises(StoreCorrupt, match="an interrupted restore"):
+    with pytest.raises(StoreCorruptError, match="an interrupted restore"):
         await Store.open(directory)
     backup.restore(tmp_path / "copy", directory)
     store = await Store.open(directory)

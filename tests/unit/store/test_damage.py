@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.store.errors import Expired, StoreCorrupt, StoreNewer, StoreUnavailable
+from plimsoll.store.errors import ExpiredError, StoreCorruptError, StoreNewerError, StoreUnavailableError
 from plimsoll.store.records import Record
 from plimsoll.store.store import Store
 from tests.unit.store.bodies import crashed, delete, put
@@ -76,9 +76,9 @@ def test_after_a_crash_everything_is_there_and_versions_go_on_above(
         assert len(await store.watch("", earlier).changes()) == 9
         assert store.version > last
         for lost in (last + 1, store.version - 1):  # somebody says he has seen what we have not
-            with pytest.raises(Expired):
+            with pytest.raises(ExpiredError):
                 store.watch("", lost)
-            with pytest.raises(Expired):
+            with pytest.raises(ExpiredError):
                 store.list_at("", lost)
         record = await store.change("/pods/default/new", put(1))
         assert record is not None
@@ -88,7 +88,7 @@ def test_after_a_crash_everything_is_there_and_versions_go_on_above(
         await store.close()
         store = await Store.open(copy)  # after a clean end there is no jump
         assert store.version == version
-        with pytest.raises(Expired):
+        with pytest.raises(ExpiredError):
             store.watch("", last + 1)
         await store.close()
 
@@ -131,7 +131,9 @@ def test_damage_in_the_middle_of_the_log_is_not_taken_for_its_end(copy: Path, pl
         file.seek(place)
         file.write(bytes([byte ^ 0x10]))
     before = {file.name: file.read_bytes() for file in copy.iterdir() if file.name.startswith("objects.db")}
-    with pytest.raises(StoreCorrupt, match=r"objects.db-wal is damaged: [0-9]+ transactions behind a damaged place"):
+    with pytest.raises(
+        StoreCorruptError, match=r"objects.db-wal is damaged: [0-9]+ transactions behind a damaged place"
+    ):
         opened(copy)
     assert {name: (copy / name).read_bytes() for name in before} == before
 
@@ -153,7 +155,7 @@ def test_a_garbled_database_is_reported_or_harmless_never_wrong(copy: Path, left
         path.write_bytes(data)
         try:
             _, records = opened(copy)
-        except StoreCorrupt as error:
+        except StoreCorruptError as error:
             reported += 1
             assert "restore the newest backup with `plimsoll api restore FILE`" in str(error)
             assert path.read_bytes() == data, "a damaged store must stay as it is"
@@ -226,7 +228,7 @@ def test_damage_is_named_and_left_alone(copy: Path, damage: object, found: str) 
         return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
     before = digests()
-    with pytest.raises(StoreCorrupt, match=found):
+    with pytest.raises(StoreCorruptError, match=found):
         opened(copy)
     if "objects.db-wal" in before:  # else SQLite may have made and removed an empty one
         assert digests() == before
@@ -238,7 +240,7 @@ def test_a_newer_schema_is_left_to_the_newer_version(copy: Path) -> None:
     connection = sqlite3.connect(copy / "objects.db")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(StoreNewer, match="schema 99, this version knows up to 1: run the newer version again"):
+    with pytest.raises(StoreNewerError, match="schema 99, this version knows up to 1: run the newer version again"):
         opened(copy)
 
 
@@ -246,7 +248,7 @@ def test_a_failing_open_lets_go_of_the_lock(copy: Path, left: tuple[Path, list[C
     path = copy / "objects.db"
     sound = path.read_bytes()
     path.write_bytes(b"")
-    with pytest.raises(StoreCorrupt):
+    with pytest.raises(StoreCorruptError):
         opened(copy)
     path.write_bytes(sound)
     assert opened(copy)[1] == left[1][-1][1]
@@ -254,7 +256,7 @@ def test_a_failing_open_lets_go_of_the_lock(copy: Path, left: tuple[Path, list[C
 
 def test_a_store_that_cannot_be_opened_is_not_called_damaged(tmp_path: Path) -> None:
     (tmp_path / "objects.db").mkdir()
-    with pytest.raises(StoreUnavailable, match=r"can't be opened: .*Check that its directory"):
+    with pytest.raises(StoreUnavailableError, match=r"can't be opened: .*Check that its directory"):
         opened(tmp_path)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.store.errors import StoreUnavailable, WriteFailed
+from plimsoll.store.errors import WriteFailedError
 from plimsoll.store.records import Record
 from plimsoll.store.store import Store
 from tests.unit.store.bodies import body, delete, put, value_of
@@ -30,7 +30,7 @@ async def test_a_full_database_refuses_what_does_not_fit_and_goes_on(tmp_path: P
         store.change("/pods/default/small", lambda current, new: None),
         return_exceptions=True,
     )
-    assert all(isinstance(error, WriteFailed) and not error.lasting for error in refused), refused
+    assert all(isinstance(error, WriteFailedError) and not error.lasting for error in refused), refused
     assert "database or disk is full; later writes are tried" in str(refused[0])
     assert (store.version, store.count(""), value_of(store.get("/pods/default/small"))) == (version, 1, 1)
     assert store.refusal is None
@@ -64,7 +64,7 @@ async def test_those_who_decided_on_a_failed_state_fail_with_it(tmp_path: Path) 
         return_exceptions=True,
     )
     assert shown == [len(BIG) * 3, *[len("None")] * 300]
-    assert {type(outcome) for outcome in outcomes} == {WriteFailed}
+    assert {type(outcome) for outcome in outcomes} == {WriteFailedError}
     assert store.meter.failed_commits == 1
     assert store.count("") == 0
     await store.change("/pods/default/web", look)
@@ -74,7 +74,7 @@ async def test_those_who_decided_on_a_failed_state_fail_with_it(tmp_path: Path) 
 
 _IO_ERROR = """
 import asyncio, json, pathlib, resource, signal, sys
-from plimsoll.store.errors import WriteFailed
+from plimsoll.store.errors import WriteFailedError
 from plimsoll.store.store import Store
 
 async def main(directory):
@@ -86,7 +86,7 @@ async def main(directory):
     for size in (100_000, 10):
         try:
             await store.change("/pods/default/b", lambda current, version: b"x" * size)
-        except WriteFailed as error:
+        except WriteFailedError as error:
             errors.append([error.lasting, str(error)])
     seen = [store.count(""), store.version, store.refusal]
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -128,8 +128,7 @@ async def test_no_room_for_a_store_at_all(tmp_path: Path) -> None:
     _, errors = await process.communicate()
     assert process.returncode == 1
     assert (
-        f"{StoreUnavailable.__name__}: the store {tmp_path / 'objects.db'} can't be opened: disk I/O error"
-        in errors.decode()
+        f"StoreUnavailableError: the store {tmp_path / 'objects.db'} can't be opened: disk I/O error" in errors.decode()
     )
     store = await Store.open(tmp_path)  # the next attempt starts from scratch
     await store.change("/pods/default/a", put(1))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from plimsoll.store import backup
-from plimsoll.store.errors import Expired
+from plimsoll.store.errors import ExpiredError
 from plimsoll.store.feed import Watch
 from plimsoll.store.records import Change, Decision, Delete, History, Record
 from plimsoll.store.store import Store
@@ -44,14 +44,14 @@ actions = st.one_of(
 Action = tuple[str, object]
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     pass
 
 
 def decision(action: Action, current: Record | None, version: int) -> Decision:
     verb, value = action
     if verb == "raise":
-        raise Refused
+        raise RefusedError
     if verb == "leave" or (verb == "delete" and current is None):
         return None
     return Delete(body(version, value_of(current))) if verb == "delete" else body(version, value)
@@ -71,14 +71,14 @@ class Reader:
         last = self.seen[-1].version if self.seen else self.after
         try:
             self.task = asyncio.ensure_future(self._read(store.watch(self.prefix, last)))
-        except Expired:
+        except ExpiredError:
             self.expired = True
 
     async def _read(self, watch: Watch) -> None:
         try:
             async for change in watch:
                 self.seen.append(change)
-        except Expired:
+        except ExpiredError:
             self.expired = True
 
 
@@ -130,7 +130,7 @@ class StoreMachine(RuleBasedStateMachine):
     def apply(self, key: str, action: Action, result: Record | BaseException | None) -> None:
         current = self.model.get(key)
         if action[0] == "raise":
-            assert isinstance(result, Refused)
+            assert isinstance(result, RefusedError)
             return
         assert not isinstance(result, BaseException), result
         if result is current or decision(action, current, 1) is None:
@@ -172,7 +172,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         try:
             results = self.runner.run(self.store.change_many(some, decide))  # type: ignore[arg-type]
-        except Refused:
+        except RefusedError:
             assert ("raise", None) in chosen
             return
         for key, action, result in zip(some, chosen, results, strict=True):
@@ -191,7 +191,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.count(prefix, start_after=start_after) == len(now)
         version = self.changes[-back].version if 0 < back <= len(self.changes) else self.store.version
         if version < self.store.oldest:
-            with pytest.raises(Expired):
+            with pytest.raises(ExpiredError):
                 self.store.list_at(prefix, version)
             return
         then = expected(self.state_at(version))

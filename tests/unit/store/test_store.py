@@ -13,7 +13,7 @@ import pytest
 
 from plimsoll.store import disk
 from plimsoll.store import store as store_module
-from plimsoll.store.errors import Expired, StoreClosed, StoreLocked
+from plimsoll.store.errors import ExpiredError, StoreClosedError, StoreLockedError
 from plimsoll.store.feed import Watch
 from plimsoll.store.records import Change, Decision, Delete, History, Record
 from plimsoll.store.store import Store
@@ -237,13 +237,13 @@ async def test_history_is_bounded_and_what_is_older_has_expired(tmp_path: Path, 
         await store.change(POD, put(value))
     assert 16 <= store.version - store.oldest <= 34
     for attempt in (lambda: store.watch("", store.oldest - 1), lambda: store.list_at("", store.oldest - 1)):
-        with pytest.raises(Expired, match=rf"^too old resource version: {store.oldest - 1} \({store.oldest}\)$"):
+        with pytest.raises(ExpiredError, match=rf"^too old resource version: {store.oldest - 1} \({store.oldest}\)$"):
             attempt()
     assert [c.version for c in await seen(store.watch("/pods/", store.oldest), 2)] == [
         store.oldest + 1,
         store.oldest + 2,
     ]
-    with pytest.raises(Expired):
+    with pytest.raises(ExpiredError):
         await anext(slow)
     # Nothing happened to nodes: their watcher has missed nothing, however long it slept.
     await store.change("/nodes//n1", put(1))
@@ -323,7 +323,7 @@ async def test_a_close_ends_watches_and_refuses_writes(tmp_path: Path) -> None:
     await store.close()
     assert value_of(await writing) == 1
     assert len(await reading) == 1
-    with pytest.raises(StoreClosed, match="shutting down"):
+    with pytest.raises(StoreClosedError, match="shutting down"):
         await store.change(POD, put(2))
     await store.close()
     assert set(os.listdir(tmp_path)) == {"lock", "objects.db"}
@@ -331,7 +331,7 @@ async def test_a_close_ends_watches_and_refuses_writes(tmp_path: Path) -> None:
 
 async def test_a_second_server_is_kept_out_and_told_by_whom(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
-    with pytest.raises(StoreLocked, match=f"in use by process {os.getpid()}: stop that one first"):
+    with pytest.raises(StoreLockedError, match=f"in use by process {os.getpid()}: stop that one first"):
         await Store.open(tmp_path)
     script = "import asyncio, pathlib, sys; from plimsoll.store.store import Store; asyncio.run(Store.open(pathlib.Path(sys.argv[1])))"
     process = await asyncio.create_subprocess_exec(

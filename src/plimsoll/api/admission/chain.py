@@ -8,22 +8,19 @@ Each link looks up the policies it needs, asks a rule and writes the result into
 
 from __future__ import annotations
 
-from typing import Any
-
 from plimsoll.api.machinery.cluster import Cluster, decoded
-from plimsoll.api.machinery.kinds import Resource, stored_resource
-from plimsoll.api.machinery.status import ApiError, forbidden, not_found
+from plimsoll.api.machinery.kinds import ApiResource, stored_resource
+from plimsoll.api.machinery.status import StatusError, forbidden, not_found
 from plimsoll.api.strategies.pods import lean_pod, version_of
 from plimsoll.codec.defaults.resources import written
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.limit_range import is_limited, limit_range_refusal, limit_ranged
 from plimsoll.rules.admission.resize import capacity_verdict
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.model.policies import LimitRange
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.store.records import Record
-
-Document = dict[str, Any]
 
 _PODS = stored_resource("pods")
 _NAMESPACES = stored_resource("namespaces")
@@ -36,7 +33,7 @@ PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 # --- NamespaceLifecycle ---
 
 
-def check_namespace(record: Record | None, resource: Resource, namespace: str, name: str) -> None:
+def check_namespace(record: Record | None, resource: ApiResource, namespace: str, name: str) -> None:
     """New objects need a namespace that is there to stay."""
     if record is None:
         raise not_found(_NAMESPACES, namespace)
@@ -53,7 +50,7 @@ def check_namespace(record: Record | None, resource: Resource, namespace: str, n
 # --- pods ---
 
 
-def admitted_pod(cluster: Cluster, document: Document) -> Document:
+def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
     """A new pod with what the cluster adds to it; raises 403."""
     document = _limit_ranged(cluster, document)
     spec = dict(document.get("spec") or {})
@@ -63,7 +60,7 @@ def admitted_pod(cluster: Cluster, document: Document) -> Document:
     return {**document, "spec": spec}
 
 
-def admitted_pod_update(old: Document, new: Document) -> Document:
+def admitted_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
     """A PUT need not repeat what admission added when the pod was made."""
     spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
     for field in ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "priorityClassName"):
@@ -73,7 +70,7 @@ def admitted_pod_update(old: Document, new: Document) -> Document:
     return {**new, "spec": spec}
 
 
-def limit_ranged_resize(cluster: Cluster, old: Document, new: Document) -> Document:
+def limit_ranged_resize(cluster: Cluster, old: JsonObject, new: JsonObject) -> JsonObject:
     """Profile 1.36: a resize gets the namespace's defaults too (L-3)."""
     deleted = bool(old["metadata"].get("deletionTimestamp"))
     if is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted):
@@ -81,7 +78,7 @@ def limit_ranged_resize(cluster: Cluster, old: Document, new: Document) -> Docum
     return new
 
 
-def check_limit_ranges(cluster: Cluster, document: Document) -> None:
+def check_limit_ranges(cluster: Cluster, document: JsonObject) -> None:
     ranges = _limit_ranges(cluster, document)
     if not ranges:
         return
@@ -90,13 +87,13 @@ def check_limit_ranges(cluster: Cluster, document: Document) -> None:
         raise forbidden(_PODS, document["metadata"]["name"], refusal)
 
 
-def check_limit_ranges_on_resize(cluster: Cluster, old: Document, new: Document) -> None:
+def check_limit_ranges_on_resize(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
     deleted = bool(old["metadata"].get("deletionTimestamp"))
     if is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted):
         check_limit_ranges(cluster, new)
 
 
-def check_capacity(cluster: Cluster, old: Document, new: Document) -> None:
+def check_capacity(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
     """PodResizeValidator: profile 1.36 refuses what the node can never hold."""
     if not cluster.profile.too_large_refused_by_api:
         return
@@ -109,12 +106,12 @@ def check_capacity(cluster: Cluster, old: Document, new: Document) -> None:
         raise forbidden(_PODS, new["metadata"]["name"], refusal.message, causes)
 
 
-def _limit_ranges(cluster: Cluster, document: Document) -> list[LimitRange]:
+def _limit_ranges(cluster: Cluster, document: JsonObject) -> list[LimitRange]:
     found = cluster.policies("limitranges", document["metadata"]["namespace"])
     return [from_document(each, LimitRange) for each in found]
 
 
-def _limit_ranged(cluster: Cluster, document: Document) -> Document:
+def _limit_ranged(cluster: Cluster, document: JsonObject) -> JsonObject:
     ranges = _limit_ranges(cluster, document)
     if not ranges:
         return document
@@ -127,12 +124,12 @@ def _limit_ranged(cluster: Cluster, document: Document) -> Document:
     return {**filled, "metadata": metadata}
 
 
-def _set_service_account(spec: Document) -> None:
+def _set_service_account(spec: JsonObject) -> None:
     name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
-def _set_priority(cluster: Cluster, spec: Document, pod_name: str) -> None:
+def _set_priority(cluster: Cluster, spec: JsonObject, pod_name: str) -> None:
     name = spec.get("priorityClassName") or ""
     found = _default_class(cluster) if not name else cluster.document("priorityclasses", "", name)
     if found is not None:
@@ -154,7 +151,7 @@ def _set_priority(cluster: Cluster, spec: Document, pod_name: str) -> None:
         spec[field] = value
 
 
-def _priority_refusal(pod_name: str, words: str, sent: object, value: object) -> ApiError:
+def _priority_refusal(pod_name: str, words: str, sent: object, value: object) -> StatusError:
     why = (
         f"the {words} ({sent}) must not be provided in pod spec; priority admission controller computed {value} "
         "from the given PriorityClass name"
@@ -162,13 +159,13 @@ def _priority_refusal(pod_name: str, words: str, sent: object, value: object) ->
     return forbidden(_PODS, pod_name, why)
 
 
-def _default_class(cluster: Cluster) -> Document | None:
+def _default_class(cluster: Cluster) -> JsonObject | None:
     """The class with globalDefault; of several, the lowest (as Kubernetes chooses)."""
     found = [each for each in cluster.policies("priorityclasses") if each.get("globalDefault")]
     return min(found, key=lambda each: each.get("value") or 0, default=None)
 
 
-def _set_tolerations(spec: Document) -> None:
+def _set_tolerations(spec: JsonObject) -> None:
     """Pods stay 5 minutes on a node that fails, unless they say otherwise."""
     tolerations = list(spec.get("tolerations") or [])
     for taint in _DEFAULT_TAINTS:

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from plimsoll.api.machinery.cluster import Cluster, decoded, key
-from plimsoll.api.machinery.kinds import Resource, stored_resource
+from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.metadata import body_of
 from plimsoll.api.machinery.status import forbidden
 from plimsoll.api.strategies.pods import lean_pod
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.quota import Charge, charged, charged_object, is_charged, object_names
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import ResourceQuota
 from plimsoll.store.records import Decision, Record
-
-Document = dict[str, Any]
 
 _PODS = stored_resource("pods")
 _QUOTAS = stored_resource("resourcequotas")
@@ -27,7 +25,7 @@ _NOT_COUNTED = frozenset({"events", "leases"})  # they come by the second, and n
 
 
 def quota_keys(
-    cluster: Cluster, operation: str, subresource: str, namespace: str, new: Document | None, old: Document | None
+    cluster: Cluster, operation: str, subresource: str, namespace: str, new: JsonObject | None, old: JsonObject | None
 ) -> list[str]:
     """The quotas that a write of this pod must be measured by; mostly none."""
     found = cluster.policies("resourcequotas", namespace)
@@ -44,8 +42,8 @@ def charge(
     cluster: Cluster,
     records: Sequence[Record | None],
     versions: Sequence[int],
-    new: Document,
-    old: Document | None,
+    new: JsonObject,
+    old: JsonObject | None,
     *,
     dry_run: bool = False,
 ) -> list[Decision]:
@@ -58,7 +56,7 @@ def charge(
     return _decisions(documents, versions, result, dry_run=dry_run)
 
 
-def counting_keys(cluster: Cluster, resource: Resource, namespace: str) -> list[str]:
+def counting_keys(cluster: Cluster, resource: ApiResource, namespace: str) -> list[str]:
     """The quotas that bound how many objects of a kind, that is not pods, there are; mostly none."""
     names = counted_names(resource)
     found = cluster.policies("resourcequotas", namespace) if names else []
@@ -70,7 +68,12 @@ def counting_keys(cluster: Cluster, resource: Resource, namespace: str) -> list[
 
 
 def charge_object(
-    resource: Resource, name: str, records: Sequence[Record | None], versions: Sequence[int], *, dry_run: bool = False
+    resource: ApiResource,
+    name: str,
+    records: Sequence[Record | None],
+    versions: Sequence[int],
+    *,
+    dry_run: bool = False,
 ) -> list[Decision]:
     """As `charge`, for one more object that is no pod."""
     documents, quotas = _read(records)
@@ -81,19 +84,19 @@ def charge_object(
 
 
 @cache
-def counted_names(resource: Resource) -> frozenset[str]:
+def counted_names(resource: ApiResource) -> frozenset[str]:
     """What quotas call the number of these; nothing for what is not counted."""
     is_counted = resource.namespaced and resource.storage == resource.plural and resource.plural not in _NOT_COUNTED
     return frozenset(object_names(resource.group, resource.plural)) if is_counted else frozenset()
 
 
-def _read(records: Sequence[Record | None]) -> tuple[list[Document | None], list[ResourceQuota]]:
+def _read(records: Sequence[Record | None]) -> tuple[list[JsonObject | None], list[ResourceQuota]]:
     documents = [decoded(record) if record is not None else None for record in records]
     return documents, [from_document(each, ResourceQuota) for each in documents if each is not None]
 
 
 def _decisions(
-    documents: Sequence[Document | None], versions: Sequence[int], result: Charge, *, dry_run: bool
+    documents: Sequence[JsonObject | None], versions: Sequence[int], result: Charge, *, dry_run: bool
 ) -> list[Decision]:
     changed = {each.metadata.name: each for each in result.quotas}
     decisions: list[Decision] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from plimsoll.api.auth.roles import Attributes, denial, own_name_refusal, own_pod_refusal, verdict
 from plimsoll.api.machinery.call import Guard
 from plimsoll.api.machinery.kinds import stored_resource
@@ -11,9 +9,8 @@ from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.selectors import field_terms
 from plimsoll.api.machinery.status import forbidden
 from plimsoll.api.machinery.users import User
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION
-
-Document = dict[str, Any]
 
 _PODS = stored_resource("pods")
 
@@ -42,7 +39,7 @@ def authorize(user: User, info: RequestInfo) -> Guard | None:
 
 
 def _own_pod(user: User, asked: Attributes) -> Guard:
-    def guard(pod: Document) -> None:
+    def guard(pod: JsonObject) -> None:
         mirror = MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
         node_name = (pod.get("spec") or {}).get("nodeName") or ""
         refusal = own_pod_refusal(user.node, asked, node_name, is_mirror=mirror)
@@ -53,7 +50,7 @@ def _own_pod(user: User, asked: Attributes) -> Guard:
 
 
 def _own_name(user: User, info: RequestInfo) -> Guard:
-    def guard(document: Document) -> None:
+    def guard(document: JsonObject) -> None:
         name = document["metadata"].get("name") or ""
         refusal = own_name_refusal(user.node, info.resource.plural, name)
         if refusal:

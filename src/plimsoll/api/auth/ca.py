@@ -37,7 +37,7 @@ class Issued(msgspec.Struct, frozen=True):
     key: bytes
 
 
-class NotSigned(PlimsollError):
+class CertificateNotSignedError(PlimsollError):
     """A request for a certificate that is not granted, and why."""
 
 
@@ -99,15 +99,15 @@ class Authority:
             public_key = asked.public_key()
             is_proved = asked.is_signature_valid
         except (ValueError, UnsupportedAlgorithm) as error:
-            raise NotSigned(f"no request for a certificate: {error}") from None
+            raise CertificateNotSignedError(f"no request for a certificate: {error}") from None
         if not is_proved:
-            raise NotSigned("it is not signed with the key that it is for")
+            raise CertificateNotSignedError("it is not signed with the key that it is for")
         if asked.subject != _name(f"{NODE_PREFIX}{name}", [NODES]):
-            raise NotSigned(
+            raise CertificateNotSignedError(
                 f"subject {asked.subject.rfc4514_string()} is not this node: O={NODES},CN={NODE_PREFIX}{name}"
             )
         if not isinstance(public_key, _elliptic_public()):
-            raise NotSigned(f"a {type(public_key).__name__} cannot be signed here: use an EC key")
+            raise CertificateNotSignedError(f"a {type(public_key).__name__} cannot be signed here: use an EC key")
         key = _elliptic(load_pem_private_key(self._key_file.read_bytes(), None))
         ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
         now = now or datetime.now(UTC)

@@ -19,7 +19,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.api.machinery.kinds import RESOURCES, Resource
+from plimsoll.api.machinery.kinds import RESOURCES, ApiResource
 from plimsoll.api.machinery.users import ANONYMOUS, AUTHENTICATED, MASTERS, VIEWERS, User
 
 Verdict = Literal["allow", "deny", "own-pod"]
@@ -166,14 +166,14 @@ def rules_of(user: User, namespace: str) -> Rules:
     return Rules(tuple(rules), (PathRule(("get",), _paths(user)),), _OWN_PODS if user.node else "")
 
 
-def _parts(resource: Resource) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _parts(resource: ApiResource) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "", resource.verbs
     for each in resource.subresources:
         yield each.name, each.verbs
 
 
 def _allowed(
-    user: User, resource: Resource, subresource: str, verbs: tuple[str, ...], namespace: str
+    user: User, resource: ApiResource, subresource: str, verbs: tuple[str, ...], namespace: str
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
     """(names, verbs): what is allowed whatever the name, and what only for the node's own."""
 

@@ -12,19 +12,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
 
 import msgspec
 
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, Unreachable
+from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.rules.controllers.owner_references import controller_of
-from plimsoll.store.errors import Expired
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Change, Record
 from plimsoll.store.store import Store
 
-Document = dict[str, Any]
 # Which keys a stored object concerns: called with its key and its body.
 Concerns = Callable[[str, bytes], Iterable[str]]
 
@@ -36,7 +35,7 @@ FAULTS = (PlimsollError, msgspec.MsgspecError, LookupError, TypeError, ValueErro
 log = logging.getLogger(__name__)
 
 
-class Loop:
+class Controller:
     """`sources`: prefix in the store → which keys a change there concerns. `every_s`: look at `periodic` that often."""
 
     def __init__(
@@ -85,7 +84,7 @@ class Loop:
                 while changes := await watch.changes(noted):
                     noted(changes)
                 return  # the store closes
-            except Expired:
+            except ExpiredError:
                 log.info("%s: fell behind, looking at everything again", self.name)
 
     def _concerned(self, change: Change, concerns: Concerns) -> None:
@@ -134,7 +133,7 @@ class Loop:
     async def _looked(self, key: str) -> float | None:
         try:
             again = await self._look(key)
-        except (ApiError, Unreachable, TimeoutError) as error:
+        except (ApiError, UnreachableError, TimeoutError) as error:
             log.warning("%s: %s: %s", self.name, key, error)
         except FAULTS as error:
             is_first = key not in self._failures
@@ -146,22 +145,22 @@ class Loop:
         return min(RETRY_FIRST_S * 2.0 ** min(count, 16), RETRY_MOST_S)
 
 
-class Shelf:
+class ControllerContext:
     """Objects in the store, read as documents."""
 
     def __init__(self, store: Store, client: Client) -> None:
         self.store, self.client = store, client
 
-    def document(self, key: str) -> Document | None:
+    def document(self, key: str) -> JsonObject | None:
         record = self.store.get(key)
         return None if record is None else read(record)
 
-    def documents(self, prefix: str) -> list[Document]:
+    def documents(self, prefix: str) -> list[JsonObject]:
         return [read(record) for record in self.store.list(prefix)[1]]
 
 
-def read(record: Record) -> Document:
-    found: Document = msgspec.json.decode(record.body)
+def read(record: Record) -> JsonObject:
+    found: JsonObject = msgspec.json.decode(record.body)
     return found
 
 
@@ -193,7 +192,7 @@ _OWNERS = b'"ownerReferences":'
 class Dependents:
     """Which objects each controlling owner of one kind has, kept from the changes that pass by."""
 
-    def __init__(self, shelf: Shelf, kind: str, prefix: str) -> None:
+    def __init__(self, shelf: ControllerContext, kind: str, prefix: str) -> None:
         """The owners lie under `prefix` in the store."""
         self._shelf, self._kind, self._prefix = shelf, kind, prefix
         self._keys: dict[str, set[str]] = {}  # owner's uid → keys
@@ -217,7 +216,7 @@ class Dependents:
         if not keys:
             del self._keys[owner]
 
-    def of(self, uid: str) -> list[Document]:
+    def of(self, uid: str) -> list[JsonObject]:
         """Those that are there now and still the owner's."""
         documents = [self._shelf.document(key) for key in sorted(self._keys.get(uid, ()))]
         return [each for each in documents if each is not None and controller_of(each) == uid]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from plimsoll.api.controllers.controller import Dependents, Loop, Shelf, itself
+from plimsoll.api.controllers.controller import Controller, ControllerContext, Dependents, itself
 from plimsoll.api.controllers.replicasets import PREFIX as SETS_PREFIX
 from plimsoll.api.controllers.replicasets import SETS
 from plimsoll.api.machinery.timestamps import Clock, rfc3339
 from plimsoll.kube import request
-from plimsoll.kube.request import Resource
+from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.deployments import deployment_conditions, deployment_status, replica_set_of, rollout
 from plimsoll.rules.controllers.owner_references import reference
 
-DEPLOYMENTS = Resource("/apis/apps/v1", "deployments")
+DEPLOYMENTS = ResourcePath("/apis/apps/v1", "deployments")
 PREFIX = "apps/deployments/"
 
 
-def loop(shelf: Shelf, clock: Clock) -> Loop:
+def loop(shelf: ControllerContext, clock: Clock) -> Controller:
     dependents = Dependents(shelf, "Deployment", PREFIX)
 
     async def look(key: str) -> float | None:
@@ -42,4 +42,4 @@ def loop(shelf: Shelf, clock: Clock) -> Loop:
             )
         return None
 
-    return Loop("deployments", shelf.store, {PREFIX: itself, SETS_PREFIX: dependents.concerns}, look)
+    return Controller("deployments", shelf.store, {PREFIX: itself, SETS_PREFIX: dependents.concerns}, look)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from plimsoll.api.controllers.controller import Document, Loop, Shelf
+from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube import request
-from plimsoll.kube.request import Resource
+from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.disruption_budgets import budget_status
 from plimsoll.rules.controllers.owner_references import controller_of
 from plimsoll.rules.controllers.replicasets import is_active, wanted_replicas
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.scheduling.selectors import selects
 
-BUDGETS = Resource("/apis/policy/v1", "poddisruptionbudgets")
+BUDGETS = ResourcePath("/apis/policy/v1", "poddisruptionbudgets")
 PREFIX = "policy/poddisruptionbudgets/"
 
 
-def loop(shelf: Shelf) -> Loop:
+def loop(shelf: ControllerContext) -> Controller:
     def of_namespace(key: str, _: bytes) -> Iterable[str]:
         return (key.split("/")[2],)
 
@@ -49,10 +50,10 @@ def loop(shelf: Shelf) -> Loop:
                 )
         return None
 
-    return Loop("budgets", shelf.store, {PREFIX: of_namespace, "/pods/": of_covered}, look)
+    return Controller("budgets", shelf.store, {PREFIX: of_namespace, "/pods/": of_covered}, look)
 
 
-def _expected(shelf: Shelf, namespace: str, pods: list[Document]) -> int:
+def _expected(shelf: ControllerContext, namespace: str, pods: list[JsonObject]) -> int:
     """What the pods' ReplicaSets want, and each pod without one for itself."""
     owners = {uid for pod in pods if (uid := controller_of(pod))}
     sets = [each for each in shelf.documents(f"apps/replicasets/{namespace}/") if each["metadata"]["uid"] in owners]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from plimsoll.api.controllers.controller import Document, Loop, Shelf
+from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.machinery.timestamps import Clock, epoch_seconds
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError
+from plimsoll.rules.model.json_object import JsonObject
 
 KEPT_S = 3600.0
 LOOK_EVERY_S = 60.0
 _ALL = "all"
 
 
-def loop(shelf: Shelf, clock: Clock, *, kept_s: float = KEPT_S, every_s: float = LOOK_EVERY_S) -> Loop:
+def loop(
+    shelf: ControllerContext, clock: Clock, *, kept_s: float = KEPT_S, every_s: float = LOOK_EVERY_S
+) -> Controller:
     async def look(_: str) -> float | None:
         now_s = clock()
         for event in shelf.documents("/events/"):
@@ -25,10 +28,10 @@ def loop(shelf: Shelf, clock: Clock, *, kept_s: float = KEPT_S, every_s: float =
                         raise
         return None
 
-    return Loop("old-events", shelf.store, {}, look, periodic=lambda: (_ALL,), every_s=every_s)
+    return Controller("old-events", shelf.store, {}, look, periodic=lambda: (_ALL,), every_s=every_s)
 
 
-def _last_seen(event: Document) -> float:
+def _last_seen(event: JsonObject) -> float:
     times = (
         (event.get("series") or {}).get("lastObservedTime"),
         event.get("lastTimestamp"),

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.api.controllers.controller import Document, Loop, Shelf
+from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.machinery.kinds import RESOURCES
 from plimsoll.kube import request
-from plimsoll.kube.request import ApiError, Resource
+from plimsoll.kube.request import ApiError, ResourcePath
 from plimsoll.rules.controllers.owner_references import FOREGROUND, ORPHAN, blocks, is_left_over, owner_uids
+from plimsoll.rules.model.json_object import JsonObject
 
 AGAIN_S = 0.5
 
@@ -40,9 +41,9 @@ def _uid(body: bytes) -> str:
     return body[start : body.index(b'"', start)].decode()
 
 
-def loop(shelf: Shelf) -> Loop:
+def loop(shelf: ControllerContext) -> Controller:
     shelves = {
-        f"{each.group}/{each.plural}/": Resource(
+        f"{each.group}/{each.plural}/": ResourcePath(
             f"/apis/{each.group}/{each.version}" if each.group else f"/api/{each.version}", each.plural
         )
         for each in RESOURCES
@@ -65,7 +66,7 @@ def loop(shelf: Shelf) -> Loop:
             dependents.setdefault(str(each.get("uid", "")), set()).add(key)
         return found
 
-    def resource_of(key: str) -> Resource:
+    def resource_of(key: str) -> ResourcePath:
         group, plural, _, _ = key.split("/")
         return shelves[f"{group}/{plural}/"]
 
@@ -82,7 +83,7 @@ def loop(shelf: Shelf) -> Loop:
             await quietly(request.delete(resource, name, namespace, uid=metadata["uid"]))
         return None
 
-    async def owner_leaves(owner: Document, resource: Resource, finalizers: list[str]) -> float | None:
+    async def owner_leaves(owner: JsonObject, resource: ResourcePath, finalizers: list[str]) -> float | None:
         metadata = owner["metadata"]
         waiting = False
         for key in sorted(dependents.get(metadata["uid"], ())):
@@ -113,4 +114,4 @@ def loop(shelf: Shelf) -> Loop:
             if not error.is_gone and error.code != 409:
                 raise
 
-    return Loop("owners", shelf.store, dict.fromkeys(shelves, concerns), look)
+    return Controller("owners", shelf.store, dict.fromkeys(shelves, concerns), look)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from plimsoll.api.controllers.controller import Dependents, Loop, Shelf, itself
+from plimsoll.api.controllers.controller import Controller, ControllerContext, Dependents, itself
 from plimsoll.api.machinery.timestamps import Clock, rfc3339
 from plimsoll.kube import request
-from plimsoll.kube.request import Resource
+from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.jobs import job_status, job_step
 from plimsoll.rules.controllers.owner_references import reference
 from plimsoll.rules.controllers.replicasets import pod_from_template
 
-JOBS = Resource("/apis/batch/v1", "jobs")
+JOBS = ResourcePath("/apis/batch/v1", "jobs")
 PREFIX = "batch/jobs/"
 
 
-def loop(shelf: Shelf, clock: Clock) -> Loop:
+def loop(shelf: ControllerContext, clock: Clock) -> Controller:
     dependents = Dependents(shelf, "Job", PREFIX)
 
     async def look(key: str) -> float | None:
@@ -37,4 +37,4 @@ def loop(shelf: Shelf, clock: Clock) -> Loop:
             await shelf.client.ask(request.patch(JOBS, name, change, namespace, "status", content_type=request.MERGE))
         return None
 
-    return Loop("jobs", shelf.store, {PREFIX: itself, "/pods/": dependents.concerns}, look)
+    return Controller("jobs", shelf.store, {PREFIX: itself, "/pods/": dependents.concerns}, look)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from plimsoll.api.controllers.controller import Loop, Shelf, itself, read
+from plimsoll.api.controllers.controller import Controller, ControllerContext, itself, read
 from plimsoll.api.machinery.kinds import RESOURCES
 from plimsoll.kube import request
-from plimsoll.kube.request import ApiError, Request, Resource
+from plimsoll.kube.request import ApiError, Request, ResourcePath
 
-NAMESPACES = Resource("/api/v1", "namespaces")
+NAMESPACES = ResourcePath("/api/v1", "namespaces")
 AGAIN_S = 1.0  # while something in it takes its time to go
 
 
-def loop(shelf: Shelf) -> Loop:
+def loop(shelf: ControllerContext) -> Controller:
     contents = [
-        (f"{each.group}/{each.plural}/", Resource(_base(each.group, each.version), each.plural), each.graceful)
+        (f"{each.group}/{each.plural}/", ResourcePath(_base(each.group, each.version), each.plural), each.graceful)
         for each in RESOURCES
         if each.namespaced and each.storage == each.plural and "delete" in each.verbs
     ]
@@ -38,10 +38,10 @@ def loop(shelf: Shelf) -> Loop:
         await _ask_away(shelf, Request("PUT", path, body, request.JSON))
         return None
 
-    return Loop("namespaces", shelf.store, {"/namespaces/": itself}, look)
+    return Controller("namespaces", shelf.store, {"/namespaces/": itself}, look)
 
 
-async def _ask_away(shelf: Shelf, asked: Request) -> None:
+async def _ask_away(shelf: ControllerContext, asked: Request) -> None:
     try:
         await shelf.client.ask(asked)
     except ApiError as error:

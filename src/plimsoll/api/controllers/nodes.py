@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.api.controllers.controller import Document, Loop, Shelf, itself
+from plimsoll.api.controllers.controller import Controller, ControllerContext, itself
 from plimsoll.api.machinery.timestamps import Clock, epoch_seconds, rfc3339
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError
 from plimsoll.rules.controllers.node_lifecycle import stay_s, taints, unknown_conditions
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.fit import is_terminal
@@ -31,7 +32,7 @@ class _Placed(msgspec.Struct):
 _PLACED = msgspec.json.Decoder(_Placed)
 
 
-def lifecycle_loop(shelf: Shelf, profile: Profile, clock: Clock) -> Loop:
+def lifecycle_loop(shelf: ControllerContext, profile: Profile, clock: Clock) -> Controller:
     """Conditions of silent nodes, and taints."""
 
     async def look(key: str) -> float | None:
@@ -58,10 +59,10 @@ def lifecycle_loop(shelf: Shelf, profile: Profile, clock: Clock) -> Loop:
     def every_node() -> Iterable[str]:
         return [record.key for record in shelf.store.list("/nodes/")[1]]
 
-    return Loop("nodes", shelf.store, {"/nodes/": itself}, look, periodic=every_node, every_s=LOOK_EVERY_S)
+    return Controller("nodes", shelf.store, {"/nodes/": itself}, look, periodic=every_node, every_s=LOOK_EVERY_S)
 
 
-def _last_heard(shelf: Shelf, node: Document) -> float:
+def _last_heard(shelf: ControllerContext, node: JsonObject) -> float:
     """The newest of lease, status and creation, in seconds since the epoch."""
     lease = shelf.document(f"{LEASES}{node['metadata']['name']}") or {}
     times = [lease.get("spec", {}).get("renewTime"), node["metadata"].get("creationTimestamp")]
@@ -73,7 +74,7 @@ def _last_heard(shelf: Shelf, node: Document) -> float:
     return max((seconds for each in times if (seconds := epoch_seconds(each)) is not None), default=0.0)
 
 
-def eviction_loop(shelf: Shelf, clock: Clock) -> Loop:
+def eviction_loop(shelf: ControllerContext, clock: Clock) -> Controller:
     """Pods on nodes with NoExecute taints, when their tolerations have run out."""
 
     def of_pod(_: str, body: bytes) -> Iterable[str]:
@@ -114,4 +115,4 @@ def eviction_loop(shelf: Shelf, clock: Clock) -> Loop:
                     raise
         return min(waits, default=None)
 
-    return Loop("taint-eviction", shelf.store, {"/nodes/": itself, "/pods/": of_pod}, look)
+    return Controller("taint-eviction", shelf.store, {"/nodes/": itself, "/pods/": of_pod}, look)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.api.controllers.controller import Loop, Shelf
+from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError
@@ -12,7 +12,7 @@ LOOK_EVERY_S = 20.0
 _ALL = "all"
 
 
-def loop(shelf: Shelf, *, kept: int = TERMINATED_KEPT, every_s: float = LOOK_EVERY_S) -> Loop:
+def loop(shelf: ControllerContext, *, kept: int = TERMINATED_KEPT, every_s: float = LOOK_EVERY_S) -> Controller:
     async def look(_: str) -> float | None:
         pods = [pod_from_json(record.body) for record in shelf.store.list("/pods/")[1]]
         nodes = {record.key.rpartition("/")[2] for record in shelf.store.list("/nodes/")[1]}
@@ -32,4 +32,4 @@ def loop(shelf: Shelf, *, kept: int = TERMINATED_KEPT, every_s: float = LOOK_EVE
                     raise
         return None
 
-    return Loop("left-over-pods", shelf.store, {}, look, periodic=lambda: (_ALL,), every_s=every_s)
+    return Controller("left-over-pods", shelf.store, {}, look, periodic=lambda: (_ALL,), every_s=every_s)

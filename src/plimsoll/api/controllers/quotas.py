@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from plimsoll.api.admission.quota import counted_names
-from plimsoll.api.controllers.controller import Document, Loop, Shelf
+from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.machinery.kinds import RESOURCES
 from plimsoll.api.machinery.timestamps import Clock, epoch_seconds
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
-from plimsoll.kube.request import ApiError, Resource
+from plimsoll.kube.request import ApiError, ResourcePath
 from plimsoll.rules.admission.quota import used_by
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import ResourceQuota
 from plimsoll.rules.profile import Profile
 
-QUOTAS = Resource("/api/v1", "resourcequotas")
+QUOTAS = ResourcePath("/api/v1", "resourcequotas")
 PREFIX = "/resourcequotas/"
 AGAIN_S = 0.05
 
 
-def loop(shelf: Shelf, profile: Profile, clock: Clock) -> Loop:
+def loop(shelf: ControllerContext, profile: Profile, clock: Clock) -> Controller:
     counted = {name: f"{each.group}/{each.plural}/" for each in RESOURCES for name in counted_names(each)}
 
     def of_namespace(key: str, _: bytes) -> Iterable[str]:
@@ -61,10 +62,10 @@ def loop(shelf: Shelf, profile: Profile, clock: Clock) -> Loop:
         return None
 
     sources = {**dict.fromkeys(("/pods/", *counted.values()), of_bounded), PREFIX: of_namespace}
-    return Loop("quotas", shelf.store, sources, look)
+    return Controller("quotas", shelf.store, sources, look)
 
 
-async def _written(shelf: Shelf, document: Document, status: Document) -> bool:
+async def _written(shelf: ControllerContext, document: JsonObject, status: JsonObject) -> bool:
     """False where somebody else was faster."""
     if status == document.get("status"):
         return True

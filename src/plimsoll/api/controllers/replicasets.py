@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from plimsoll.api.controllers.controller import Dependents, Loop, Shelf, itself
+from plimsoll.api.controllers.controller import Controller, ControllerContext, Dependents, itself
 from plimsoll.kube import request
-from plimsoll.kube.request import Resource
+from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.owner_references import reference
 from plimsoll.rules.controllers.replicasets import pod_from_template, replica_status, scaling
 
-SETS = Resource("/apis/apps/v1", "replicasets")
+SETS = ResourcePath("/apis/apps/v1", "replicasets")
 PREFIX = "apps/replicasets/"
 
 
-def loop(shelf: Shelf) -> Loop:
+def loop(shelf: ControllerContext) -> Controller:
     dependents = Dependents(shelf, "ReplicaSet", PREFIX)
 
     async def look(key: str) -> float | None:
@@ -36,4 +36,4 @@ def loop(shelf: Shelf) -> Loop:
             )
         return None
 
-    return Loop("replicasets", shelf.store, {PREFIX: itself, "/pods/": dependents.concerns}, look)
+    return Controller("replicasets", shelf.store, {PREFIX: itself, "/pods/": dependents.concerns}, look)

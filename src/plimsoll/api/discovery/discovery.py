@@ -8,17 +8,15 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Collection
-from typing import Any
 
 import msgspec
 
 from plimsoll.api.machinery.encoding import line
-from plimsoll.api.machinery.kinds import Resource, Subresource, group_versions
+from plimsoll.api.machinery.kinds import ApiResource, Subresource, group_versions
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 
-
-class Page(msgspec.Struct, frozen=True):
+class DiscoveryPage(msgspec.Struct, frozen=True):
     body: bytes
     etag: str
 
@@ -26,8 +24,8 @@ class Page(msgspec.Struct, frozen=True):
 class Discovery(msgspec.Struct, frozen=True):
     """path → page. Legacy pages are complete; `aggregated` has only `/api` and `/apis`."""
 
-    legacy: dict[str, Page]
-    aggregated: dict[str, Page]
+    legacy: dict[str, DiscoveryPage]
+    aggregated: dict[str, DiscoveryPage]
 
 
 def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
@@ -56,7 +54,7 @@ def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
         "/apis": _page({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
     }
     for group, version, resources in versions:
-        listed: Document = {"kind": "APIResourceList"}
+        listed: JsonObject = {"kind": "APIResourceList"}
         if group:
             listed["apiVersion"] = "v1"
         listed["groupVersion"] = f"{group}/{version}" if group else version
@@ -67,29 +65,29 @@ def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
     return Discovery(legacy, aggregated)
 
 
-def _served(resource: Resource, absent: Collection[str]) -> Resource:
+def _served(resource: ApiResource, absent: Collection[str]) -> ApiResource:
     kept = tuple(each for each in resource.subresources if f"{resource.plural}/{each.name}" not in absent)
     return msgspec.structs.replace(resource, subresources=kept)
 
 
-def _page(document: Document) -> Page:
+def _page(document: JsonObject) -> DiscoveryPage:
     body = line(document)
-    return Page(body, hashlib.sha256(body).hexdigest().upper())
+    return DiscoveryPage(body, hashlib.sha256(body).hexdigest().upper())
 
 
 # --- aggregated ---
 
 
-def _group_list(items: list[Document]) -> Document:
+def _group_list(items: list[JsonObject]) -> JsonObject:
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
-def _version(version: str, resources: tuple[Resource, ...]) -> Document:
+def _version(version: str, resources: tuple[ApiResource, ...]) -> JsonObject:
     return {"version": version, "resources": list(map(_entry, resources)), "freshness": "Current"}
 
 
-def _entry(resource: Resource) -> Document:
-    entry: Document = {
+def _entry(resource: ApiResource) -> JsonObject:
+    entry: JsonObject = {
         "resource": resource.plural,
         "responseKind": {"group": "", "version": "", "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
@@ -105,7 +103,7 @@ def _entry(resource: Resource) -> Document:
     return entry
 
 
-def _subentry(subresource: Subresource) -> Document:
+def _subentry(subresource: Subresource) -> JsonObject:
     kind = {"group": subresource.group, "version": subresource.version, "kind": subresource.kind}
     return {"subresource": subresource.name, "responseKind": kind, "verbs": list(subresource.verbs)}
 
@@ -113,13 +111,13 @@ def _subentry(subresource: Subresource) -> Document:
 # --- legacy ---
 
 
-def _group(group: str, version: str) -> Document:
+def _group(group: str, version: str) -> JsonObject:
     entry = {"groupVersion": f"{group}/{version}", "version": version}
     return {"name": group, "versions": [entry], "preferredVersion": entry}
 
 
-def _legacy_entries(resource: Resource) -> list[Document]:
-    main: Document = {
+def _legacy_entries(resource: ApiResource) -> list[JsonObject]:
+    main: JsonObject = {
         "name": resource.plural,
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
@@ -135,8 +133,8 @@ def _legacy_entries(resource: Resource) -> list[Document]:
     return [main, *(_legacy_subentry(resource, each) for each in resource.subresources)]
 
 
-def _legacy_subentry(resource: Resource, subresource: Subresource) -> Document:
-    entry: Document = {
+def _legacy_subentry(resource: ApiResource, subresource: Subresource) -> JsonObject:
+    entry: JsonObject = {
         "name": f"{resource.plural}/{subresource.name}",
         "singularName": "",
         "namespaced": resource.namespaced,
@@ -146,6 +144,6 @@ def _legacy_subentry(resource: Resource, subresource: Subresource) -> Document:
     return entry | {"kind": subresource.kind, "verbs": list(subresource.verbs)}
 
 
-def _storage_hash(resource: Resource) -> str:
+def _storage_hash(resource: ApiResource) -> str:
     digest = hashlib.sha256(f"{resource.group}/{resource.version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()

@@ -62,7 +62,7 @@ TEXT = "text/plain; charset=utf-8"
 OPENAPI, OPENAPI_V2 = "/openapi/v3", "/openapi/v2"
 
 
-class Page(msgspec.Struct, frozen=True):
+class StaticPage(msgspec.Struct, frozen=True):
     code: int
     body: bytes
     content_type: str = JSON
@@ -70,14 +70,14 @@ class Page(msgspec.Struct, frozen=True):
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
-class Pages:
+class StaticPages:
     """`added` maps a path to what computes its page: /metrics and the like, from other parts."""
 
     def __init__(self, profile: Profile) -> None:
         self._version, self._absent = version_body(profile), frozenset[str]()
         self.address = "127.0.0.1:6443"
         self._discovery = discovery(self.address)
-        self.added: dict[str, Callable[[], Page]] = {}
+        self.added: dict[str, Callable[[], StaticPage]] = {}
 
     def set_address(self, address: str) -> None:
         """Known only when the socket is bound."""
@@ -91,7 +91,7 @@ class Pages:
 
     def find(
         self, method: str, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]
-    ) -> Page | None:
+    ) -> StaticPage | None:
         """None: the path is for somebody else. Raises 405, 406."""
         plain = path.removesuffix("/") if path != "/" else path
         page = self._found(plain, query, accept, faults)
@@ -99,50 +99,52 @@ class Pages:
             raise method_not_allowed()
         return page
 
-    def _found(self, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]) -> Page | None:
+    def _found(
+        self, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]
+    ) -> StaticPage | None:
         if path in self._discovery.legacy:
             return self._discovered(path, accept)
         if path == "/version":
-            return Page(200, self._version)
+            return StaticPage(200, self._version)
         if path in HEALTH_PATHS:
             code, body = health(path, faults(), verbose="verbose" in query)
-            return Page(code, body, TEXT)
+            return StaticPage(code, body, TEXT)
         if path.startswith(HEALTH_PATHS):
             return self._single_check(path, faults())
         if path == OPENAPI_V2:
             return _older_openapi(accept)
         if path == OPENAPI:
-            return Page(200, openapi_index(), etag=openapi_hash(""), headers=((b"vary", b"Accept"),))
+            return StaticPage(200, openapi_index(), etag=openapi_hash(""), headers=((b"vary", b"Accept"),))
         if path.startswith(f"{OPENAPI}/"):
             return _openapi(path.removeprefix(f"{OPENAPI}/"))
         if path in self.added:
             return self.added[path]()
         return None
 
-    def _discovered(self, path: str, accept: str) -> Page:
+    def _discovered(self, path: str, accept: str) -> StaticPage:
         aggregated = wants_discovery(accept) and path in self._discovery.aggregated
         found = (self._discovery.aggregated if aggregated else self._discovery.legacy)[path]
         headers = ((b"vary", b"Accept"), (b"cache-control", b"public"))
-        return Page(200, found.body, DISCOVERY if aggregated else JSON, found.etag, headers)
+        return StaticPage(200, found.body, DISCOVERY if aggregated else JSON, found.etag, headers)
 
-    def _single_check(self, path: str, faults: Mapping[str, str]) -> Page | None:
+    def _single_check(self, path: str, faults: Mapping[str, str]) -> StaticPage | None:
         name = path.rsplit("/", 1)[1]
         if name not in faults or path.count("/") != 2:
             return None
         fault = faults[name]
-        return Page(500 if fault else 200, f"internal server error: {fault}".encode() if fault else b"ok", TEXT)
+        return StaticPage(500 if fault else 200, f"internal server error: {fault}".encode() if fault else b"ok", TEXT)
 
 
-def _openapi(path: str) -> Page | None:
+def _openapi(path: str) -> StaticPage | None:
     body = openapi_document(path)
     if body is None:
         return None
-    return Page(200, body, etag=openapi_hash(path), headers=((b"vary", b"Accept"), (b"cache-control", b"public")))
+    return StaticPage(200, body, etag=openapi_hash(path), headers=((b"vary", b"Accept"), (b"cache-control", b"public")))
 
 
-def _older_openapi(accept: str) -> Page:
+def _older_openapi(accept: str) -> StaticPage:
     """Only as protobuf, which is what kubectl asks for."""
     kinds = [each.partition(";")[0].strip() for each in accept.split(",")]
     if openapi_v2.MEDIA_TYPE not in kinds and "*/*" not in kinds:
         raise not_acceptable(f"only the following media types are accepted: {openapi_v2.MEDIA_TYPE}")
-    return Page(200, openapi_v2.openapi_v2(), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))
+    return StaticPage(200, openapi_v2.openapi_v2(), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))

@@ -6,15 +6,14 @@ decode → metadata → defaults → owners of fields → admission → prepare 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from plimsoll.api.admission.chain import admitted_pod, check_limit_ranges, check_namespace
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.machinery.bodies import read_object
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
 from plimsoll.api.machinery.event_versions import as_core
-from plimsoll.api.machinery.kinds import Resource, stored_resource
+from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.metadata import (
     body_of,
     check_place,
@@ -23,29 +22,28 @@ from plimsoll.api.machinery.metadata import (
     unstamped_body,
 )
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
-from plimsoll.api.machinery.status import ApiError, already_exists, invalid_object, too_many_requests
-from plimsoll.api.strategies.base import Setting
+from plimsoll.api.machinery.status import StatusError, already_exists, invalid_object, too_many_requests
+from plimsoll.api.strategies.base import WriteContext
 from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.defaults.objects import with_kind_defaults
 from plimsoll.codec.patch.managed_fields import track_update
-from plimsoll.errors import FieldError, InvalidObject
+from plimsoll.errors import FieldError, InvalidObjectError
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Record
-
-Document = dict[str, Any]
 
 _NAMESPACES = stored_resource("namespaces")
 _NAME_TRIES = 8  # a generated name may be taken
 
 
-async def create(cluster: Cluster, call: Call) -> Answer:
+async def create(cluster: Cluster, call: ApiCall) -> Response:
     options = write_options(call.info, call.user_agent)
     document = read_object(call, kind_of(call.info.resource), options)
     return await create_object(cluster, call, options, document)
 
 
 async def create_object(
-    cluster: Cluster, call: Call, options: WriteOptions, document: Document, *, tracked: bool = False
-) -> Answer:
+    cluster: Cluster, call: ApiCall, options: WriteOptions, document: JsonObject, *, tracked: bool = False
+) -> Response:
     """`tracked`: managedFields are written already (server-side apply)."""
     info, resource = call.info, call.info.resource
     sent = dict(document.get("metadata") or {})
@@ -59,20 +57,20 @@ async def create_object(
             check_namespace(cluster.store.get(key(_NAMESPACES, "", info.namespace)), resource, info.namespace, name)
         new = prepared(cluster, call, options, document, sent, name, tracked=tracked)
         try:
-            return Answer(201, await _stored(cluster, call, options, new))
-        except ApiError as error:
+            return Response(201, await _stored(cluster, call, options, new))
+        except StatusError as error:
             if error.reason != "AlreadyExists" or sent.get("name") or left == 1:
                 raise
     raise AssertionError("the last try raised")
 
 
-def setting_of(cluster: Cluster) -> Setting:
-    return Setting(cluster.profile, cluster.resize_gates, cluster.in_place, cluster.now())
+def setting_of(cluster: Cluster) -> WriteContext:
+    return WriteContext(cluster.profile, cluster.resize_gates, cluster.in_place, cluster.now())
 
 
 def defaulted(
-    cluster: Cluster, resource: Resource, document: Document, name: str, stored: Document | None = None
-) -> Document:
+    cluster: Cluster, resource: ApiResource, document: JsonObject, name: str, stored: JsonObject | None = None
+) -> JsonObject:
     try:
         return with_kind_defaults(
             kind_of(resource),
@@ -81,13 +79,20 @@ def defaulted(
             resize_policy=cluster.profile.resize_policy_defaulted and cluster.in_place,
             stored=stored,
         )
-    except InvalidObject as error:
+    except InvalidObjectError as error:
         raise invalid_object(resource, name, error.errors) from None
 
 
 def prepared(
-    cluster: Cluster, call: Call, options: WriteOptions, document: Document, sent: Document, name: str, *, tracked: bool
-) -> Document:
+    cluster: Cluster,
+    call: ApiCall,
+    options: WriteOptions,
+    document: JsonObject,
+    sent: JsonObject,
+    name: str,
+    *,
+    tracked: bool,
+) -> JsonObject:
     """The object as it would be stored; raises 403, 422."""
     info, resource = call.info, call.info.resource
     setting = setting_of(cluster)
@@ -116,7 +121,7 @@ def prepared(
     return new
 
 
-async def _stored(cluster: Cluster, call: Call, options: WriteOptions, new: Document) -> bytes:
+async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: JsonObject) -> bytes:
     info, resource = call.info, call.info.resource
     name = new["metadata"]["name"]
     keys = [key(resource, info.namespace, name)]

@@ -10,12 +10,11 @@ from __future__ import annotations
 import base64
 import binascii
 from datetime import timedelta
-from typing import Any
 
-from plimsoll.api.auth.ca import LEAF_DAYS, Authority, NotSigned
+from plimsoll.api.auth.ca import LEAF_DAYS, Authority, CertificateNotSignedError
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.machinery.bodies import read_object
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, kind_of
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.request_info import write_options
@@ -24,11 +23,10 @@ from plimsoll.errors import FieldError
 
 SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving")
 LEAST_S, MOST_S = 600, LEAF_DAYS * 86400
-Document = dict[str, Any]
 
 
 def certificate_requests(authority: Authority) -> dict[Route, Handler]:
-    async def create(cluster: Cluster, call: Call) -> Answer:
+    async def create(cluster: Cluster, call: ApiCall) -> Response:
         resource = call.info.resource
         asked = read_object(call, kind_of(resource), write_options(call.info, call.user_agent))
         spec, name = asked.get("spec") or {}, (asked.get("metadata") or {}).get("name") or ""
@@ -46,7 +44,7 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
         try:
             request = base64.b64decode(spec.get("request") or "", validate=True)
             certificate = authority.sign_node(request, call.user.node, timedelta(seconds=min(life_s, MOST_S)))
-        except (binascii.Error, NotSigned) as error:
+        except (binascii.Error, CertificateNotSignedError) as error:
             raise refused("request", str(error)) from None
         now = cluster.now()
         metadata = {**(asked.get("metadata") or {}), "uid": cluster.new_uid(), "creationTimestamp": now}
@@ -64,6 +62,6 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
             "spec": {**spec, "username": call.user.name, "groups": sorted(call.user.groups)},
             "status": {"conditions": [approved], "certificate": base64.b64encode(certificate).decode()},
         }
-        return Answer(201, line(answer), is_ready=True)
+        return Response(201, line(answer), is_ready=True)
 
     return {("certificates.k8s.io", "certificatesigningrequests", "", "create"): create}

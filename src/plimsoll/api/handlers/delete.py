@@ -8,25 +8,24 @@ object until somebody takes the last one away; a namespace is kept by `spec.fina
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from plimsoll.api.admission.chain import PROTECTED_NAMESPACES
 from plimsoll.api.handlers.list import selected_records
 from plimsoll.api.machinery.bodies import read_delete_options
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key
-from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.metadata import body_of, check_preconditions, unstamped_body
 from plimsoll.api.machinery.request_info import DeleteOptions, delete_options
-from plimsoll.api.machinery.status import ApiError, forbidden, not_found, success
+from plimsoll.api.machinery.status import StatusError, forbidden, not_found, success
 from plimsoll.api.machinery.timestamps import epoch_seconds, rfc3339
 from plimsoll.api.tables.views import item_list
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.store.records import Decision, Delete, Record
-
-Document = dict[str, Any]
 
 _FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
@@ -35,24 +34,24 @@ class Deletion(msgspec.Struct, frozen=True):
     """What a delete does to an object: leave it, write `document`, or write it and then remove it."""
 
     act: Literal["leave", "mark", "mark-and-remove", "remove"]
-    document: Document
+    document: JsonObject
 
 
-async def delete(cluster: Cluster, call: Call) -> Answer:
+async def delete(cluster: Cluster, call: ApiCall) -> Response:
     info, resource = call.info, call.info.resource
     options = delete_options(read_delete_options(call), info)
     _check_protected(resource, info.name)
     return await delete_object(cluster, call, info.name, options)
 
 
-def _check_protected(resource: Resource, name: str) -> None:
+def _check_protected(resource: ApiResource, name: str) -> None:
     if resource.storage == "namespaces" and name in PROTECTED_NAMESPACES:
         raise forbidden(resource, name, "this namespace may not be deleted")
     if resource.storage == "priorityclasses" and name in BUILT_IN:
         raise forbidden(resource, name, "this is a system priority class and cannot be deleted")
 
 
-async def delete_object(cluster: Cluster, call: Call, name: str, options: DeleteOptions) -> Answer:
+async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: DeleteOptions) -> Response:
     resource, namespace = call.info.resource, call.info.namespace
     where = key(resource, namespace, name)
     seen: list[Deletion] = []
@@ -98,21 +97,21 @@ async def delete_object(cluster: Cluster, call: Call, name: str, options: Delete
     return _answer(resource, deletion, body)
 
 
-def _answer(resource: Resource, deletion: Deletion, body: bytes) -> Answer:
+def _answer(resource: ApiResource, deletion: Deletion, body: bytes) -> Response:
     if deletion.act != "remove" or resource.graceful:
-        return Answer(200, body)
+        return Response(200, body)
     metadata = deletion.document["metadata"]
-    details: Document = {"name": metadata["name"]}
+    details: JsonObject = {"name": metadata["name"]}
     if resource.group:
         details["group"] = resource.group
     details |= {"kind": resource.plural, "uid": metadata["uid"]}
-    return Answer(200, success(details=details), is_ready=True)
+    return Response(200, success(details=details), is_ready=True)
 
 
 # --- what becomes of the object ---
 
 
-def decided(resource: Resource, old: Document, options: DeleteOptions, now_s: float) -> Deletion:
+def decided(resource: ApiResource, old: JsonObject, options: DeleteOptions, now_s: float) -> Deletion:
     """The table of 05 B6, row by row."""
     document = {**old, "metadata": _with_propagation(dict(old["metadata"]), options.propagation)}
     if resource.graceful:
@@ -129,14 +128,14 @@ def decided(resource: Resource, old: Document, options: DeleteOptions, now_s: fl
     return Deletion("remove", document)
 
 
-def _with_propagation(metadata: Document, propagation: str) -> Document:
+def _with_propagation(metadata: JsonObject, propagation: str) -> JsonObject:
     finalizer = _FINALIZERS.get(propagation)
     if finalizer and finalizer not in (metadata.get("finalizers") or []):
         metadata["finalizers"] = [*(metadata.get("finalizers") or []), finalizer]
     return metadata
 
 
-def _namespace(document: Document, now_s: float) -> Deletion:
+def _namespace(document: JsonObject, now_s: float) -> Deletion:
     metadata, spec = document["metadata"], document.get("spec") or {}
     if not metadata.get("deletionTimestamp"):
         metadata["deletionTimestamp"] = rfc3339(now_s)
@@ -150,7 +149,7 @@ def _namespace(document: Document, now_s: float) -> Deletion:
     return Deletion("remove", document)
 
 
-def _graceful(document: Document, old: Document, options: DeleteOptions, now_s: float) -> Deletion:
+def _graceful(document: JsonObject, old: JsonObject, options: DeleteOptions, now_s: float) -> Deletion:
     metadata = document["metadata"]
     grace_s = _grace(old, options)
     before = old["metadata"].get("deletionTimestamp")
@@ -184,12 +183,12 @@ def _graceful(document: Document, old: Document, options: DeleteOptions, now_s: 
     return _unchanged(old, document) if metadata == old["metadata"] else Deletion("mark", document)
 
 
-def _unchanged(old: Document, document: Document) -> Deletion:
+def _unchanged(old: JsonObject, document: JsonObject) -> Deletion:
     """Only a propagation policy can still have added something."""
     return Deletion("leave", old) if document["metadata"] == old["metadata"] else Deletion("mark", document)
 
 
-def _grace(pod: Document, options: DeleteOptions) -> int:
+def _grace(pod: JsonObject, options: DeleteOptions) -> int:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     grace_s = options.grace_s
     if grace_s is None:
@@ -203,7 +202,7 @@ def _grace(pod: Document, options: DeleteOptions) -> int:
 # --- many at once ---
 
 
-async def delete_collection(cluster: Cluster, call: Call) -> Answer:
+async def delete_collection(cluster: Cluster, call: ApiCall) -> Response:
     """Every match by the rules above; the answer shows them as they were."""
     info, resource = call.info, call.info.resource
     options = delete_options(read_delete_options(call), info)
@@ -214,8 +213,8 @@ async def delete_collection(cluster: Cluster, call: Call) -> Answer:
             continue
         try:
             await delete_object(cluster, call, name, options)
-        except ApiError as error:
+        except StatusError as error:
             if error.code != 404:  # gone meanwhile: that is what was asked for
                 raise
     meta = b'{"resourceVersion":"%d"}' % version
-    return Answer(200, item_list(resource, [record.body for record in records], meta), is_ready=True)
+    return Response(200, item_list(resource, [record.body for record in records], meta), is_ready=True)

@@ -11,12 +11,12 @@ from plimsoll.api.handlers.patch import patch
 from plimsoll.api.handlers.scale import get_scale, write_scale
 from plimsoll.api.handlers.subresources import bind, evict
 from plimsoll.api.handlers.update import update
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster
-from plimsoll.api.machinery.negotiate import Wanted
-from plimsoll.api.machinery.status import ApiError, no_such_resource
+from plimsoll.api.machinery.negotiate import MediaType
+from plimsoll.api.machinery.status import StatusError, no_such_resource
 
-Handler = Callable[[Cluster, Call], Awaitable[Answer]]
+Handler = Callable[[Cluster, ApiCall], Awaitable[Response]]
 # (group, resource, subresource, verb)
 Route = tuple[str, str, str, str]
 
@@ -41,7 +41,7 @@ _SPECIAL: dict[Route, Handler] = {
 _OF_THE_OBJECT = frozenset({"", "status", "resize", "finalize"})
 
 
-async def answered(cluster: Cluster, call: Call, wanted: Wanted, added: dict[Route, Handler]) -> Answer:
+async def answered(cluster: Cluster, call: ApiCall, wanted: MediaType, added: dict[Route, Handler]) -> Response:
     """Raises ApiError. `added` are the handlers of other parts; watches are not answered but streamed."""
     info = call.info
     route = (info.resource.group, info.resource.plural, info.subresource, info.verb)
@@ -57,8 +57,8 @@ async def answered(cluster: Cluster, call: Call, wanted: Wanted, added: dict[Rou
     return await _PLAIN[info.verb](cluster, call)
 
 
-def _not_served(route: Route) -> ApiError:
+def _not_served(route: Route) -> StatusError:
     what = "/".join(part for part in route[:3] if part)
-    return ApiError(
+    return StatusError(
         503, "ServiceUnavailable", f"this server does not answer {what}: the part for it is not running", {}
     )

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
 from plimsoll.api.machinery.encoding import encoded
-from plimsoll.api.machinery.negotiate import Wanted
+from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.request_info import ListOptions, RequestInfo, list_options
 from plimsoll.api.machinery.selectors import Selection, selection
 from plimsoll.api.machinery.status import bad_request, expired, not_found, too_large_version
 from plimsoll.api.tables.views import Viewer, item_list
-from plimsoll.store.errors import Expired
+from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Record
 
 FUTURE_WAIT_S = 3.0
@@ -34,7 +34,7 @@ _TOO_OLD_CONTINUE = (
 )
 
 
-async def get(cluster: Cluster, call: Call) -> Answer:
+async def get(cluster: Cluster, call: ApiCall) -> Response:
     info = call.info
     version = info.option("resourceVersion")
     if version and version != "0":
@@ -44,7 +44,7 @@ async def get(cluster: Cluster, call: Call) -> Answer:
         raise not_found(info.resource, info.name)
     if call.user.node:
         call.guard(decoded(record))
-    return Answer(200, record.body)
+    return Response(200, record.body)
 
 
 def parsed_version(text: str) -> int:
@@ -90,7 +90,7 @@ def _parsed_token(text: str) -> _Token:
     return token
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     version: int
     records: list[Record]
     continue_token: str = ""
@@ -105,7 +105,7 @@ class Page(msgspec.Struct, frozen=True):
         return encoded(meta)
 
 
-async def list_objects(cluster: Cluster, call: Call, wanted: Wanted) -> Answer:
+async def list_objects(cluster: Cluster, call: ApiCall, wanted: MediaType) -> Response:
     info = call.info
     options = list_options(info)
     chosen = selection(info.resource, options.label_selector, options.field_selector)
@@ -113,8 +113,8 @@ async def list_objects(cluster: Cluster, call: Call, wanted: Wanted) -> Answer:
     bodies = [record.body for record in page.records]
     if wanted.view:
         viewer = Viewer(info.resource, wanted, info.option("includeObject"), cluster.profile.name)
-        return Answer(200, viewer.many(bodies, page.metadata(), cluster.clock()), is_ready=True)
-    return Answer(200, item_list(info.resource, bodies, page.metadata()), is_ready=True)
+        return Response(200, viewer.many(bodies, page.metadata(), cluster.clock()), is_ready=True)
+    return Response(200, item_list(info.resource, bodies, page.metadata()), is_ready=True)
 
 
 async def selected_records(cluster: Cluster, info: RequestInfo) -> tuple[int, list[Record]]:
@@ -146,7 +146,7 @@ async def matching(records: list[Record], chosen: Selection) -> list[Record]:
     return found
 
 
-async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chosen: Selection) -> Page:
+async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chosen: Selection) -> ListPage:
     base = prefix(info.resource, info.namespace)
     limit = options.limit if options.limit > 0 else None
     if options.continue_token:
@@ -165,11 +165,13 @@ async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chose
         return await _cut(cluster, base, None, None, chosen, limit)
     try:
         return await _cut(cluster, base, number, None, chosen, limit)
-    except Expired:
+    except ExpiredError:
         raise expired(_TOO_OLD_LIST) from None
 
 
-async def _continued(cluster: Cluster, base: str, options: ListOptions, chosen: Selection, limit: int | None) -> Page:
+async def _continued(
+    cluster: Cluster, base: str, options: ListOptions, chosen: Selection, limit: int | None
+) -> ListPage:
     if options.resource_version not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
     token = _parsed_token(options.continue_token)
@@ -178,7 +180,7 @@ async def _continued(cluster: Cluster, base: str, options: ListOptions, chosen: 
         return await _cut(cluster, base, None, start_after, chosen, limit)
     try:
         return await _cut(cluster, base, min(token.rv, 2**63), start_after, chosen, limit)
-    except Expired:
+    except ExpiredError:
         raise expired(_TOO_OLD_CONTINUE, continue_token(-1, token.start)) from None
     except ValueError:
         raise too_large_version(token.rv, cluster.store.version) from None
@@ -186,7 +188,7 @@ async def _continued(cluster: Cluster, base: str, options: ListOptions, chosen: 
 
 async def _cut(
     cluster: Cluster, base: str, version: int | None, start_after: str | None, chosen: Selection, limit: int | None
-) -> Page:
+) -> ListPage:
     """One page: of now, or of `version`. With a selector nobody knows how many are left (05 B6)."""
     store = cluster.store
     if not chosen:
@@ -195,10 +197,10 @@ async def _cut(
         else:
             found, records = store.list_at(base, version, start_after=start_after, limit=limit)
         if limit is None or len(records) < limit:
-            return Page(found, records)
+            return ListPage(found, records)
         last = records[-1].key
         left = store.count(base, start_after=last, version=version)
-        return Page(found, records, _token_after(found, base, last), left) if left else Page(found, records)
+        return ListPage(found, records, _token_after(found, base, last), left) if left else ListPage(found, records)
     if version is None:
         found, records = store.list(base, start_after=start_after)
     else:
@@ -206,11 +208,11 @@ async def _cut(
     return _first(base, found, await matching(records, chosen), limit)
 
 
-def _first(base: str, version: int, records: list[Record], limit: int | None) -> Page:
+def _first(base: str, version: int, records: list[Record], limit: int | None) -> ListPage:
     """Of all that match, the first so many."""
     if limit is None or len(records) <= limit:
-        return Page(version, records)
-    return Page(version, records[:limit], _token_after(version, base, records[limit - 1].key))
+        return ListPage(version, records)
+    return ListPage(version, records[:limit], _token_after(version, base, records[limit - 1].key))
 
 
 def _token_after(version: int, base: str, last: str) -> str:

@@ -7,16 +7,15 @@ from typing import Any
 
 from plimsoll.api.handlers.create import create_object
 from plimsoll.api.handlers.update import write
-from plimsoll.api.machinery.bodies import Document
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, key, kind_of
 from plimsoll.api.machinery.encoding import encoded
-from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.metadata import check_place
 from plimsoll.api.machinery.negotiate import media_type
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
 from plimsoll.api.machinery.status import (
-    ApiError,
+    StatusError,
     bad_request,
     conflict,
     internal,
@@ -28,13 +27,14 @@ from plimsoll.api.machinery.status import (
 )
 from plimsoll.codec.golang.fmt import go_printed
 from plimsoll.codec.patch.json_patch import PatchError, apply_json_patch, apply_merge_patch, patch_problems, read_patch
-from plimsoll.codec.patch.server_side_apply import ApplyError, Conflicts, apply_server_side
+from plimsoll.codec.patch.server_side_apply import ApplyConflictError, ApplyError, apply_server_side
 from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.decode import MAX_DEPTH, DecodeError, decode_document
-from plimsoll.codec.schema.schema import Kind
+from plimsoll.codec.schema.schema import SchemaKind
 from plimsoll.codec.yaml.json_stream import is_deeper
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.errors import FieldError
+from plimsoll.rules.model.json_object import JsonObject
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -43,14 +43,14 @@ APPLY_PATCH = "application/apply-patch+yaml"
 _JSON_NAMES = {list: "array", str: "string", bool: "bool"}
 
 
-async def patch(cluster: Cluster, call: Call) -> Answer:
+async def patch(cluster: Cluster, call: ApiCall) -> Response:
     info = call.info
     options = write_options(info, call.user_agent)
     if _patch_type(call) == APPLY_PATCH:
         return await _apply(cluster, call, options)
     patched = patcher(call, options, kind_of(info.resource))
 
-    def wish(live: Document) -> tuple[Document, bool]:
+    def wish(live: JsonObject) -> tuple[JsonObject, bool]:
         document = patched(live)
         check_place(document.get("metadata") or {}, info.namespace, info.name, namespaced=info.resource.namespaced)
         return document, False
@@ -58,14 +58,14 @@ async def patch(cluster: Cluster, call: Call) -> Answer:
     return await write(cluster, call, options, wish)
 
 
-def _patch_type(call: Call) -> str:
+def _patch_type(call: ApiCall) -> str:
     type_ = media_type(call.content_type)
     if type_ not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH):
         raise unsupported_patch()
     return type_
 
 
-def patcher(call: Call, options: WriteOptions, kind: Kind) -> Callable[[Document], Document]:
+def patcher(call: ApiCall, options: WriteOptions, kind: SchemaKind) -> Callable[[JsonObject], JsonObject]:
     """The patch in the body as a function from one whole object to the next; both raise ApiError."""
     type_ = _patch_type(call)
     if options.force is not None:
@@ -77,7 +77,7 @@ def patcher(call: Call, options: WriteOptions, kind: Kind) -> Callable[[Document
     except PatchError as error:
         raise _refusal(error) from None
 
-    def patched_object(live: Document) -> Document:
+    def patched_object(live: JsonObject) -> JsonObject:
         try:
             if type_ == JSON_PATCH:
                 patched = apply_json_patch(live, body)
@@ -96,12 +96,12 @@ def patcher(call: Call, options: WriteOptions, kind: Kind) -> Callable[[Document
     return patched_object
 
 
-def _refusal(error: PatchError) -> ApiError:
+def _refusal(error: PatchError) -> StatusError:
     match error.problem:
         case "rejected":
             return rejected_patch()
         case "too-large":
-            return ApiError(413, "RequestEntityTooLarge", error.message, {})
+            return StatusError(413, "RequestEntityTooLarge", error.message, {})
         case "internal":
             return internal(error.message)
         case _:
@@ -109,13 +109,13 @@ def _refusal(error: PatchError) -> ApiError:
 
 
 def _decoded(
-    call: Call,
+    call: ApiCall,
     options: WriteOptions,
-    kind: Kind,
+    kind: SchemaKind,
     patched: Any,
     shown: Callable[[], str],
     doubled: tuple[str, ...] = (),
-) -> Document:
+) -> JsonObject:
     """The patched object by its schema; a patch that makes it another thing is refused as a whole (422)."""
     try:
         found = decode_document(kind, patched)
@@ -130,7 +130,7 @@ def _decoded(
     return found.document
 
 
-def _unfit(shown: str, detail: str) -> ApiError:
+def _unfit(shown: str, detail: str) -> StatusError:
     finding = FieldError("FieldValueInvalid", "patch", detail, shown)
     return invalid("", "", "", [finding])
 
@@ -138,7 +138,7 @@ def _unfit(shown: str, detail: str) -> ApiError:
 # --- server-side apply ---
 
 
-async def _apply(cluster: Cluster, call: Call, options: WriteOptions) -> Answer:
+async def _apply(cluster: Cluster, call: ApiCall, options: WriteOptions) -> Response:
     info, resource = call.info, call.info.resource
     manager = info.option("fieldManager")
     if not manager:
@@ -154,7 +154,7 @@ async def _apply(cluster: Cluster, call: Call, options: WriteOptions) -> Answer:
             raise not_found(resource, info.name)
         return await _create(cluster, call, options, named, manager)
 
-    def wish(live: Document) -> tuple[Document, bool]:
+    def wish(live: JsonObject) -> tuple[JsonObject, bool]:
         sent_version = metadata.get("resourceVersion")
         if sent_version and sent_version != live["metadata"]["resourceVersion"]:
             raise conflict(resource, info.name)
@@ -163,7 +163,9 @@ async def _apply(cluster: Cluster, call: Call, options: WriteOptions) -> Answer:
     return await write(cluster, call, options, wish)
 
 
-async def _create(cluster: Cluster, call: Call, options: WriteOptions, applied: Document, manager: str) -> Answer:
+async def _create(
+    cluster: Cluster, call: ApiCall, options: WriteOptions, applied: JsonObject, manager: str
+) -> Response:
     metadata = {name: value for name, value in applied["metadata"].items() if name != "resourceVersion"}
     if metadata.pop("uid", None):
         why = "uid mismatch: the provided object specified uid, and no object was found to match it"
@@ -173,8 +175,8 @@ async def _create(cluster: Cluster, call: Call, options: WriteOptions, applied: 
 
 
 def _merged(
-    cluster: Cluster, call: Call, options: WriteOptions, live: Document | None, applied: Document, manager: str
-) -> Document:
+    cluster: Cluster, call: ApiCall, options: WriteOptions, live: JsonObject | None, applied: JsonObject, manager: str
+) -> JsonObject:
     kind = kind_of(call.info.resource)
     try:
         merged = apply_server_side(
@@ -186,17 +188,17 @@ def _merged(
             subresource=call.info.subresource,
             now=cluster.now(),
         )
-    except Conflicts as error:
+    except ApplyConflictError as error:
         causes = [
             {"reason": "FieldManagerConflict", "message": each.message, "field": each.field} for each in error.conflicts
         ]
-        raise ApiError(409, "Conflict", error.message, {"causes": causes}) from None
+        raise StatusError(409, "Conflict", error.message, {"causes": causes}) from None
     except ApplyError as error:
         raise internal(error.message) from None
     return _decoded(call, options, kind, merged, lambda: encoded(merged).decode())
 
 
-def _applied_document(call: Call, options: WriteOptions) -> Document:
+def _applied_document(call: ApiCall, options: WriteOptions) -> JsonObject:
     """YAML, or JSON under YAML's name, as kubectl sends it."""
     for found in read(call.body):
         if isinstance(found, YamlError):
@@ -214,7 +216,7 @@ def _applied_document(call: Call, options: WriteOptions) -> Document:
     return {}
 
 
-def _applied_object(value: Any) -> Document:
+def _applied_object(value: Any) -> JsonObject:
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -227,7 +229,7 @@ def _applied_object(value: Any) -> Document:
     raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {problem}")
 
 
-def _check_applied(resource: Resource, applied: Document) -> None:
+def _check_applied(resource: ApiResource, applied: JsonObject) -> None:
     api_version, kind = applied.get("apiVersion") or "", applied.get("kind") or ""
     if kind != resource.kind or api_version != resource.group_version:
         shown = api_version if "/" in str(api_version) else f"/{api_version}"

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from plimsoll.api.auth.roles import Attributes, ResourceRule, path_verdict, rules_of, verdict
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.machinery.bodies import read_object
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, kind_of
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.request_info import write_options
 from plimsoll.api.machinery.status import bad_request, invalid_object
 from plimsoll.errors import FieldError
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 
-
-async def access_review(cluster: Cluster, call: Call) -> Answer:
+async def access_review(cluster: Cluster, call: ApiCall) -> Response:
     review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
     spec = review.get("spec") or {}
     asked, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
@@ -28,14 +25,14 @@ async def access_review(cluster: Cluster, call: Call) -> Answer:
         found = verdict(call.user, _attributes(asked))
     else:
         found = path_verdict(call.user, (path or {}).get("path") or "/")
-    status: Document = {"allowed": found != "deny"}
+    status: JsonObject = {"allowed": found != "deny"}
     if found == "own-pod":
         status["reason"] = "for pods that are bound to this node"
     document = {**review, "metadata": review.get("metadata") or {}, "status": status}
-    return Answer(201, line(document), is_ready=True)
+    return Response(201, line(document), is_ready=True)
 
 
-def _attributes(asked: Document) -> Attributes:
+def _attributes(asked: JsonObject) -> Attributes:
     return Attributes(
         asked.get("verb") or "",
         asked.get("resource") or "",
@@ -46,24 +43,24 @@ def _attributes(asked: Document) -> Attributes:
     )
 
 
-async def rules_review(cluster: Cluster, call: Call) -> Answer:
+async def rules_review(cluster: Cluster, call: ApiCall) -> Response:
     review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
     namespace = (review.get("spec") or {}).get("namespace") or ""
     if not namespace:
         raise bad_request("no namespace on request")
     rules = rules_of(call.user, namespace)
-    status: Document = {
+    status: JsonObject = {
         "resourceRules": [_written(each) for each in rules.resources],
         "nonResourceRules": [{"verbs": list(each.verbs), "nonResourceURLs": list(each.paths)} for each in rules.paths],
         "incomplete": bool(rules.beyond),
     }
     if rules.beyond:
         status["evaluationError"] = rules.beyond
-    return Answer(201, line({**review, "metadata": review.get("metadata") or {}, "status": status}), is_ready=True)
+    return Response(201, line({**review, "metadata": review.get("metadata") or {}, "status": status}), is_ready=True)
 
 
-def _written(rule: ResourceRule) -> Document:
-    written: Document = {
+def _written(rule: ResourceRule) -> JsonObject:
+    written: JsonObject = {
         "verbs": list(rule.verbs),
         "apiGroups": list(rule.groups),
         "resources": list(rule.resources),
@@ -73,11 +70,11 @@ def _written(rule: ResourceRule) -> Document:
     return written
 
 
-async def self_review(cluster: Cluster, call: Call) -> Answer:
+async def self_review(cluster: Cluster, call: ApiCall) -> Response:
     review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
     info = {"username": call.user.name, "groups": sorted(call.user.groups)}
     metadata = {**(review.get("metadata") or {}), "creationTimestamp": cluster.now()}
-    return Answer(201, line({**review, "metadata": metadata, "status": {"userInfo": info}}), is_ready=True)
+    return Response(201, line({**review, "metadata": metadata, "status": {"userInfo": info}}), is_ready=True)
 
 
 REVIEWS: dict[Route, Handler] = {

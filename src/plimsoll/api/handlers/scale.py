@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from plimsoll.api.handlers.patch import patcher
 from plimsoll.api.handlers.update import write
 from plimsoll.api.machinery.bodies import read_object
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.metadata import check_place
@@ -17,13 +16,12 @@ from plimsoll.api.machinery.status import invalid, not_found
 from plimsoll.api.tables.views import document_of
 from plimsoll.codec.schema.schema import schema
 from plimsoll.errors import FieldError
-
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-def scale_of(document: Document) -> Document:
+def scale_of(document: JsonObject) -> JsonObject:
     metadata, spec = document["metadata"], document.get("spec") or {}
     labels = ((spec.get("selector") or {}).get("matchLabels") or {}).items()
     replicas = spec.get("replicas")
@@ -39,27 +37,27 @@ def scale_of(document: Document) -> Document:
     }
 
 
-async def get_scale(cluster: Cluster, call: Call) -> Answer:
+async def get_scale(cluster: Cluster, call: ApiCall) -> Response:
     info = call.info
     record = cluster.store.get(key(info.resource, info.namespace, info.name))
     if record is None:
         raise not_found(info.resource, info.name)
-    return Answer(200, line(scale_of(decoded(record))), is_ready=True)
+    return Response(200, line(scale_of(decoded(record))), is_ready=True)
 
 
-async def write_scale(cluster: Cluster, call: Call) -> Answer:
+async def write_scale(cluster: Cluster, call: ApiCall) -> Response:
     """PUT or PATCH: only the number of replicas is taken, by the version that the Scale shows."""
     info = call.info
     options = write_options(info, call.user_agent)
     kind = schema("autoscaling/v1", "Scale")
-    wanted: Callable[[Document], Document]
+    wanted: Callable[[JsonObject], JsonObject]
     if info.verb == "update":
         sent = read_object(call, kind, options)
         wanted = lambda _: sent  # noqa: E731
     else:
         wanted = patcher(call, options, kind)
 
-    def wish(live: Document) -> tuple[Document, bool]:
+    def wish(live: JsonObject) -> tuple[JsonObject, bool]:
         scale = wanted(scale_of(live))
         metadata = scale.get("metadata") or {}
         check_place(metadata, info.namespace, info.name, namespaced=True)
@@ -73,4 +71,4 @@ async def write_scale(cluster: Cluster, call: Call) -> Answer:
         return changed, False
 
     answer = await write(cluster, call, options, wish)
-    return Answer(answer.code, line(scale_of(document_of(answer.body))), is_ready=True)
+    return Response(answer.code, line(scale_of(document_of(answer.body))), is_ready=True)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from plimsoll.api.handlers.delete import delete_object
 from plimsoll.api.machinery.bodies import read_object
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.metadata import body_of, check_preconditions
 from plimsoll.api.machinery.request_info import delete_options, write_options
 from plimsoll.api.machinery.status import (
-    ApiError,
+    StatusError,
     bad_request,
     conflict,
     internal,
@@ -24,11 +22,10 @@ from plimsoll.api.machinery.status import (
 )
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.codec.schema.schema import schema
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.scheduling.selectors import selects
 from plimsoll.store.records import Decision, Record
-
-Document = dict[str, Any]
 
 _PODS = stored_resource("pods")
 _BUDGETS = stored_resource("poddisruptionbudgets")
@@ -38,7 +35,7 @@ _RETRY_S = 10
 # --- binding ---
 
 
-async def bind(cluster: Cluster, call: Call) -> Answer:
+async def bind(cluster: Cluster, call: ApiCall) -> Response:
     """POST pods/x/binding, or bindings with the pod's name in the body."""
     info = call.info
     options = write_options(info, call.user_agent)
@@ -63,10 +60,10 @@ async def bind(cluster: Cluster, call: Call) -> Answer:
         return body_of(bound(pod, target["name"], metadata, cluster.now(), cluster.profile.name), version)
 
     await cluster.store.change(key(_PODS, info.namespace, name), decide)
-    return Answer(201, success(201), is_ready=True)
+    return Response(201, success(201), is_ready=True)
 
 
-def _check_bindable(pod: Document, name: str) -> None:
+def _check_bindable(pod: JsonObject, name: str) -> None:
     spec = pod.get("spec") or {}
     if pod["metadata"].get("deletionTimestamp"):
         raise _not_bindable(name, f"pod {name} is being deleted, cannot be assigned to a host")
@@ -76,11 +73,11 @@ def _check_bindable(pod: Document, name: str) -> None:
         raise _not_bindable(name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _not_bindable(name: str, why: str) -> ApiError:
+def _not_bindable(name: str, why: str) -> StatusError:
     return conflict(_PODS, name, why, "binding")
 
 
-def bound(pod: Document, node: str, binding: Document, now: str, profile: str) -> Document:
+def bound(pod: JsonObject, node: str, binding: JsonObject, now: str, profile: str) -> JsonObject:
     """The pod on its node: one write, generation unchanged."""
     metadata, status = dict(pod["metadata"]), dict(pod.get("status") or {})
     for field in ("annotations", "labels"):
@@ -97,7 +94,7 @@ def bound(pod: Document, node: str, binding: Document, now: str, profile: str) -
 # --- eviction ---
 
 
-async def evict(cluster: Cluster, call: Call) -> Answer:
+async def evict(cluster: Cluster, call: ApiCall) -> Response:
     info = call.info
     options = write_options(info, call.user_agent)
     version = "policy/v1beta1" if b"policy/v1beta1" in call.body else "policy/v1"
@@ -116,10 +113,10 @@ async def evict(cluster: Cluster, call: Call) -> Answer:
     if runs and not pod["metadata"].get("deletionTimestamp"):
         await _disrupt(cluster, info.namespace, pod, dry_run=deletion.dry_run)
     await delete_object(cluster, call, info.name, deletion)
-    return Answer(201, success(201), is_ready=True)
+    return Response(201, success(201), is_ready=True)
 
 
-async def _disrupt(cluster: Cluster, namespace: str, pod: Document, *, dry_run: bool) -> None:
+async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run: bool) -> None:
     """Take one disruption from the budget that covers this pod; 429 where there is none left."""
     labels = pod["metadata"].get("labels")
     names = [
@@ -133,7 +130,7 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: Document, *, dry_run: 
         # A kube-apiserver calls this an error of its own (500); it is one of the cluster's state, and waiting for it to
         # pass (429) would be in vain. `kubectl drain` prints the sentence and gives up, as there.
         why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        raise ApiError(409, "Conflict", why, {"name": pod["metadata"]["name"], "kind": "pods"})
+        raise StatusError(409, "Conflict", why, {"name": pod["metadata"]["name"], "kind": "pods"})
 
     def decide(record: Record | None, version: int) -> Decision:
         if record is None:
@@ -158,7 +155,7 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: Document, *, dry_run: 
     await cluster.store.change(key(_BUDGETS, namespace, names[0]), decide)
 
 
-def _no_disruption(cause: str, retry_after_s: int = 0) -> ApiError:
+def _no_disruption(cause: str, retry_after_s: int = 0) -> StatusError:
     return too_many_requests(
         "Cannot evict pod as it would violate the pod's disruption budget.",
         [{"reason": "DisruptionBudget", "message": cause}],

@@ -21,10 +21,10 @@ from plimsoll.api.admission.chain import (
 from plimsoll.api.admission.quota import charge, quota_keys
 from plimsoll.api.handlers.create import create_object, defaulted, setting_of
 from plimsoll.api.machinery.bodies import read_object
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
 from plimsoll.api.machinery.event_versions import as_core, as_new
-from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.metadata import (
     body_of,
     check_place,
@@ -36,22 +36,22 @@ from plimsoll.api.machinery.metadata import (
 )
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
 from plimsoll.api.machinery.status import conflict, internal, invalid_object, not_found
-from plimsoll.api.strategies.base import Setting, Strategy
+from plimsoll.api.strategies.base import Strategy, WriteContext
 from plimsoll.api.strategies.cluster import NamespaceStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.patch.managed_fields import same_but_times, track_update
 from plimsoll.errors import FieldError
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Delete, Record
 
-Document = dict[str, Any]
 # From the live object (with kind and apiVersion) to the wanted one; `True` if managedFields are written already.
-Wish = Callable[[Document], tuple[Document, bool]]
+Mutation = Callable[[JsonObject], tuple[JsonObject, bool]]
 
 _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
-async def update(cluster: Cluster, call: Call) -> Answer:
+async def update(cluster: Cluster, call: ApiCall) -> Response:
     """PUT of an object or one of its subresources."""
     info, resource = call.info, call.info.resource
     options = write_options(info, call.user_agent)
@@ -62,7 +62,7 @@ async def update(cluster: Cluster, call: Call) -> Answer:
         named = {**sent, "metadata": {**metadata, "name": info.name}}
         return await create_object(cluster, call, options, named)
 
-    def wish(live: Document) -> tuple[Document, bool]:
+    def wish(live: JsonObject) -> tuple[JsonObject, bool]:
         check_preconditions(resource, info.name, live["metadata"], metadata.get("uid") or "", "")
         _check_version_given(resource, info.name, metadata)
         return sent, False
@@ -70,13 +70,13 @@ async def update(cluster: Cluster, call: Call) -> Answer:
     return await write(cluster, call, options, wish)
 
 
-def _check_version_given(resource: Resource, name: str, metadata: Document) -> None:
+def _check_version_given(resource: ApiResource, name: str, metadata: JsonObject) -> None:
     if not strategy(resource).unconditional_update and metadata.get("resourceVersion") in (None, "", "0"):
         reason = "must be specified for an update"
         raise invalid_object(resource, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", reason, 0)])
 
 
-async def write(cluster: Cluster, call: Call, options: WriteOptions, wish: Wish) -> Answer:
+async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, wish: Mutation) -> Response:
     """Read, wish, check and write one object as a single step."""
     info, resource = call.info, call.info.resource
     keys = [key(resource, info.namespace, info.name)]
@@ -109,10 +109,10 @@ async def write(cluster: Cluster, call: Call, options: WriteOptions, wish: Wish)
 
     written = await cluster.store.change_many(keys, decide)
     assert written[0] is not None
-    return Answer(200, made[0] if made else written[0].body)
+    return Response(200, made[0] if made else written[0].body)
 
 
-def _step(cluster: Cluster, call: Call, options: WriteOptions, old: Document, wish: Wish) -> Document:
+def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, wish: Mutation) -> JsonObject:
     """The new version, checked; raises ApiError."""
     info, resource = call.info, call.info.resource
     kind, setting, rules = kind_of(resource), setting_of(cluster), strategy(resource)
@@ -145,13 +145,13 @@ def _step(cluster: Cluster, call: Call, options: WriteOptions, old: Document, wi
     return new
 
 
-def in_words(resource: Resource, stored: Document) -> Document:
+def in_words(resource: ApiResource, stored: JsonObject) -> JsonObject:
     """A stored object as this resource shows it, with kind and apiVersion."""
     words = as_new(stored) if resource.group == "events.k8s.io" else stored
     return {"kind": resource.kind, "apiVersion": resource.group_version, **words}
 
 
-def _prepared(rules: Strategy, subresource: str, old: Document, new: Document, setting: Setting) -> Document:
+def _prepared(rules: Strategy, subresource: str, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
     if subresource == "status":
         return rules.prepared_for_status(old, new, setting)
     if subresource == "resize" and isinstance(rules, PodStrategy):
@@ -161,7 +161,9 @@ def _prepared(rules: Strategy, subresource: str, old: Document, new: Document, s
     return rules.prepared_for_update(old, new, setting)
 
 
-def _errors(rules: Strategy, subresource: str, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+def _errors(
+    rules: Strategy, subresource: str, old: JsonObject, new: JsonObject, setting: WriteContext
+) -> list[FieldError]:
     if subresource == "status":
         return rules.status_errors(old, new, setting)
     if subresource == "resize" and isinstance(rules, PodStrategy):
@@ -171,7 +173,7 @@ def _errors(rules: Strategy, subresource: str, old: Document, new: Document, set
     return rules.update_errors(old, new, setting)
 
 
-def _check_version(resource: Resource, name: str, sent: Any, stored: str) -> None:
+def _check_version(resource: ApiResource, name: str, sent: Any, stored: str) -> None:
     """A version in the body is a precondition; none, or 0, is no condition."""
     if sent in (None, "", "0", stored):
         return
@@ -180,12 +182,12 @@ def _check_version(resource: Resource, name: str, sent: Any, stored: str) -> Non
     raise conflict(resource, name)
 
 
-def _same(old: Document, new: Document) -> bool:
+def _same(old: JsonObject, new: JsonObject) -> bool:
     """Nothing to write: at most the times of managedFields would move."""
     return same_but_times(old, {name: value for name, value in new.items() if name not in ("kind", "apiVersion")})
 
 
-def _is_finished(resource: Resource, new: Document) -> bool:
+def _is_finished(resource: ApiResource, new: JsonObject) -> bool:
     """Deleted before, and nothing holds it any longer."""
     metadata = new["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):

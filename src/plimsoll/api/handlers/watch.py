@@ -15,17 +15,17 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 
 from plimsoll.api.handlers.list import PIECE, candidates, matching, parsed_version
-from plimsoll.api.machinery.call import Call
+from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, prefix
 from plimsoll.api.machinery.encoding import encoded
 from plimsoll.api.machinery.exchange import Wire, framed
-from plimsoll.api.machinery.kinds import Resource
-from plimsoll.api.machinery.negotiate import Wanted
+from plimsoll.api.machinery.kinds import ApiResource
+from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.request_info import ListOptions, list_options
 from plimsoll.api.machinery.selectors import Selectable, Selection, selectable, selection
-from plimsoll.api.machinery.status import ApiError, expired, internal
+from plimsoll.api.machinery.status import StatusError, expired, internal
 from plimsoll.api.tables.views import Viewer, bookmark, whole
-from plimsoll.store.errors import Expired
+from plimsoll.store.errors import ExpiredError
 from plimsoll.store.feed import Push, Watch
 from plimsoll.store.records import Change, Record
 
@@ -49,14 +49,14 @@ def _shared(change: Change) -> _Shared:
     return found
 
 
-class Stream:
+class WatchStream:
     """One watcher. Making it checks everything that is refused before the stream starts."""
 
-    def __init__(self, cluster: Cluster, call: Call, wanted: Wanted) -> None:
+    def __init__(self, cluster: Cluster, call: ApiCall, wanted: MediaType) -> None:
         info = call.info
         self._cluster = cluster
         self._info = info
-        self._resource: Resource = info.resource
+        self._resource: ApiResource = info.resource
         self._options: ListOptions = list_options(info)
         self._chosen = selection(info.resource, self._options.label_selector, self._options.field_selector)
         self._prefix = prefix(info.resource, info.namespace)
@@ -66,7 +66,7 @@ class Stream:
         self._has_columns = False  # a Table's columns are sent once
         try:
             self._after = parsed_version(self._options.resource_version or "0")
-        except ApiError as error:
+        except StatusError as error:
             raise internal(error.message) from None
 
     async def lines(self, wire: Wire | None = None) -> AsyncIterator[bytes]:
@@ -98,7 +98,7 @@ class Stream:
                 piece = b"".join(self._change_lines(changes))
                 if piece:
                     yield piece
-        except Expired as error:
+        except ExpiredError as error:
             yield b'{"type":"ERROR","object":%s}\n' % encoded(expired(str(error)).status())
 
     # --- what is there at the start ---

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from plimsoll.api.machinery.call import Call
+from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.negotiate import JSON, PROTOBUF, YAML, media_type
 from plimsoll.api.machinery.request_info import WriteOptions
 from plimsoll.api.machinery.status import bad_request, unsupported_body
 from plimsoll.codec.protobuf.kube import ProtobufError, from_protobuf
 from plimsoll.codec.schema.decode import Decoded, DecodeError, decode, decode_document, strict_error
-from plimsoll.codec.schema.schema import Kind, schema
+from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.codec.yaml.reader import YamlError, read
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 
-
-def read_object(call: Call, kind: Kind, options: WriteOptions | None) -> Document:
+def read_object(call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
     """The object in the body of a POST or PUT; what is only doubtful goes to `call.warnings`."""
     try:
         found = _decoded(call.body, media_type(call.content_type), kind)
@@ -30,7 +27,7 @@ def read_object(call: Call, kind: Kind, options: WriteOptions | None) -> Documen
     return found.document
 
 
-def _decoded(body: bytes, type_: str, kind: Kind) -> Decoded:
+def _decoded(body: bytes, type_: str, kind: SchemaKind) -> Decoded:
     if type_ in (JSON, ""):
         return decode(kind, body)
     if type_ == PROTOBUF:
@@ -43,7 +40,7 @@ def _decoded(body: bytes, type_: str, kind: Kind) -> Decoded:
     raise unsupported_body()
 
 
-def _from_yaml(body: bytes, kind: Kind) -> Decoded:
+def _from_yaml(body: bytes, kind: SchemaKind) -> Decoded:
     for found in read(body):
         if isinstance(found, YamlError):
             shown = f"error converting YAML to JSON: yaml: {found}"
@@ -55,6 +52,6 @@ def _from_yaml(body: bytes, kind: Kind) -> Decoded:
     return decode(kind, b"null")
 
 
-def read_delete_options(call: Call) -> Document | None:
+def read_delete_options(call: ApiCall) -> JsonObject | None:
     """The DeleteOptions of a DELETE, None without a body; unknown fields are nobody's business."""
     return read_object(call, schema("v1", "DeleteOptions"), None) if call.body else None

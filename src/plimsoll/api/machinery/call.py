@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.users import User
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 # Called with the object that a request is about, where only the object tells whether the user may (a node's own pods).
 # Raises ApiError.
-Guard = Callable[[Document], None]
+Guard = Callable[[JsonObject], None]
 
 
-def _anything(_: Document) -> None:
+def _anything(_: JsonObject) -> None:
     """Who may do this may do it to any object."""
 
 
-class Call(msgspec.Struct):
+class ApiCall(msgspec.Struct):
     info: RequestInfo
     user: User
     body: bytes = b""
@@ -30,7 +29,7 @@ class Call(msgspec.Struct):
     guard: Guard = _anything
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True):
     """`body` is a stored object, to be printed in the form that the client wants; if `is_ready` it is sent as is."""
 
     code: int

@@ -11,20 +11,18 @@ import time
 import uuid
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import msgspec
 
-from plimsoll.api.machinery.kinds import Resource, stored_resource
+from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.timestamps import Clock, rfc3339
-from plimsoll.codec.schema.schema import Kind, schema
+from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
 from plimsoll.store.records import Record
 from plimsoll.store.store import Store
-
-Document = dict[str, Any]
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
@@ -61,7 +59,7 @@ class Cluster:
         self.profile = profile
         self.gates: Mapping[str, bool] = gates if gates is not None else default_config(profile).feature_gates
         self.clock = clock
-        self._policies: dict[str, tuple[Record, Document]] = {}  # by key
+        self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
         self.pod_level = self.gates["PodLevelResources"]
         self.in_place = self.gates["InPlacePodVerticalScaling"]
@@ -82,13 +80,13 @@ class Cluster:
         suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
         return prefix[: 63 - _SUFFIX_LENGTH] + suffix
 
-    def policies(self, storage: str, namespace: str = "") -> list[Document]:
+    def policies(self, storage: str, namespace: str = "") -> list[JsonObject]:
         """Committed objects as `documents`, of a kind that is few and asked for with every write. Not to be changed:
         who asks next gets the same."""
         _, records = self.store.list(prefix(stored_resource(storage), namespace))
         return [self._policy(record) for record in records]
 
-    def _policy(self, record: Record) -> Document:
+    def _policy(self, record: Record) -> JsonObject:
         found = self._policies.get(record.key)
         if found is None or found[0] is not record:
             if len(self._policies) >= _POLICIES:
@@ -96,38 +94,38 @@ class Cluster:
             found = self._policies[record.key] = record, decoded(record)
         return found[1]
 
-    def document(self, storage: str, namespace: str, name: str) -> Document | None:
+    def document(self, storage: str, namespace: str, name: str) -> JsonObject | None:
         """A committed object, decoded."""
         record = self.store.get(key(stored_resource(storage), namespace, name))
         return None if record is None else decoded(record)
 
-    def documents(self, storage: str, namespace: str = "") -> list[Document]:
+    def documents(self, storage: str, namespace: str = "") -> list[JsonObject]:
         """Committed objects of one namespace, or of all."""
         _, records = self.store.list(prefix(stored_resource(storage), namespace))
         return [decoded(record) for record in records]
 
 
-def decoded(record: Record) -> Document:
-    document: Document = _decode(record.body)
+def decoded(record: Record) -> JsonObject:
+    document: JsonObject = _decode(record.body)
     return document
 
 
 @cache
-def _shelf(resource: Resource) -> str:
+def _shelf(resource: ApiResource) -> str:
     owner = stored_resource(resource.storage)
     return f"{owner.group}/{owner.plural}/"
 
 
-def key(resource: Resource, namespace: str, name: str) -> str:
+def key(resource: ApiResource, namespace: str, name: str) -> str:
     return f"{_shelf(resource)}{namespace}/{name}"
 
 
-def prefix(resource: Resource, namespace: str = "") -> str:
+def prefix(resource: ApiResource, namespace: str = "") -> str:
     """Of all objects, or of those in one namespace."""
     return f"{_shelf(resource)}{namespace}/" if namespace else _shelf(resource)
 
 
 @cache
-def kind_of(resource: Resource) -> Kind:
+def kind_of(resource: ApiResource) -> SchemaKind:
     """The schema of what this resource sends and takes."""
     return schema(resource.group_version, resource.kind)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
 
 # core/v1 name, events.k8s.io/v1 name
 _RENAMED = (
@@ -20,7 +18,7 @@ _TO_NEW = dict(_RENAMED)
 _TO_CORE = {new: core for core, new in _RENAMED}
 
 # What core/v1 prints even if it is not set.
-ALWAYS_PRINTED: Document = {
+ALWAYS_PRINTED: JsonObject = {
     "source": {},
     "firstTimestamp": None,
     "lastTimestamp": None,
@@ -30,7 +28,7 @@ ALWAYS_PRINTED: Document = {
 }
 
 
-def as_new(event: Document) -> Document:
+def as_new(event: JsonObject) -> JsonObject:
     """A stored event in events.k8s.io/v1's words, without kind and apiVersion.
 
     An unknown field under a name of the other group is left out, both ways: nobody has checked what it holds.
@@ -38,10 +36,10 @@ def as_new(event: Document) -> Document:
     return {_TO_NEW.get(key, key): value for key, value in event.items() if key not in _TO_CORE}
 
 
-def as_core(event: Document) -> Document:
+def as_core(event: JsonObject) -> JsonObject:
     """A body in events.k8s.io/v1's words as it is stored."""
     return {_TO_CORE.get(key, key): value for key, value in event.items() if key not in _TO_NEW}
 
 
-def completed(event: Document) -> Document:
+def completed(event: JsonObject) -> JsonObject:
     return {**event, **{key: event.get(key) or empty for key, empty in ALWAYS_PRINTED.items()}}

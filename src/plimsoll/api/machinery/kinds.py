@@ -25,7 +25,7 @@ class Subresource(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class Resource(msgspec.Struct, frozen=True):
+class ApiResource(msgspec.Struct, frozen=True):
     group: str
     version: str
     plural: str
@@ -72,10 +72,10 @@ _SCALE = Subresource("scale", "Scale", _EDIT, "autoscaling", "v1")
 _OBJECT_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _EVENT_FIELDS = ("reason", "source", "type")
 
-RESOURCES: tuple[Resource, ...] = (
-    Resource("", "v1", "bindings", "Binding", "binding", verbs=("create",)),
-    Resource("", "v1", "configmaps", "ConfigMap", "configmap", ("cm",), storage="configmaps"),
-    Resource(
+RESOURCES: tuple[ApiResource, ...] = (
+    ApiResource("", "v1", "bindings", "Binding", "binding", verbs=("create",)),
+    ApiResource("", "v1", "configmaps", "ConfigMap", "configmap", ("cm",), storage="configmaps"),
+    ApiResource(
         "",
         "v1",
         "events",
@@ -86,8 +86,8 @@ RESOURCES: tuple[Resource, ...] = (
         fields=(*(f"involvedObject.{name}" for name in _OBJECT_REFERENCE), "reportingComponent", *_EVENT_FIELDS),
         own_fields=True,
     ),
-    Resource("", "v1", "limitranges", "LimitRange", "limitrange", ("limits",), storage="limitranges"),
-    Resource(
+    ApiResource("", "v1", "limitranges", "LimitRange", "limitrange", ("limits",), storage="limitranges"),
+    ApiResource(
         "",
         "v1",
         "namespaces",
@@ -102,7 +102,7 @@ RESOURCES: tuple[Resource, ...] = (
         own_fields=True,
         dns_label_name=True,
     ),
-    Resource(
+    ApiResource(
         "",
         "v1",
         "nodes",
@@ -115,7 +115,7 @@ RESOURCES: tuple[Resource, ...] = (
         fields=("spec.unschedulable",),
         own_fields=True,
     ),
-    Resource(
+    ApiResource(
         "",
         "v1",
         "pods",
@@ -148,7 +148,7 @@ RESOURCES: tuple[Resource, ...] = (
         ),
         own_fields=True,
     ),
-    Resource(
+    ApiResource(
         "",
         "v1",
         "resourcequotas",
@@ -158,8 +158,8 @@ RESOURCES: tuple[Resource, ...] = (
         subresources=(_status("ResourceQuota"),),
         storage="resourcequotas",
     ),
-    Resource("", "v1", "serviceaccounts", "ServiceAccount", "serviceaccount", ("sa",), storage="serviceaccounts"),
-    Resource(
+    ApiResource("", "v1", "serviceaccounts", "ServiceAccount", "serviceaccount", ("sa",), storage="serviceaccounts"),
+    ApiResource(
         "apps",
         "v1",
         "deployments",
@@ -171,7 +171,7 @@ RESOURCES: tuple[Resource, ...] = (
         storage="deployments",
         has_generation=True,
     ),
-    Resource(
+    ApiResource(
         "apps",
         "v1",
         "replicasets",
@@ -185,7 +185,7 @@ RESOURCES: tuple[Resource, ...] = (
         fields=("status.replicas",),
         own_fields=True,
     ),
-    Resource(
+    ApiResource(
         "authentication.k8s.io",
         "v1",
         "selfsubjectreviews",
@@ -194,7 +194,7 @@ RESOURCES: tuple[Resource, ...] = (
         namespaced=False,
         verbs=("create",),
     ),
-    Resource(
+    ApiResource(
         "authorization.k8s.io",
         "v1",
         "selfsubjectaccessreviews",
@@ -203,7 +203,7 @@ RESOURCES: tuple[Resource, ...] = (
         namespaced=False,
         verbs=("create",),
     ),
-    Resource(
+    ApiResource(
         "authorization.k8s.io",
         "v1",
         "selfsubjectrulesreviews",
@@ -212,7 +212,7 @@ RESOURCES: tuple[Resource, ...] = (
         namespaced=False,
         verbs=("create",),
     ),
-    Resource(
+    ApiResource(
         "batch",
         "v1",
         "jobs",
@@ -226,7 +226,7 @@ RESOURCES: tuple[Resource, ...] = (
         fields=("status.successful",),
         own_fields=True,
     ),
-    Resource(
+    ApiResource(
         "certificates.k8s.io",
         "v1",
         "certificatesigningrequests",
@@ -236,8 +236,8 @@ RESOURCES: tuple[Resource, ...] = (
         namespaced=False,
         verbs=("create",),  # answered at once and never stored
     ),
-    Resource("coordination.k8s.io", "v1", "leases", "Lease", "lease", storage="leases"),
-    Resource(
+    ApiResource("coordination.k8s.io", "v1", "leases", "Lease", "lease", storage="leases"),
+    ApiResource(
         "events.k8s.io",
         "v1",
         "events",
@@ -248,9 +248,9 @@ RESOURCES: tuple[Resource, ...] = (
         fields=(*(f"regarding.{name}" for name in _OBJECT_REFERENCE), "reportingController", *_EVENT_FIELDS),
         own_fields=True,
     ),
-    Resource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False, verbs=_READ),
-    Resource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
-    Resource(
+    ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False, verbs=_READ),
+    ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
+    ApiResource(
         "policy",
         "v1",
         "poddisruptionbudgets",
@@ -261,7 +261,7 @@ RESOURCES: tuple[Resource, ...] = (
         storage="poddisruptionbudgets",
         has_generation=True,
     ),
-    Resource(
+    ApiResource(
         "scheduling.k8s.io",
         "v1",
         "priorityclasses",
@@ -275,17 +275,17 @@ RESOURCES: tuple[Resource, ...] = (
 )
 
 _BY_PATH = {(each.group, each.version, each.plural): each for each in RESOURCES}
-_BY_STORAGE: dict[str, Resource] = {}
+_BY_STORAGE: dict[str, ApiResource] = {}
 for _each in RESOURCES:
     if _each.storage:
         _BY_STORAGE.setdefault(_each.storage, _each)
 
 
-def resource_at(group: str, version: str, plural: str) -> Resource | None:
+def resource_at(group: str, version: str, plural: str) -> ApiResource | None:
     return _BY_PATH.get((group, version, plural))
 
 
-def stored_resource(storage: str) -> Resource:
+def stored_resource(storage: str) -> ApiResource:
     """The resource in whose form objects of this shelf are stored."""
     return _BY_STORAGE[storage]
 
@@ -294,9 +294,9 @@ def shelves() -> tuple[str, ...]:
     return tuple(_BY_STORAGE)
 
 
-def group_versions() -> Iterator[tuple[str, str, tuple[Resource, ...]]]:
+def group_versions() -> Iterator[tuple[str, str, tuple[ApiResource, ...]]]:
     """(group, version, resources), core first, then by group name."""
-    seen: dict[tuple[str, str], list[Resource]] = {}
+    seen: dict[tuple[str, str], list[ApiResource]] = {}
     for each in RESOURCES:
         seen.setdefault((each.group, each.version), []).append(each)
     for (group, version), resources in sorted(seen.items()):

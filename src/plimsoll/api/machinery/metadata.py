@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from plimsoll.api.machinery.encoding import encoded
-from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.status import bad_request, internal, precondition_failed
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.metadata import metadata_errors, metadata_update_errors
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import qualified_name_problems
 from plimsoll.rules.model.objects import Metadata
-
-Document = dict[str, Any]
 
 # As Go prints them.
 _ORDER = (
@@ -42,29 +39,29 @@ _OF_THE_SERVER = (
 )
 
 
-def body_of(document: Document, version: int) -> bytes:
+def body_of(document: JsonObject, version: int) -> bytes:
     """The object as it is stored and printed in lists: no kind and apiVersion, its version in it, metadata first."""
     metadata = document["metadata"]
     metadata["resourceVersion"] = str(version)
-    ordered: Document = {"metadata": {name: metadata[name] for name in _ORDER if name in metadata}}
+    ordered: JsonObject = {"metadata": {name: metadata[name] for name in _ORDER if name in metadata}}
     for name, value in document.items():
         if name not in ("kind", "apiVersion", "metadata"):
             ordered[name] = value
     return encoded(ordered)
 
 
-def unstamped_body(document: Document) -> bytes:
+def unstamped_body(document: JsonObject) -> bytes:
     """Of a dry run: nothing was stored, so a new object has no version."""
     version = document["metadata"].get("resourceVersion")
     body = body_of(document, int(version) if version else 0)
     return body if version else body.replace(b'"resourceVersion":"0",', b"", 1)
 
 
-def without_type(document: Document) -> Document:
+def without_type(document: JsonObject) -> JsonObject:
     return {name: value for name, value in document.items() if name not in ("kind", "apiVersion")}
 
 
-def created_metadata(sent: Document, namespace: str, name: str, uid: str, now: str) -> Document:
+def created_metadata(sent: JsonObject, namespace: str, name: str, uid: str, now: str) -> JsonObject:
     """What the client sent, but for what is the server's to say."""
     if sent.get("resourceVersion"):
         raise internal("resourceVersion should not be set on objects to be created")
@@ -79,7 +76,7 @@ def created_metadata(sent: Document, namespace: str, name: str, uid: str, now: s
     return metadata
 
 
-def check_place(metadata: Document, namespace: str, name: str, *, namespaced: bool) -> None:
+def check_place(metadata: JsonObject, namespace: str, name: str, *, namespaced: bool) -> None:
     """Does the body speak of the object that the URL names?"""
     sent_namespace, sent_name = metadata.get("namespace") or "", metadata.get("name") or ""
     if sent_namespace and (sent_namespace != namespace if namespaced else True):
@@ -88,7 +85,7 @@ def check_place(metadata: Document, namespace: str, name: str, *, namespaced: bo
         raise bad_request(f"the name of the object ({sent_name}) does not match the name on the URL ({name})")
 
 
-def updated_metadata(old: Document, sent: Document) -> Document:
+def updated_metadata(old: JsonObject, sent: JsonObject) -> JsonObject:
     """The client's labels, annotations, finalizers, owners and managedFields on the server's old facts."""
     metadata = {key: value for key, value in sent.items() if key not in _OF_THE_SERVER}
     for field in (*_OF_THE_SERVER, "name", "namespace", "resourceVersion"):
@@ -99,7 +96,7 @@ def updated_metadata(old: Document, sent: Document) -> Document:
     return metadata
 
 
-def check_preconditions(resource: Resource, name: str, metadata: Document, uid: str, version: str) -> None:
+def check_preconditions(resource: ApiResource, name: str, metadata: JsonObject, uid: str, version: str) -> None:
     """409 where the stored object is not the one that was meant."""
     stored_uid, stored_version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
     if uid and uid != stored_uid:
@@ -116,7 +113,7 @@ def check_preconditions(resource: Resource, name: str, metadata: Document, uid: 
         raise precondition_failed(resource, name, why)
 
 
-def finalizer_errors(old: Document, new: Document) -> list[FieldError]:
+def finalizer_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
     """What is being deleted takes no new finalizers."""
     if not old.get("deletionTimestamp"):
         return []
@@ -129,7 +126,7 @@ def finalizer_errors(old: Document, new: Document) -> list[FieldError]:
     return [FieldError("FieldValueForbidden", "metadata.finalizers", reason)]
 
 
-def object_errors(resource: Resource, metadata: Document) -> list[FieldError]:
+def object_errors(resource: ApiResource, metadata: JsonObject) -> list[FieldError]:
     """Names, labels and annotations of any kind."""
     lean = Metadata(
         name=metadata.get("name") or "",
@@ -149,7 +146,7 @@ def object_errors(resource: Resource, metadata: Document) -> list[FieldError]:
     return errors
 
 
-def update_errors(old: Document, sent: Document) -> list[FieldError]:
+def update_errors(old: JsonObject, sent: JsonObject) -> list[FieldError]:
     """What no update may change; what it leaves out is filled in (05 B6)."""
     # A deletion that has begun is kept whatever the client sends.
     deletion = old.get("deletionTimestamp") or sent.get("deletionTimestamp")

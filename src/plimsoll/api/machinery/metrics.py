@@ -11,7 +11,7 @@ import msgspec
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
-class Histogram(msgspec.Struct):
+class RequestHistogram(msgspec.Struct):
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     sum_s: float = 0.0
 
@@ -20,11 +20,11 @@ class Histogram(msgspec.Struct):
         self.sum_s += seconds
 
 
-class Meter(msgspec.Struct):
+class RequestMetrics(msgspec.Struct):
     """`requests` is by (verb, group, resource, subresource, code); durations by the first four."""
 
     requests: dict[tuple[str, str, str, str, int], int] = {}
-    durations: dict[tuple[str, str, str, str], Histogram] = {}
+    durations: dict[tuple[str, str, str, str], RequestHistogram] = {}
     watchers: dict[str, int] = {}  # by resource
     in_flight: int = 0
     refused: int = 0  # by rate or number
@@ -36,7 +36,7 @@ class Meter(msgspec.Struct):
         if verb != "watch":
             found = self.durations.get(what)
             if found is None:
-                found = self.durations[what] = Histogram()
+                found = self.durations[what] = RequestHistogram()
             found.add(seconds)
 
     @property

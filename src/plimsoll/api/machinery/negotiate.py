@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.api.machinery.status import ApiError, not_acceptable
+from plimsoll.api.machinery.status import StatusError, not_acceptable
 
 View = Literal["", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"]
 
@@ -25,7 +25,7 @@ _ONLY_OFFERED = f"only the following media types are accepted: {_OFFERED}"
 _CLAUSES = 64  # more than any client sends
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class MediaType(msgspec.Struct, frozen=True):
     """How to answer: `view` and its API version, and JSON or YAML."""
 
     view: View = ""
@@ -37,7 +37,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return YAML if self.is_yaml else JSON
 
 
-PLAIN = Wanted()
+PLAIN = MediaType()
 
 
 class _Clause(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def _clauses(accept: str) -> tuple[_Clause, ...]:
 
 
 @lru_cache(256)
-def wanted(accept: str, *, is_list: bool = False) -> Wanted:
+def wanted(accept: str, *, is_list: bool = False) -> MediaType:
     """The first clause that we can answer; raises 406 where there is none. `is_list` is true for lists and watches."""
     clauses = _clauses(accept)
     if not clauses:
@@ -78,13 +78,13 @@ def wanted(accept: str, *, is_list: bool = False) -> Wanted:
             continue
         asked = clause.parameters.get("as", "")
         if not asked:
-            return Wanted(is_yaml=is_yaml)
+            return MediaType(is_yaml=is_yaml)
         version = clause.parameters.get("v", "")
         known = asked in _VIEWS and clause.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
         fits = asked == "Table" or (asked == "PartialObjectMetadataList") == is_list
         if known and fits:
             view: View = next(each for each in _VIEWS if each == asked)
-            return Wanted(view, version, is_yaml)
+            return MediaType(view, version, is_yaml)
         unknown_view = True
     raise _refusal(clauses, unknown_view)
 
@@ -109,7 +109,7 @@ def wants_discovery(accept: str) -> bool:
     raise _refusal(clauses, unknown_view=False)
 
 
-def _refusal(clauses: tuple[_Clause, ...], unknown_view: bool) -> ApiError:
+def _refusal(clauses: tuple[_Clause, ...], unknown_view: bool) -> StatusError:
     if all(clause.type == PROTOBUF for clause in clauses):
         return not_acceptable(f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}")
     return not_acceptable(_ONLY_OFFERED if unknown_view else _NONE_OFFERED)

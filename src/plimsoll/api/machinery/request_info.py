@@ -15,9 +15,9 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from plimsoll.api.machinery.kinds import GROUPS, Resource, resource_at
+from plimsoll.api.machinery.kinds import GROUPS, ApiResource, resource_at
 from plimsoll.api.machinery.status import bad_request, invalid_options, method_not_allowed, no_such_resource
-from plimsoll.errors import FieldError, InvalidConfig
+from plimsoll.errors import FieldError, InvalidConfigError
 from plimsoll.rules.gotext import duration_nanos
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
@@ -42,7 +42,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
     """What a request is about, in the words that authorization and audit use too."""
 
     verb: Verb
-    resource: Resource
+    resource: ApiResource
     namespace: str
     name: str
     subresource: str
@@ -297,7 +297,7 @@ def check_timeout(info: RequestInfo, *, is_watch: bool = False) -> None:
         return
     try:
         duration_nanos(text)
-    except InvalidConfig as error:
+    except InvalidConfigError as error:
         raise bad_request(f"invalid timeout specified in the request URL - {error.reason}") from None
 
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.api.machinery.kinds import Resource
-from plimsoll.api.machinery.status import ApiError, bad_request
+from plimsoll.api.machinery.kinds import ApiResource
+from plimsoll.api.machinery.status import StatusError, bad_request
 from plimsoll.rules.model.names import label_value_problems, qualified_name_problems
 from plimsoll.rules.model.objects import SelectorTerm
 from plimsoll.rules.scheduling.selectors import go_integer, matches_label
@@ -178,7 +178,7 @@ class Selection(msgspec.Struct, frozen=True):
         return next((term.value for term in self.fields if term.field == field and term.is_equal), None)
 
 
-def selection(resource: Resource, label_selector: str, field_selector: str) -> Selection:
+def selection(resource: ApiResource, label_selector: str, field_selector: str) -> Selection:
     """Raises a 400 in Kubernetes' words."""
     labels = tuple(label_terms(label_selector)) if label_selector else ()
     fields = tuple(field_terms(resource, field_selector)) if field_selector else ()
@@ -188,7 +188,7 @@ def selection(resource: Resource, label_selector: str, field_selector: str) -> S
 # --- fields ---
 
 
-def field_terms(resource: Resource, text: str) -> Iterator[FieldTerm]:
+def field_terms(resource: ApiResource, text: str) -> Iterator[FieldTerm]:
     for part in sorted(_split_terms(text)):
         if not part:
             continue
@@ -238,7 +238,7 @@ def _unescaped(text: str) -> str:
     return "".join(found)
 
 
-def _known_field(resource: Resource, field: str) -> str:
+def _known_field(resource: ApiResource, field: str) -> str:
     if field == "metadata.name" or (field == "metadata.namespace" and (resource.namespaced or not resource.own_fields)):
         return field
     if field in resource.fields:
@@ -260,7 +260,7 @@ _OPERATORS = "in, notin, =, ==, !=, gt, lt"
 _NAMES = {"=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", ">": "Gt", "<": "Lt"}
 
 
-class _Refused(Exception):
+class _SelectorError(Exception):
     """What stands after `unable to parse requirement: `."""
 
 
@@ -268,7 +268,7 @@ def label_terms(text: str) -> list[SelectorTerm]:
     parser = _LabelParser(text)
     try:
         return parser.terms()
-    except _Refused as error:
+    except _SelectorError as error:
         raise bad_request(f"unable to parse requirement: {error}") from None
 
 
@@ -311,16 +311,16 @@ class _LabelParser:
         if negated:
             token, key = self._take()
         if token != "word":
-            raise _Refused(f"found '{key}', expected: identifier")
+            raise _SelectorError(f"found '{key}', expected: identifier")
         if problems := qualified_name_problems(key):
-            raise _Refused(f'<nil>: Invalid value: "{key}": {"; ".join(problems)}')
+            raise _SelectorError(f'<nil>: Invalid value: "{key}": {"; ".join(problems)}')
         if self._next()[0] in ("end", ","):
             return SelectorTerm(key, "DoesNotExist" if negated else "Exists")
         if negated:
             return SelectorTerm(key, "DoesNotExist")
         operator, literal = self._take(operators=True)
         if operator not in _NAMES:
-            raise _Refused(f"found '{literal}', expected: {_OPERATORS}")
+            raise _SelectorError(f"found '{literal}', expected: {_OPERATORS}")
         values = self._values() if operator in ("in", "notin") else [self._exact_value()]
         return _checked(SelectorTerm(key, _NAMES[operator], tuple(sorted(set(values)))))
 
@@ -329,22 +329,22 @@ class _LabelParser:
             return ""
         token, literal = self._take()
         if token != "word":
-            raise _Refused(f"found '{literal}', expected: identifier")
+            raise _SelectorError(f"found '{literal}', expected: identifier")
         return literal
 
     def _values(self) -> list[str]:
         token, literal = self._take()
         if token != "(":
-            raise _Refused(f"found '{literal}' expected: '('")
+            raise _SelectorError(f"found '{literal}' expected: '('")
         token, literal = self._next()
         if token == ")":
             self._take()
             return [""]
         if token not in ("word", ","):
-            raise _Refused(f"found '{literal}', expected: ',', ')' or identifier")
+            raise _SelectorError(f"found '{literal}', expected: ',', ')' or identifier")
         values = self._identifiers()
         if self._take()[0] != ")":
-            raise _Refused(f"found '{literal}', expected: ')'")
+            raise _SelectorError(f"found '{literal}', expected: ')'")
         return values
 
     def _identifiers(self) -> list[str]:
@@ -357,7 +357,7 @@ class _LabelParser:
                 if token == ")":
                     return values
                 if token != ",":
-                    raise _Refused(f"found '{literal}', expected: ',' or ')'")
+                    raise _SelectorError(f"found '{literal}', expected: ',' or ')'")
             elif token == ",":
                 if not values:
                     values.append("")
@@ -368,7 +368,7 @@ class _LabelParser:
                     self._take()
                     values.append("")
             else:
-                raise _Refused(f"found '{literal}', expected: ',', or identifier")
+                raise _SelectorError(f"found '{literal}', expected: ',', or identifier")
 
 
 def _checked(term: SelectorTerm) -> SelectorTerm:
@@ -380,7 +380,7 @@ def _checked(term: SelectorTerm) -> SelectorTerm:
         if problems := label_value_problems(value):
             found.append(f'values[{index}][{term.key}]: Invalid value: "{value}": {"; ".join(problems)}')
     if found:
-        raise _Refused(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+        raise _SelectorError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
     return term
 
 
@@ -414,5 +414,5 @@ def _symbol(text: str, at: int) -> tuple[_Token, str, int]:
     return "error", f"error expected: keyword found '{text[at]}'", at + 1
 
 
-def _too_long() -> ApiError:
+def _too_long() -> StatusError:
     return bad_request(f"unable to parse requirement: more than {MAX_TERMS} words")

@@ -1,24 +1,22 @@
 """Kubernetes' Status: what every answer that is not an object looks like, and one function per kind of refusal (05 B6).
 
-Handlers raise `ApiError`; the app turns it into bytes once. A rule's findings (`FieldError`) become causes here.
+Handlers raise `StatusError`; the app turns it into bytes once. A rule's findings (`FieldError`) become causes here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from plimsoll.api.machinery.encoding import line
-from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.errors import FieldError, PlimsollError
-
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
 
 CONFLICT_TEXT = "the object has been modified; please apply your changes to the latest version and try again"
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
-class ApiError(PlimsollError):
+class StatusError(PlimsollError):
     """A refusal with everything its Status says."""
 
     def __init__(
@@ -26,7 +24,7 @@ class ApiError(PlimsollError):
         code: int,
         reason: str,
         message: str,
-        details: Document | None = None,
+        details: JsonObject | None = None,
         *,
         retry_after_s: int = 0,
         continue_token: str = "",
@@ -42,8 +40,8 @@ class ApiError(PlimsollError):
     def __str__(self) -> str:
         return self.message
 
-    def status(self) -> Document:
-        body: Document = {
+    def status(self) -> JsonObject:
+        body: JsonObject = {
             "kind": "Status",
             "apiVersion": "v1",
             "metadata": {"continue": self.continue_token} if self.continue_token else {},
@@ -66,9 +64,9 @@ class ApiError(PlimsollError):
         return []
 
 
-def success(code: int = 0, details: Document | None = None) -> bytes:
+def success(code: int = 0, details: JsonObject | None = None) -> bytes:
     """What a request answers that returns no object: binding, eviction, deletion of a plain kind."""
-    body: Document = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    body: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         body["details"] = details
     if code:
@@ -79,91 +77,91 @@ def success(code: int = 0, details: Document | None = None) -> bytes:
 # --- the kinds of refusal ---
 
 
-def bad_request(message: str) -> ApiError:
-    return ApiError(400, "BadRequest", message)
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
 
 
-def unauthorized() -> ApiError:
-    return ApiError(401, "Unauthorized", "Unauthorized")
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(resource: Resource, name: str, why: str, causes: Sequence[Mapping[str, str]] = ()) -> ApiError:
+def forbidden(resource: ApiResource, name: str, why: str, causes: Sequence[Mapping[str, str]] = ()) -> StatusError:
     what = f'{resource.group_resource} "{name}"' if name else resource.group_resource
-    return ApiError(403, "Forbidden", f"{what} is forbidden: {why}", _details(resource, name, causes))
+    return StatusError(403, "Forbidden", f"{what} is forbidden: {why}", _details(resource, name, causes))
 
 
-def path_forbidden(user: str, verb: str, path: str) -> ApiError:
-    return ApiError(403, "Forbidden", f'forbidden: User "{user}" cannot {verb} path "{path}"', {})
+def path_forbidden(user: str, verb: str, path: str) -> StatusError:
+    return StatusError(403, "Forbidden", f'forbidden: User "{user}" cannot {verb} path "{path}"', {})
 
 
-def not_found(resource: Resource, name: str) -> ApiError:
-    return ApiError(404, "NotFound", f'{resource.group_resource} "{name}" not found', _details(resource, name))
+def not_found(resource: ApiResource, name: str) -> StatusError:
+    return StatusError(404, "NotFound", f'{resource.group_resource} "{name}" not found', _details(resource, name))
 
 
-def no_such_resource() -> ApiError:
-    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+def no_such_resource() -> StatusError:
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def method_not_allowed() -> ApiError:
-    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+def method_not_allowed() -> StatusError:
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
-def not_acceptable(message: str) -> ApiError:
-    return ApiError(406, "NotAcceptable", message, {})
+def not_acceptable(message: str) -> StatusError:
+    return StatusError(406, "NotAcceptable", message, {})
 
 
-def already_exists(resource: Resource, name: str, *, is_deleting: bool = False) -> ApiError:
+def already_exists(resource: ApiResource, name: str, *, is_deleting: bool = False) -> StatusError:
     message = f'{resource.group_resource} "{name}" already exists'
     if is_deleting:
         message = f"object is being deleted: {message}"
-    return ApiError(409, "AlreadyExists", message, _details(resource, name))
+    return StatusError(409, "AlreadyExists", message, _details(resource, name))
 
 
-def conflict(resource: Resource, name: str, why: str = CONFLICT_TEXT, subresource: str = "") -> ApiError:
+def conflict(resource: ApiResource, name: str, why: str = CONFLICT_TEXT, subresource: str = "") -> StatusError:
     what = f"{resource.plural}/{subresource}" if subresource else resource.plural
     shown = f"{what}.{resource.group}" if resource.group else what
     details = _details(resource, name)
     details["kind"] = what
-    return ApiError(409, "Conflict", f'Operation cannot be fulfilled on {shown} "{name}": {why}', details)
+    return StatusError(409, "Conflict", f'Operation cannot be fulfilled on {shown} "{name}": {why}', details)
 
 
-def precondition_failed(resource: Resource, name: str, why: str) -> ApiError:
+def precondition_failed(resource: ApiResource, name: str, why: str) -> StatusError:
     """Preconditions name the Kind where other conflicts name the resource (05 B6 Deletion)."""
-    details: Document = {"name": name}
+    details: JsonObject = {"name": name}
     if resource.group:
         details["group"] = resource.group
     details["kind"] = resource.kind
     message = f'Operation cannot be fulfilled on {resource.group_kind} "{name}": {why}'
-    return ApiError(409, "Conflict", message, details)
+    return StatusError(409, "Conflict", message, details)
 
 
-def expired(message: str, continue_token: str = "") -> ApiError:
-    return ApiError(410, "Expired", message, continue_token=continue_token)
+def expired(message: str, continue_token: str = "") -> StatusError:
+    return StatusError(410, "Expired", message, continue_token=continue_token)
 
 
-def too_large_body(limit: int = MAX_BODY_BYTES) -> ApiError:
-    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}", {})
+def too_large_body(limit: int = MAX_BODY_BYTES) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}", {})
 
 
-def unsupported_body() -> ApiError:
+def unsupported_body() -> StatusError:
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
         "application/json, application/yaml, application/vnd.kubernetes.protobuf"
     )
-    return ApiError(415, "UnsupportedMediaType", message, {})
+    return StatusError(415, "UnsupportedMediaType", message, {})
 
 
-def unsupported_patch() -> ApiError:
-    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+def unsupported_patch() -> StatusError:
+    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
-def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> ApiError:
+def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> StatusError:
     """422 from a rule's findings. The sentence says each finding once; the causes keep every one."""
     findings = list(errors)
     told = list(dict.fromkeys(map(str, findings)))
     text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
     shown = f"{kind}.{group}" if group else kind
-    details: Document = {}
+    details: JsonObject = {}
     if name:
         details["name"] = name
     if group:
@@ -171,57 +169,57 @@ def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> A
     if kind:
         details["kind"] = kind
     details["causes"] = [_cause(finding) for finding in findings]
-    return ApiError(422, "Invalid", f'{shown} "{name}" is invalid: {text}', details)
+    return StatusError(422, "Invalid", f'{shown} "{name}" is invalid: {text}', details)
 
 
-def invalid_object(resource: Resource, name: str, errors: Iterable[FieldError]) -> ApiError:
+def invalid_object(resource: ApiResource, name: str, errors: Iterable[FieldError]) -> StatusError:
     return invalid(resource.group, resource.kind, name, errors)
 
 
-def invalid_options(kind: str, errors: Iterable[FieldError]) -> ApiError:
+def invalid_options(kind: str, errors: Iterable[FieldError]) -> StatusError:
     return invalid("meta.k8s.io", kind, "", errors)
 
 
-def rejected_patch() -> ApiError:
+def rejected_patch() -> StatusError:
     message = "the server rejected our request due to an error in our request"
-    return ApiError(422, "Invalid", message, {})
+    return StatusError(422, "Invalid", message, {})
 
 
-def too_many_requests(message: str, causes: Sequence[Mapping[str, str]] = (), retry_after_s: int = 0) -> ApiError:
-    details: Document = {}
+def too_many_requests(message: str, causes: Sequence[Mapping[str, str]] = (), retry_after_s: int = 0) -> StatusError:
+    details: JsonObject = {}
     if causes:
         details["causes"] = list(causes)
     if retry_after_s:
         details["retryAfterSeconds"] = retry_after_s
-    return ApiError(429, "TooManyRequests", message, details, retry_after_s=retry_after_s)
+    return StatusError(429, "TooManyRequests", message, details, retry_after_s=retry_after_s)
 
 
-def internal(message: str) -> ApiError:
+def internal(message: str) -> StatusError:
     """The 500s that Kubernetes answers on purpose: neither reason nor details."""
-    return ApiError(500, "", message)
+    return StatusError(500, "", message)
 
 
-def internal_error(message: str) -> ApiError:
+def internal_error(message: str) -> StatusError:
     """A fault of ours: the log has the rest."""
     text = f"Internal error occurred: {message}"
-    return ApiError(500, "InternalError", text, {"causes": [{"message": message}]})
+    return StatusError(500, "InternalError", text, {"causes": [{"message": message}]})
 
 
-def unavailable(message: str, retry_after_s: int = 1) -> ApiError:
-    return ApiError(503, "ServiceUnavailable", message, {}, retry_after_s=retry_after_s)
+def unavailable(message: str, retry_after_s: int = 1) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message, {}, retry_after_s=retry_after_s)
 
 
-def too_large_version(wanted: int, current: int) -> ApiError:
-    details: Document = {
+def too_large_version(wanted: int, current: int) -> StatusError:
+    details: JsonObject = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
-    return ApiError(504, "Timeout", message, details, retry_after_s=1)
+    return StatusError(504, "Timeout", message, details, retry_after_s=1)
 
 
-def _details(resource: Resource, name: str, causes: Sequence[Mapping[str, str]] = ()) -> Document:
-    details: Document = {}
+def _details(resource: ApiResource, name: str, causes: Sequence[Mapping[str, str]] = ()) -> JsonObject:
+    details: JsonObject = {}
     if name:
         details["name"] = name
     if resource.group:
@@ -232,8 +230,8 @@ def _details(resource: Resource, name: str, causes: Sequence[Mapping[str, str]] 
     return details
 
 
-def _cause(finding: FieldError) -> Document:
-    cause: Document = {"reason": finding.type, "message": finding.message()}
+def _cause(finding: FieldError) -> JsonObject:
+    cause: JsonObject = {"reason": finding.type, "message": finding.message()}
     if finding.field:
         cause["field"] = finding.field
     return cause

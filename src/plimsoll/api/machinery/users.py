@@ -43,7 +43,7 @@ class _Kept(msgspec.Struct, frozen=True):
     digest: str
 
 
-class InvalidCredentials(Exception):
+class InvalidCredentialsError(Exception):
     """401, whatever was asked for."""
 
 
@@ -92,7 +92,7 @@ class Tokens:
         for each in self._kept:
             if hmac.compare_digest(each.digest, digest):
                 return User(each.name, frozenset({*each.groups, AUTHENTICATED}))
-        raise InvalidCredentials
+        raise InvalidCredentialsError
 
     def _write(self, kept: list[_Kept]) -> None:
         write_private(self._file, msgspec.json.format(msgspec.json.encode(kept)))
@@ -118,7 +118,7 @@ def authenticated(authorization: str, peer: dict[str, Any] | None, tokens: Token
         return ANONYMOUS
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
-        raise InvalidCredentials
+        raise InvalidCredentialsError
     return tokens.user(token.strip())
 
 

@@ -9,25 +9,24 @@ from __future__ import annotations
 import ipaddress
 import ssl
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import msgspec
 
 from plimsoll.api.auth.ca import Authority
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.kinds import stored_resource
-from plimsoll.api.machinery.status import ApiError, not_found
+from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
-from plimsoll.kube.request import Unreachable
+from plimsoll.kube.request import UnreachableError
 from plimsoll.kube.websocket import WebSocket
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_subdomain_problems
 
-Document = dict[str, Any]
 _NODES, _PODS = stored_resource("nodes"), stored_resource("pods")
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class NodeAddress(msgspec.Struct, frozen=True):
     node: str
     host: str
     port: int
@@ -37,9 +36,9 @@ class NodeCalls:
     def __init__(self, authority: Authority) -> None:
         self._authority = authority
         self._context: ssl.SSLContext | None = None
-        self._transports: dict[str, tuple[Endpoint, HttpTransport]] = {}  # by node: where it listened last
+        self._transports: dict[str, tuple[NodeAddress, HttpTransport]] = {}  # by node: where it listened last
 
-    async def transport(self, endpoint: Endpoint) -> HttpTransport:
+    async def transport(self, endpoint: NodeAddress) -> HttpTransport:
         kept = self._transports.get(endpoint.node)
         if kept is not None and kept[0] == endpoint:
             return kept[1]
@@ -57,7 +56,7 @@ class NodeCalls:
             _, transport = self._transports.pop(gone)
             await transport.close()
 
-    async def websocket(self, endpoint: Endpoint, target: str, subprotocols: Sequence[str]) -> WebSocket:
+    async def websocket(self, endpoint: NodeAddress, target: str, subprotocols: Sequence[str]) -> WebSocket:
         return await WebSocket.connect(
             endpoint.host,
             endpoint.port,
@@ -76,7 +75,7 @@ class NodeCalls:
         return self._context
 
 
-def node_endpoint(cluster: Cluster, name: str) -> Endpoint:
+def node_endpoint(cluster: Cluster, name: str) -> NodeAddress:
     """Raises 404 for a node that is not there, 503 for one that has not said where it listens."""
     node = cluster.document("nodes", "", name)
     if node is None:
@@ -86,10 +85,10 @@ def node_endpoint(cluster: Cluster, name: str) -> Endpoint:
     addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
     host = addresses.get("InternalIP") or addresses.get("Hostname")
     if not port or not host:
-        raise ApiError(503, "ServiceUnavailable", f'node "{name}" has not told where its endpoint listens', {})
+        raise StatusError(503, "ServiceUnavailable", f'node "{name}" has not told where its endpoint listens', {})
     if not 0 < port < 65536 or not _is_host(host) or not _is_host(name):
-        raise ApiError(503, "ServiceUnavailable", f'node "{name}" says that it listens at {host!r}, port {port}', {})
-    return Endpoint(name, host, port)
+        raise StatusError(503, "ServiceUnavailable", f'node "{name}" says that it listens at {host!r}, port {port}', {})
+    return NodeAddress(name, host, port)
 
 
 def _is_host(text: str) -> bool:
@@ -104,12 +103,12 @@ def _is_host(text: str) -> bool:
     return "%" not in text
 
 
-def pod_of(cluster: Cluster, namespace: str, name: str) -> Document:
+def pod_of(cluster: Cluster, namespace: str, name: str) -> JsonObject:
     pod = cluster.document("pods", namespace, name)
     if pod is None:
         raise not_found(_PODS, name)
     return pod
 
 
-def unreachable(error: Unreachable) -> ApiError:
-    return ApiError(502, "", f"error dialing the node: {error}", {})
+def unreachable(error: UnreachableError) -> StatusError:
+    return StatusError(502, "", f"error dialing the node: {error}", {})

@@ -13,23 +13,22 @@ import logging
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import msgspec
 
 from plimsoll.api.handlers.dispatch import Handler, Route
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.selectors import label_terms
-from plimsoll.api.machinery.status import ApiError, not_found
+from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.api.machinery.timestamps import epoch_seconds, rfc3339
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint
 from plimsoll.api.server.app import App
-from plimsoll.kube.request import Request, Unreachable
+from plimsoll.kube.request import Request, UnreachableError
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.scheduling.selectors import matches_label
 
-Document = dict[str, Any]
 GROUP = "metrics.k8s.io"
 EVERY_S, FRESH_S = 15.0, 2.0
 MORE_S, TRIES, NEW_S = 0.55, 3, 10.0  # how long to wait for what is missing, how often, and how new it must be
@@ -40,7 +39,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 log = logging.getLogger(__name__)
 
 
-class Reading(msgspec.Struct, frozen=True):
+class UsageReading(msgspec.Struct, frozen=True):
     """One look at one thing (a node, or a container of a pod)."""
 
     at_s: float
@@ -52,7 +51,7 @@ class Reading(msgspec.Struct, frozen=True):
 Key = tuple[str, str, str]  # namespace, pod, container; all empty for the node itself
 
 
-def readings(text: str, now_s: float) -> dict[Key, Reading]:
+def readings(text: str, now_s: float) -> dict[Key, UsageReading]:
     """The samples of one /metrics/resource page; what lacks cpu or memory is left out."""
     cpu: dict[Key, tuple[float, float]] = {}
     memory: dict[Key, int] = {}
@@ -69,21 +68,21 @@ def readings(text: str, now_s: float) -> dict[Key, Reading]:
             case "container_start_time_seconds":
                 started[key] = float(number)
     return {
-        key: Reading(at_s, seconds, memory[key], started.get(key))
+        key: UsageReading(at_s, seconds, memory[key], started.get(key))
         for key, (at_s, seconds) in cpu.items()
         if key in memory
     }
 
 
-class Usage(msgspec.Struct, frozen=True):
-    before: Reading
-    after: Reading
+class PodMetrics(msgspec.Struct, frozen=True):
+    before: UsageReading
+    after: UsageReading
 
     @property
     def window_s(self) -> float:
         return self.after.at_s - self.before.at_s
 
-    def amounts(self) -> Document:
+    def amounts(self) -> JsonObject:
         nanocores = (self.after.cpu_s - self.before.cpu_s) / self.window_s * 1e9
         return {
             "cpu": f"{int(nanocores)}n" if nanocores >= 1 else "0",
@@ -96,7 +95,7 @@ class NodeMetrics:
 
     def __init__(self, calls: NodeCalls) -> None:
         self._calls = calls
-        self._nodes: dict[str, dict[Key, tuple[Reading | None, Reading]]] = {}
+        self._nodes: dict[str, dict[Key, tuple[UsageReading | None, UsageReading]]] = {}
         self._asked_s: dict[str, float] = {}
 
     @asynccontextmanager
@@ -139,14 +138,14 @@ class NodeMetrics:
             transport = await self._calls.transport(node_endpoint(cluster, name))
             async with asyncio.timeout(ANSWER_S):
                 answer = await transport.send(Request("GET", "/metrics/resource", accept="text/plain"))
-        except (ApiError, Unreachable, TimeoutError) as error:
+        except (StatusError, UnreachableError, TimeoutError) as error:
             log.debug("metrics of node %s: %s", name, error)
             self._nodes.pop(name, None)
             return
         if answer.status != 200:
             return
         known = self._nodes.get(name, {})
-        fresh: dict[Key, tuple[Reading | None, Reading]] = {}
+        fresh: dict[Key, tuple[UsageReading | None, UsageReading]] = {}
         for key, reading in readings(answer.body.decode("utf-8", "replace"), cluster.clock()).items():
             before, after = known.get(key, (None, None))
             if after is not None and (reading.at_s <= after.at_s or reading.cpu_s < after.cpu_s):
@@ -158,15 +157,15 @@ class NodeMetrics:
                 fresh[key] = (after, reading)
         self._nodes[name] = fresh
 
-    def _usage(self, node: str, key: Key) -> Usage | None:
+    def _usage(self, node: str, key: Key) -> PodMetrics | None:
         before, after = self._nodes.get(node, {}).get(key, (None, None))
         if after is None:
             return None
         if before is None and after.started_s is not None and after.started_s < after.at_s:
-            before = Reading(after.started_s, 0.0, 0)
-        return None if before is None else Usage(before, after)
+            before = UsageReading(after.started_s, 0.0, 0)
+        return None if before is None else PodMetrics(before, after)
 
-    async def _refresh_for(self, cluster: Cluster, nodes: list[Document], pods: list[Document]) -> None:
+    async def _refresh_for(self, cluster: Cluster, nodes: list[JsonObject], pods: list[JsonObject]) -> None:
         """Until everything has its numbers, or has had its chance."""
         await self.refresh(cluster, FRESH_S)
         for _ in range(TRIES):
@@ -181,13 +180,13 @@ class NodeMetrics:
 
     # --- answers ---
 
-    async def _list_nodes(self, cluster: Cluster, call: Call) -> Answer:
+    async def _list_nodes(self, cluster: Cluster, call: ApiCall) -> Response:
         nodes = _selected(cluster.documents("nodes"), call)
         await self._refresh_for(cluster, nodes, [])
         items = [found for each in nodes if (found := self._node(each)) is not None]
         return _list("NodeMetricsList", items)
 
-    async def _get_node(self, cluster: Cluster, call: Call) -> Answer:
+    async def _get_node(self, cluster: Cluster, call: ApiCall) -> Response:
         node = cluster.document("nodes", "", call.info.name)
         await self._refresh_for(cluster, [] if node is None else [node], [])
         found = None if node is None else self._node(node)
@@ -195,12 +194,12 @@ class NodeMetrics:
             raise not_found(call.info.resource, call.info.name)
         return _one("NodeMetrics", found)
 
-    async def _list_pods(self, cluster: Cluster, call: Call) -> Answer:
+    async def _list_pods(self, cluster: Cluster, call: ApiCall) -> Response:
         pods = _selected(cluster.documents("pods", call.info.namespace), call)
         await self._refresh_for(cluster, [], pods)
         return _list("PodMetricsList", [found for each in pods if (found := self._pod(each)) is not None])
 
-    async def _get_pod(self, cluster: Cluster, call: Call) -> Answer:
+    async def _get_pod(self, cluster: Cluster, call: ApiCall) -> Response:
         pod = cluster.document("pods", call.info.namespace, call.info.name)
         await self._refresh_for(cluster, [], [] if pod is None else [pod])
         found = None if pod is None else self._pod(pod)
@@ -208,13 +207,13 @@ class NodeMetrics:
             raise not_found(call.info.resource, call.info.name)
         return _one("PodMetrics", found)
 
-    def _node(self, node: Document) -> Document | None:
+    def _node(self, node: JsonObject) -> JsonObject | None:
         usage = self._usage(node["metadata"]["name"], ("", "", ""))
         if usage is None:
             return None
         return {**_frame(node, usage), "usage": usage.amounts()}
 
-    def _pod(self, pod: Document) -> Document | None:
+    def _pod(self, pod: JsonObject) -> JsonObject | None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName") or ""
         found = [
             (each["name"], usage)
@@ -227,7 +226,7 @@ class NodeMetrics:
         return {**_frame(pod, found[0][1]), "containers": containers}
 
 
-def _is_new(pod: Document, now_s: float) -> bool:
+def _is_new(pod: JsonObject, now_s: float) -> bool:
     """Whether a container of it has started a moment ago: one that has no numbers for longer will not get any."""
     for each in pod.get("status", {}).get("containerStatuses") or ():
         started = each.get("state", {}).get("running", {}).get("startedAt")
@@ -236,22 +235,22 @@ def _is_new(pod: Document, now_s: float) -> bool:
     return False
 
 
-def _selected(documents: list[Document], call: Call) -> list[Document]:
+def _selected(documents: list[JsonObject], call: ApiCall) -> list[JsonObject]:
     terms = label_terms(call.info.option("labelSelector"))
     return [
         each for each in documents if all(matches_label(term, each["metadata"].get("labels") or {}) for term in terms)
     ]
 
 
-def _frame(document: Document, usage: Usage) -> Document:
+def _frame(document: JsonObject, usage: PodMetrics) -> JsonObject:
     metadata = document["metadata"]
     kept = {key: metadata[key] for key in ("name", "namespace", "creationTimestamp", "labels") if key in metadata}
     return {"metadata": kept, "timestamp": rfc3339(usage.after.at_s), "window": f"{usage.window_s:.3f}s"}
 
 
-def _list(kind: str, items: list[Document]) -> Answer:
-    return Answer(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}), True)
+def _list(kind: str, items: list[JsonObject]) -> Response:
+    return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}), True)
 
 
-def _one(kind: str, found: Document) -> Answer:
-    return Answer(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", **found}), True)
+def _one(kind: str, found: JsonObject) -> Response:
+    return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", **found}), True)

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import Any
 from urllib.parse import quote, urlencode
 
-from plimsoll.api.machinery.call import Call
+from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.exchange import Message, Receive, Scope, Send
-from plimsoll.api.machinery.status import ApiError, bad_request, internal_error, invalid
+from plimsoll.api.machinery.status import StatusError, bad_request, internal_error, invalid
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, unreachable
 from plimsoll.api.server.app import App
 from plimsoll.errors import FieldError
-from plimsoll.kube.request import Answer, Method, Request, Unreachable
 from plimsoll.kube.request import ApiError as NodeRefused
+from plimsoll.kube.request import ApiResponse, Method, Request, UnreachableError
 from plimsoll.kube.websocket import WebSocket
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 SUBPROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _LOG_OPTIONS = (
     "follow", "limitBytes", "previous", "sinceSeconds", "sinceTime", "stream", "tailLines", "timestamps",
@@ -34,7 +33,7 @@ class NodeStreams:
     def __init__(self, calls: NodeCalls) -> None:
         self._calls = calls
 
-    async def log(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+    async def log(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         info = call.info
         pod = pod_of(app.cluster, info.namespace, info.name)
         container = _container(pod, info.option("container"))
@@ -49,7 +48,7 @@ class NodeStreams:
         asked = Request("GET", _with(path, query), accept="*/*")
         await self._passed(app, node, asked, receive, send, refusals_are_ours=True)
 
-    async def proxy(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+    async def proxy(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         info = call.info
         method: Method = scope["method"]
         query = scope["query_string"].decode("latin-1")
@@ -57,7 +56,7 @@ class NodeStreams:
         path = "/" + quote(info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
         await self._passed(app, info.name, Request(method, path, accept="*/*"), receive, send)
 
-    async def no_upgrade(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+    async def no_upgrade(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         """exec over plain HTTP, or with SPDY, which kubectl tries when a WebSocket was refused: then say why it was."""
         _exec_target(app, call)
         headers = dict(scope["headers"])
@@ -81,14 +80,14 @@ class NodeStreams:
         try:
             async with aclosing(transport.stream(asked)) as stream:
                 async for part in stream:
-                    if isinstance(part, Answer):
+                    if isinstance(part, ApiResponse):
                         if refusals_are_ours and part.status >= 400:
                             raise _refusal(part)
                         await send({"type": "http.response.start", "status": part.status, "headers": _TEXT})
                         part = part.body
                     await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except Unreachable as error:
+        except UnreachableError as error:
             raise unreachable(error) from error
         except asyncio.CancelledError:
             if not leaving.done():
@@ -98,7 +97,7 @@ class NodeStreams:
             passing = False
             leaving.cancel()
 
-    async def exec(self, app: App, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+    async def exec(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         """A WebSocket that has asked to be let in."""
         info = call.info
         node, container = _exec_target(app, call)
@@ -111,8 +110,8 @@ class NodeStreams:
         try:
             far = await self._calls.websocket(node_endpoint(app.cluster, node), target, offered)
         except NodeRefused as error:
-            raise ApiError(error.code, error.reason, error.message) from error
-        except Unreachable as error:
+            raise StatusError(error.code, error.reason, error.message) from error
+        except UnreachableError as error:
             raise unreachable(error) from error
         try:
             await send({"type": "websocket.accept", "subprotocol": far.subprotocol or offered[0]})
@@ -146,11 +145,11 @@ async def _relayed(far: WebSocket, receive: Receive, send: Send) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _refusal(answer: Answer) -> ApiError:
+def _refusal(answer: ApiResponse) -> StatusError:
     text = answer.body.decode("utf-8", "replace").strip()
     if answer.status == 400:
         return bad_request(text)
-    return internal_error(text) if answer.status == 500 else ApiError(answer.status, "", text, {})
+    return internal_error(text) if answer.status == 500 else StatusError(answer.status, "", text, {})
 
 
 async def _left(receive: Receive) -> None:
@@ -158,7 +157,7 @@ async def _left(receive: Receive) -> None:
         pass
 
 
-def _container(pod: Document, name: str) -> str:
+def _container(pod: JsonObject, name: str) -> str:
     spec = pod["spec"]
     names = [each["name"] for kind in ("initContainers", "containers") for each in spec.get(kind) or ()]
     own = pod["metadata"]["name"]
@@ -172,7 +171,7 @@ def _container(pod: Document, name: str) -> str:
     return regular[0]
 
 
-def _exec_target(app: App, call: Call) -> tuple[str, str]:
+def _exec_target(app: App, call: ApiCall) -> tuple[str, str]:
     """Node and container; raises what is wrong with the request."""
     info = call.info
     pod = pod_of(app.cluster, info.namespace, info.name)
@@ -185,7 +184,7 @@ def _exec_target(app: App, call: Call) -> tuple[str, str]:
     return node, container
 
 
-def _check_log_options(call: Call) -> None:
+def _check_log_options(call: ApiCall) -> None:
     errors = []
     for name, least in (("tailLines", 0), ("sinceSeconds", 1), ("limitBytes", 1)):
         text = call.info.option(name)

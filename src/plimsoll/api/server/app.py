@@ -1,8 +1,8 @@
 """The ASGI application: authenticate, route, authorize, answer, count. Everything about HTTP is here and nothing else.
 
 Paths outside the resources (discovery, health, version, OpenAPI) are ready pages. A resource's request becomes a
-`Call` for `api.handlers.dispatch`; a watch becomes a stream. Whatever goes wrong is an `ApiError` with its Status, or a
-fault of ours, which is logged with its traceback and answered as 500 without one.
+`ApiCall` for `api.handlers.dispatch`; a watch becomes a stream. Whatever goes wrong is an `StatusError` with its
+Status, or a fault of ours, which is logged with its traceback and answered as 500 without one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ import msgspec
 
 from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.roles import path_verdict
-from plimsoll.api.discovery.pages import Page, Pages
+from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, answered
-from plimsoll.api.handlers.watch import Stream
-from plimsoll.api.machinery.call import Answer, Call
+from plimsoll.api.handlers.watch import WatchStream
+from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, Limits
 from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
-from plimsoll.api.machinery.metrics import Audit, Meter
-from plimsoll.api.machinery.negotiate import YAML, Wanted, wanted
+from plimsoll.api.machinery.metrics import Audit, RequestMetrics
+from plimsoll.api.machinery.negotiate import YAML, MediaType, wanted
 from plimsoll.api.machinery.request_info import RequestInfo, parsed_query, request_info
 from plimsoll.api.machinery.status import (
-    ApiError,
+    StatusError,
     internal_error,
     no_such_resource,
     path_forbidden,
@@ -36,19 +36,19 @@ from plimsoll.api.machinery.status import (
     unauthorized,
     unavailable,
 )
-from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentials
+from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError
 from plimsoll.api.server.bootstrap import bootstrap
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.rate_limit import Limiter
 from plimsoll.api.tables.views import Viewer, whole
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.store.errors import StoreClosed, StoreError, WriteFailed
+from plimsoll.store.errors import StoreClosedError, StoreError, WriteFailedError
 from plimsoll.store.store import Store
 
 # Another part that lives as long as the server: loops, the scheduler.
 Service = Callable[["App"], AbstractAsyncContextManager[None]]
 # Answers by itself what cannot be one answer: log -f, exec, proxy. (group, resource, subresource)
-Streamer = Callable[["App", Call, Scope, Receive, Send], Awaitable[None]]
+Streamer = Callable[["App", ApiCall, Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("plimsoll.api")
 
@@ -78,8 +78,8 @@ class App:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.meter = Meter()
-        self.pages = Pages(options.profile)
+        self.meter = RequestMetrics()
+        self.pages = StaticPages(options.profile)
         self.cluster: Cluster
         self._limiter = Limiter(options.limits, time.monotonic)
         self._is_open = False
@@ -149,9 +149,9 @@ class App:
         request = Exchange(scope, receive, send)
         try:
             await self._answer(request)
-        except ApiError as error:
+        except StatusError as error:
             await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
-        except (WriteFailed, StoreClosed) as error:
+        except (WriteFailedError, StoreClosedError) as error:
             log.error("%s %s: %s", scope["method"], scope["path"], error)
             refusal = unavailable(str(error))
             await request.respond(refusal.code, refusal.body(), [*_JSON_HEADERS, *refusal.headers()])
@@ -170,7 +170,7 @@ class App:
         try:
             # Our own parts say who they are in the scope, which no connection can (`in_process`).
             user = request.user = scope.get(USER) or self.options.authenticate(scope, request.headers)
-        except InvalidCredentials:
+        except InvalidCredentialsError:
             raise unauthorized() from None
         query = parsed_query(scope["query_string"])
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
@@ -195,7 +195,7 @@ class App:
             )
         self._limiter.check(user.name, self.meter, is_watch=info.verb == "watch")
         guard = authorize(user, info)
-        call = Call(
+        call = ApiCall(
             info,
             user,
             content_type=request.header(b"content-type"),
@@ -210,14 +210,14 @@ class App:
             return
         form = wanted(request.header(b"accept"), is_list=info.verb in ("list", "watch", "deletecollection"))
         if info.verb == "watch":
-            await self._watch(request, Stream(self.cluster, call, form), info)
+            await self._watch(request, WatchStream(self.cluster, call, form), info)
             return
         if info.verb not in ("get", "list"):
             call.body = await request.body(self.options.limits.body_bytes)
         answer = await answered(self.cluster, call, form, self.options.handlers)
         await self._send(request, call, answer, form)
 
-    async def _send(self, request: Exchange, call: Call, answer: Answer, form: Wanted) -> None:
+    async def _send(self, request: Exchange, call: ApiCall, answer: Response, form: MediaType) -> None:
         info = call.info
         body = answer.body
         if not answer.is_ready:
@@ -231,7 +231,7 @@ class App:
             body, headers[0] = _as_yaml(body), (b"content-type", YAML.encode())
         await request.respond(answer.code, body, headers)
 
-    async def _watch(self, request: Exchange, stream: Stream, info: RequestInfo) -> None:
+    async def _watch(self, request: Exchange, stream: WatchStream, info: RequestInfo) -> None:
         """Until the watch ends, the client leaves or the server closes."""
         watchers, what = self.meter.watchers, info.resource.plural
         watchers[what] = watchers.get(what, 0) + 1
@@ -275,7 +275,7 @@ class App:
                 raise no_such_resource()
             request.code = 101
             await serve(self, call, scope, receive, send)
-        except ApiError as error:
+        except StatusError as error:
             request.code = error.code
             body = error.body()
             headers = [*_JSON_HEADERS, (b"content-length", b"%d" % len(body))]
@@ -284,11 +284,11 @@ class App:
         finally:
             self._note(request, time.perf_counter() - began)
 
-    def _socket_call(self, request: Exchange) -> Call:
+    def _socket_call(self, request: Exchange) -> ApiCall:
         scope = request.scope
         try:
             user = request.user = self.options.authenticate(scope, request.headers)
-        except InvalidCredentials:
+        except InvalidCredentialsError:
             raise unauthorized() from None
         if user == ANONYMOUS:
             raise unauthorized()
@@ -298,7 +298,7 @@ class App:
         request.info = info
         self._limiter.check(user.name, self.meter, is_watch=True)
         guard = authorize(user, info)
-        call = Call(info, user, user_agent=request.header(b"user-agent"), warnings=[])
+        call = ApiCall(info, user, user_agent=request.header(b"user-agent"), warnings=[])
         if guard is not None:
             call.guard = guard
         return call
@@ -315,7 +315,7 @@ class App:
             audit.write(_audit_entry(request, seconds, self.options.clock()))
 
 
-async def _send_page(request: Exchange, page: Page) -> None:
+async def _send_page(request: Exchange, page: StaticPage) -> None:
     if page.etag and request.header(b"if-none-match").strip('"') == page.etag:
         await request.respond(304, b"", [(b"etag", f'"{page.etag}"'.encode())])
         return

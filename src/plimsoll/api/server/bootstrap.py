@@ -5,15 +5,12 @@ It also finishes deletions that a crash cut between their two writes: marked wit
 
 from __future__ import annotations
 
-from typing import Any
-
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
-from plimsoll.api.machinery.kinds import Resource, stored_resource
+from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.metadata import body_of
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.store.records import Decision, Delete, Record
-
-Document = dict[str, Any]
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _DESCRIPTIONS = {
@@ -37,13 +34,13 @@ async def bootstrap(cluster: Cluster) -> None:
 
 async def _ensure(
     cluster: Cluster,
-    resource: Resource,
+    resource: ApiResource,
     namespace: str,
     name: str,
-    document: Document,
+    document: JsonObject,
     labels: dict[str, str] | None = None,
 ) -> None:
-    metadata: Document = {"name": name, "uid": cluster.new_uid(), "creationTimestamp": cluster.now()}
+    metadata: JsonObject = {"name": name, "uid": cluster.new_uid(), "creationTimestamp": cluster.now()}
     if namespace:
         metadata["namespace"] = namespace
     if labels:

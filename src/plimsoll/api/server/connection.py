@@ -26,7 +26,7 @@ RESERVE = 1024  # connections beyond the limit that still get an answer
 SSLProtocol.max_size = 32 * 1024
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """Puts the client's certificate, verified by TLS, into `scope["state"]["peer"]`. Made with `limited`."""
 
     limit = 0  # of connections; 0: none
@@ -119,6 +119,6 @@ class Connection(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
 
 
-def limited(limit: int) -> type[Connection]:
+def limited(limit: int) -> type[HttpConnection]:
     """The class of connections of a server that takes so many of them."""
-    return type("LimitedConnection", (Connection,), {"limit": limit})
+    return type("LimitedConnection", (HttpConnection,), {"limit": limit})

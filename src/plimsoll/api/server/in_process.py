@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, User
-from plimsoll.kube.request import Answer, Request
+from plimsoll.kube.request import ApiResponse, Request
 
 Message = MutableMapping[str, Any]
-App = Callable[
+AsgiApp = Callable[
     [MutableMapping[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
 USER = "plimsoll.user"
@@ -30,10 +30,10 @@ def part_of_us(name: str) -> User:
 class InProcess:
     """A transport for `kube.client.Client`."""
 
-    def __init__(self, app: App, user: User) -> None:
+    def __init__(self, app: AsgiApp, user: User) -> None:
         self._app, self._user = app, user
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> ApiResponse:
         status, parts = 0, []
 
         async def send(message: Message) -> None:
@@ -44,9 +44,9 @@ class InProcess:
                 parts.append(message.get("body", b""))
 
         await self._app(self._scope(request), _body(request), send)
-        return Answer(status, b"".join(parts))
+        return ApiResponse(status, b"".join(parts))
 
-    async def lines(self, request: Request) -> AsyncGenerator[Answer | bytes, None]:
+    async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         """As `kube.http`: first the status, then each line."""
         messages: asyncio.Queue[Message] = asyncio.Queue(maxsize=64)
         call = asyncio.ensure_future(self._app(self._scope(request), _body(request), messages.put))
@@ -59,7 +59,7 @@ class InProcess:
                 if message["type"] == "http.response.start":
                     status = message["status"]
                     if status < 400:
-                        yield Answer(status, b"")
+                        yield ApiResponse(status, b"")
                     continue
                 *whole, rest = (rest + message.get("body", b"")).split(b"\n")
                 if status >= 400:
@@ -68,7 +68,7 @@ class InProcess:
                     yield line
                 if not message.get("more_body"):
                     if status >= 400:
-                        yield Answer(status, rest)
+                        yield ApiResponse(status, rest)
                     return
         finally:
             call.cancel()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-from plimsoll.api.discovery.pages import Page
-from plimsoll.api.machinery.metrics import BUCKETS, Meter
+from plimsoll.api.discovery.pages import StaticPage
+from plimsoll.api.machinery.metrics import BUCKETS, RequestMetrics
 from plimsoll.api.server.app import App
 from plimsoll.metrics.exposition import CONTENT_TYPE, Computed, Histogram, Registry, Sample
 from plimsoll.store.store import Store
@@ -20,14 +20,14 @@ _REQUEST = ("verb", "group", "resource", "subresource")
 async def measured(app: App) -> AsyncIterator[None]:
     """Serves the page while the server runs."""
     found = registry(app.meter, app.cluster.store)
-    app.pages.added[PATH] = lambda: Page(200, found.text().encode(), CONTENT_TYPE)
+    app.pages.added[PATH] = lambda: StaticPage(200, found.text().encode(), CONTENT_TYPE)
     try:
         yield
     finally:
         del app.pages.added[PATH]
 
 
-def registry(meter: Meter, store: Store) -> Registry:
+def registry(meter: RequestMetrics, store: Store) -> Registry:
     found = Registry()
     found.add(
         Computed(
@@ -63,7 +63,7 @@ def registry(meter: Meter, store: Store) -> Registry:
 class Durations(Histogram):
     """What the meter has counted, read when it is asked for."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: RequestMetrics) -> None:
         name, text = "apiserver_request_duration_seconds", "How long answers took; watches are left out."
         super().__init__(name, text, _REQUEST, BUCKETS)
         self._meter = meter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plimsoll.api.machinery.cluster import Limits
-from plimsoll.api.machinery.metrics import Meter
+from plimsoll.api.machinery.metrics import RequestMetrics
 from plimsoll.api.machinery.status import too_many_requests
 
 _USERS = 10_000  # beyond it the oldest are forgotten, which only gives them a full bucket again
@@ -19,7 +19,7 @@ class Limiter:
         self._clock = clock
         self._buckets: dict[str, tuple[float, float]] = {}  # user → (tokens, when)
 
-    def check(self, user: str, meter: Meter, *, is_watch: bool) -> None:
+    def check(self, user: str, meter: RequestMetrics, *, is_watch: bool) -> None:
         """Raises 429."""
         now = self._clock()
         tokens, since = self._buckets.pop(user, (float(self._limits.burst), now))

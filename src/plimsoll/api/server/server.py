@@ -30,7 +30,7 @@ class Listener(msgspec.Struct, frozen=True):
     tls: ssl.SSLContext | None = None  # none: plain HTTP, for tests only
 
 
-class StartFailed(PlimsollError):
+class ServerStartError(PlimsollError):
     """The server did not start; the log says why."""
 
 
@@ -82,7 +82,7 @@ def _bound_socket(listener: Listener) -> socket.socket:
         found.bind((listener.host, listener.port))
     except OSError as error:
         found.close()
-        raise StartFailed(
+        raise ServerStartError(
             f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; choose another with --listen"
         ) from error
     return found
@@ -102,7 +102,7 @@ async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
         listening.cancel()
         bound.close()
         running.result()
-        raise StartFailed("the API server did not start; its log says why")
+        raise ServerStartError("the API server did not start; its log says why")
     try:
         yield f"{'https' if listener.tls else 'http'}://{address}"
     finally:

@@ -20,7 +20,7 @@ from plimsoll.api.controllers import (
     quotas,
     replicasets,
 )
-from plimsoll.api.controllers.controller import Shelf
+from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.server.app import App, Service
 from plimsoll.api.server.in_process import InProcess, part_of_us
 from plimsoll.kube.client import Client
@@ -37,7 +37,7 @@ def client_of(app: App, name: str) -> Client:
 @asynccontextmanager
 async def loops(app: App) -> AsyncIterator[None]:
     cluster = app.cluster
-    shelf, clock = Shelf(cluster.store, client_of(app, CONTROLLERS)), cluster.clock
+    shelf, clock = ControllerContext(cluster.store, client_of(app, CONTROLLERS)), cluster.clock
     every = (
         namespaces.loop(shelf),
         nodes.lifecycle_loop(shelf, cluster.profile, clock),

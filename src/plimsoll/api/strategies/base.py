@@ -11,17 +11,16 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.resize import ResizeGates
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
-
-Document = dict[str, Any]
 
 _PERCENT = re.compile(r"[0-9]{1,9}%", re.ASCII)
 
 
-class Setting(msgspec.Struct, frozen=True):
+class WriteContext(msgspec.Struct, frozen=True):
     """What strategies may depend on besides the object."""
 
     profile: Profile
@@ -36,41 +35,41 @@ class Strategy:
     unconditional_update = True  # a PUT without resourceVersion
     create_on_update = False  # a PUT of an object that is not there
 
-    def __init__(self, resource: Resource) -> None:
+    def __init__(self, resource: ApiResource) -> None:
         self.resource = resource
         self.has_status = resource.subresource("status") is not None
 
-    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
         return without(document, "status") if self.has_status else document
 
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         return []
 
-    def prepared_for_update(self, old: Document, new: Document, setting: Setting) -> Document:
+    def prepared_for_update(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         """Through the object itself: status stays as it is."""
         return with_old(new, old, "status") if self.has_status else new
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         return []
 
-    def prepared_for_status(self, old: Document, new: Document, setting: Setting) -> Document:
+    def prepared_for_status(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         """Through /status: only the status is taken."""
         kept = with_old(old, new, "status")
         return {**kept, "metadata": {**old["metadata"], **_managed(new)}}
 
-    def status_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def status_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         return []
 
-    def warnings(self, document: Document) -> list[str]:
+    def warnings(self, document: JsonObject) -> list[str]:
         """For the client of a create, beside what decoding found."""
         return []
 
-    def spec_differs(self, old: Document, new: Document) -> bool:
+    def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
         """Does the generation move?"""
         return relevant(old) != relevant(new)
 
 
-def relevant(document: Document) -> Document:
+def relevant(document: JsonObject) -> JsonObject:
     """All that is neither metadata nor status."""
     return {
         name: value
@@ -79,18 +78,18 @@ def relevant(document: Document) -> Document:
     }
 
 
-def without(document: Document, field: str) -> Document:
+def without(document: JsonObject, field: str) -> JsonObject:
     return {name: value for name, value in document.items() if name != field}
 
 
-def with_old(document: Document, old: Document, field: str) -> Document:
+def with_old(document: JsonObject, old: JsonObject, field: str) -> JsonObject:
     """`document` with this member as `old` has it, or without it."""
     if field in old:
         return {**document, field: old[field]}
     return without(document, field)
 
 
-def _managed(new: Document) -> Document:
+def _managed(new: JsonObject) -> JsonObject:
     metadata = new["metadata"]
     return {name: metadata[name] for name in ("managedFields",) if name in metadata}
 

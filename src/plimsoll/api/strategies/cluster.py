@@ -6,17 +6,9 @@ import re
 from typing import Any
 
 from plimsoll.api.machinery.event_versions import completed
-from plimsoll.api.strategies.base import (
-    Document,
-    Setting,
-    Strategy,
-    forbidden,
-    invalid,
-    required,
-    unsupported,
-    without,
-)
+from plimsoll.api.strategies.base import Strategy, WriteContext, forbidden, invalid, required, unsupported, without
 from plimsoll.errors import FieldError
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import label_value_problems, qualified_name_problems
 
 MAX_CONFIG_MAP_BYTES = 1024 * 1024
@@ -33,33 +25,33 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class NamespaceStrategy(Strategy):
-    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
         spec = dict(document.get("spec") or {})
         finalizers = list(spec.get("finalizers") or [])
         if "kubernetes" not in finalizers:
             finalizers.append("kubernetes")
         return {**_labelled(document), "spec": {**spec, "finalizers": finalizers}, "status": {"phase": "Active"}}
 
-    def prepared_for_update(self, old: Document, new: Document, setting: Setting) -> Document:
+    def prepared_for_update(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         """spec.finalizers have their own subresource."""
         kept = super().prepared_for_update(old, new, setting)
         spec = {**(kept.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers") or []}
         return {**_labelled(kept), "spec": spec}
 
-    def prepared_for_finalize(self, old: Document, new: Document) -> Document:
+    def prepared_for_finalize(self, old: JsonObject, new: JsonObject) -> JsonObject:
         finalizers = (new.get("spec") or {}).get("finalizers") or []
         spec = {**(old.get("spec") or {}), "finalizers": finalizers}
         return {**old, "spec": spec if finalizers else without(spec, "finalizers")}
 
 
-def _labelled(document: Document) -> Document:
+def _labelled(document: JsonObject) -> JsonObject:
     metadata = document["metadata"]
     labels = {**(metadata.get("labels") or {}), _NAME_LABEL: metadata["name"]}
     return {**document, "metadata": {**metadata, "labels": labels}}
 
 
 class NodeStrategy(Strategy):
-    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
         """A node brings its status; what it does not set aside is allocatable. Nobody goes there before it is Ready."""
         spec, status = dict(document.get("spec") or {}), dict(document.get("status") or {})
         if status.get("capacity") and not status.get("allocatable"):
@@ -69,10 +61,10 @@ class NodeStrategy(Strategy):
             taints.append(dict(_NOT_READY))
         return {**document, "spec": {**spec, "taints": taints}, "status": status}
 
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         return _taint_errors((document.get("spec") or {}).get("taints") or [])
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, setting)
         before, after = old.get("spec") or {}, new.get("spec") or {}
         for field in ("podCIDR", "providerID"):
@@ -81,7 +73,7 @@ class NodeStrategy(Strategy):
                 errors.append(forbidden(f"spec.{field}", reason))
         return errors
 
-    def prepared_for_status(self, old: Document, new: Document, setting: Setting) -> Document:
+    def prepared_for_status(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         kept = super().prepared_for_status(old, new, setting)
         status = dict(kept.get("status") or {})
         if status.get("capacity") and not status.get("allocatable"):
@@ -89,7 +81,7 @@ class NodeStrategy(Strategy):
         return {**kept, "status": status}
 
 
-def _taint_errors(taints: list[Document]) -> list[FieldError]:
+def _taint_errors(taints: list[JsonObject]) -> list[FieldError]:
     errors: list[FieldError] = []
     seen: set[tuple[Any, Any]] = set()
     for index, taint in enumerate(taints):
@@ -115,7 +107,7 @@ class LeaseStrategy(Strategy):
     unconditional_update = False
     create_on_update = True
 
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         errors = []
         duration = spec.get("leaseDurationSeconds")
@@ -126,12 +118,12 @@ class LeaseStrategy(Strategy):
             errors.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
         return errors
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         return self.create_errors(new, setting)
 
 
 class ConfigMapStrategy(Strategy):
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
         total = 0
         for field in ("data", "binaryData"):
@@ -147,7 +139,7 @@ class ConfigMapStrategy(Strategy):
             errors.append(FieldError("FieldValueTooLong", "[]", reason))
         return errors
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors = []
         if old.get("immutable"):
             if not new.get("immutable"):
@@ -161,13 +153,13 @@ class ConfigMapStrategy(Strategy):
 class EventStrategy(Strategy):
     """Documents are in core/v1's words here, whichever group the request came through."""
 
-    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
         return completed(document)
 
-    def prepared_for_update(self, old: Document, new: Document, setting: Setting) -> Document:
+    def prepared_for_update(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         return completed(new)
 
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
         about = document.get("involvedObject") or {}
         own, other = document["metadata"].get("namespace") or "", about.get("namespace") or ""
@@ -178,7 +170,7 @@ class EventStrategy(Strategy):
         return errors
 
 
-def _new_style_errors(event: Document) -> list[FieldError]:
+def _new_style_errors(event: JsonObject) -> list[FieldError]:
     errors = []
     if not event.get("eventTime"):
         errors.append(required("eventTime"))

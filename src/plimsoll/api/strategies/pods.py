@@ -1,6 +1,6 @@
 """Pods: what create fills into the status, which updates pass, what /status and /resize take (01 §3–4, 03 §4, 05 B6).
 
-Every rule is in `rules/`; here the document is brought into the two views (`Version`) that they ask for.
+Every rule is in `rules/`; here the document is brought into the two views (`PodVersion`) that they ask for.
 """
 
 from __future__ import annotations
@@ -10,21 +10,14 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.strategies.base import (
-    Document,
-    Setting,
-    Strategy,
-    forbidden,
-    immutable,
-    invalid,
-    with_old,
-)
+from plimsoll.api.strategies.base import Strategy, WriteContext, forbidden, immutable, invalid, with_old
 from plimsoll.codec.lean.lean import from_document, quantity_hook
-from plimsoll.errors import FieldError, InvalidQuantity
-from plimsoll.rules.admission.comparison import Version
+from plimsoll.errors import FieldError, InvalidQuantityError
+from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
 from plimsoll.rules.admission.validation import create_errors
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.qos import computed_qos_class
@@ -32,25 +25,25 @@ from plimsoll.rules.resources.qos import computed_qos_class
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
-def lean_pod(document: Document) -> Pod:
+def lean_pod(document: JsonObject) -> Pod:
     """The lean view of a decoded document."""
     try:
         return msgspec.convert(document, Pod, dec_hook=quantity_hook)
-    except (msgspec.ValidationError, InvalidQuantity):
+    except (msgspec.ValidationError, InvalidQuantityError):
         return from_document(document, Pod)
 
 
-def version_of(document: Document) -> Version:
-    return Version(document, lean_pod(document))
+def version_of(document: JsonObject) -> PodVersion:
+    return PodVersion(document, lean_pod(document))
 
 
 class PodStrategy(Strategy):
-    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
         if not setting.resize_gates.pod_level and "resources" in document.get("spec", {}):
             document = {**document, "spec": {**document["spec"]}}
             del document["spec"]["resources"]
         pod = lean_pod(document)
-        status: Document = {"phase": "Pending"}
+        status: JsonObject = {"phase": "Pending"}
         if (document.get("spec") or {}).get("schedulingGates"):
             status["conditions"] = [_gated()]
         if setting.profile.allocated_at_create and setting.in_place:
@@ -60,10 +53,10 @@ class PodStrategy(Strategy):
         status["qosClass"] = computed_qos_class(pod, pod_level=setting.resize_gates.pod_level)
         return {**document, "status": status}
 
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         return create_errors(lean_pod(document), pod_level=setting.resize_gates.pod_level)
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         return plain_patch_errors(
             version_of(old),
             version_of(new),
@@ -72,20 +65,20 @@ class PodStrategy(Strategy):
             pod_level=setting.resize_gates.pod_level,
         )
 
-    def prepared_for_update(self, old: Document, new: Document, setting: Setting) -> Document:
+    def prepared_for_update(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         new = with_old(new, old, "status")
         if setting.profile.resize_by_plain_patch and setting.in_place:
             return _marked(old, new, setting)
         return new
 
-    def prepared_for_resize(self, old: Document, new: Document, setting: Setting) -> Document:
+    def prepared_for_resize(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         """Everything that is no resource is put back (03 §4.1), then the change is marked as in profile 1.27."""
         return _marked(old, kept_for_resize(old, new, setting.resize_gates), setting)
 
-    def resize_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def resize_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         return resize_errors(version_of(old), version_of(new), setting.resize_gates, setting.profile)
 
-    def prepared_for_status(self, old: Document, new: Document, setting: Setting) -> Document:
+    def prepared_for_status(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         """Status, and with it labels, annotations and finalizers; owners and spec stay."""
         metadata = with_old(new["metadata"], old["metadata"], "ownerReferences")
         status = dict(new.get("status") or {})
@@ -94,7 +87,7 @@ class PodStrategy(Strategy):
             status["qosClass"] = before["qosClass"]
         return {**old, "metadata": metadata, "status": _with_addresses(before, status)}
 
-    def status_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def status_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         before, after = old.get("status") or {}, new.get("status") or {}
         errors: list[FieldError] = []
         qos_class = before.get("qosClass")
@@ -112,7 +105,7 @@ class PodStrategy(Strategy):
         errors += _state_errors(before, after, "containerStatuses", policy)
         return errors
 
-    def warnings(self, document: Document) -> list[str]:
+    def warnings(self, document: JsonObject) -> list[str]:
         return [
             text
             for kind in ("initContainers", "containers")
@@ -120,11 +113,11 @@ class PodStrategy(Strategy):
             for text in _container_warnings(container, f"spec.{kind}[{index}]")
         ]
 
-    def spec_differs(self, old: Document, new: Document) -> bool:
+    def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
         return spec_changed(old, new)
 
 
-def _gated() -> Document:
+def _gated() -> JsonObject:
     return {
         "type": "PodScheduled",
         "status": "False",
@@ -135,7 +128,7 @@ def _gated() -> Document:
     }
 
 
-def _allocated_statuses(document: Document, pod: Pod) -> list[Document]:
+def _allocated_statuses(document: JsonObject, pod: Pod) -> list[JsonObject]:
     """Document 003, T=1: what is asked for counts as allocated until the node says otherwise."""
     found = []
     for container in document.get("spec", {}).get("containers") or []:
@@ -156,7 +149,7 @@ def _allocated_statuses(document: Document, pod: Pod) -> list[Document]:
     return found
 
 
-def _marked(old: Document, new: Document, setting: Setting) -> Document:
+def _marked(old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
     """`status.resize: Proposed` in the same write as the change (03 §4.3); before a node has it, a size is just as new
     as it was at create."""
     if not setting.profile.resize_status_field:
@@ -169,7 +162,7 @@ def _marked(old: Document, new: Document, setting: Setting) -> Document:
     return {**new, "status": {**(new.get("status") or {}), "resize": "Proposed"}}
 
 
-def _allocated_anew(document: Document, pod: Pod) -> Document:
+def _allocated_anew(document: JsonObject, pod: Pod) -> JsonObject:
     status = document.get("status") or {}
     statuses = _allocated_statuses(document, pod)
     if (status.get("containerStatuses") or []) == statuses:
@@ -177,7 +170,7 @@ def _allocated_anew(document: Document, pod: Pod) -> Document:
     return {**document, "status": {**status, "containerStatuses": statuses}}
 
 
-def _with_addresses(before: Document, status: Document) -> Document:
+def _with_addresses(before: JsonObject, status: JsonObject) -> JsonObject:
     """podIPs[0] follows podIP, whichever of the two was changed."""
     ip, ips = status.get("podIP"), status.get("podIPs") or []
     first = ips[0].get("ip") if ips else None
@@ -198,7 +191,7 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-def _state_errors(before: Document, after: Document, field: str, policy: Any) -> list[FieldError]:
+def _state_errors(before: JsonObject, after: JsonObject, field: str, policy: Any) -> list[FieldError]:
     """A container that has ended for good stays ended."""
     if policy == "Always":
         return []
@@ -214,7 +207,7 @@ def _state_errors(before: Document, after: Document, field: str, policy: Any) ->
     return errors
 
 
-def _container_warnings(container: Document, path: str) -> list[str]:
+def _container_warnings(container: JsonObject, path: str) -> list[str]:
     found = []
     names: set[str] = set()
     for index, entry in enumerate(container.get("env") or []):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from plimsoll.api.strategies.base import (
-    Document,
-    Setting,
     Strategy,
+    WriteContext,
     count_or_percent_errors,
     forbidden,
     immutable,
@@ -15,8 +14,9 @@ from plimsoll.api.strategies.base import (
     required,
     unsupported,
 )
-from plimsoll.errors import FieldError, InvalidQuantity
+from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.quota import bounds_pods, scope_may_bound
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import qualified_name_problems
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resources.defaulting import BUILT_IN
@@ -44,12 +44,12 @@ _LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 def _amount(value: Any) -> Quantity | None:
     try:
         return QUANTITIES[str(value)]
-    except InvalidQuantity:
+    except InvalidQuantityError:
         return None
 
 
 class QuotaStrategy(Strategy):
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         errors = []
         for name, value in (spec.get("hard") or {}).items():
@@ -70,7 +70,7 @@ class QuotaStrategy(Strategy):
                 errors.append(invalid("spec.scopes", scope, "unsupported scope applied to resource"))
         return errors
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, setting)
         before, after = (sorted((each.get("spec") or {}).get("scopes") or []) for each in (old, new))
         if before != after:
@@ -79,7 +79,7 @@ class QuotaStrategy(Strategy):
 
 
 class LimitRangeStrategy(Strategy):
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
         seen: set[str] = set()
         for index, item in enumerate((document.get("spec") or {}).get("limits") or []):
@@ -99,7 +99,7 @@ class LimitRangeStrategy(Strategy):
             errors += _item_errors(item, path)
         return errors
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         return self.create_errors(new, setting)
 
 
@@ -114,7 +114,7 @@ _PAIRS = (
 )
 
 
-def _item_errors(item: Document, path: str) -> list[FieldError]:
+def _item_errors(item: JsonObject, path: str) -> list[FieldError]:
     errors = []
     names = {name for field in ("min", "max", "default", "defaultRequest") for name in item.get(field) or {}}
     for name in sorted(names | set(item.get("maxLimitRequestRatio") or {})):
@@ -133,10 +133,10 @@ def _item_errors(item: Document, path: str) -> list[FieldError]:
 
 
 class PriorityClassStrategy(Strategy):
-    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
         return {**document, "value": document.get("value") or 0}
 
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
         name, value = document["metadata"]["name"], document.get("value") or 0
         if name.startswith("system-"):
@@ -152,7 +152,7 @@ class PriorityClassStrategy(Strategy):
             errors.append(unsupported("preemptionPolicy", policy, PREEMPTION_POLICIES))
         return errors
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors = []
         if (old.get("value") or 0) != (new.get("value") or 0):
             errors.append(forbidden("value", "may not be changed in an update."))
@@ -162,7 +162,7 @@ class PriorityClassStrategy(Strategy):
 
 
 class DisruptionBudgetStrategy(Strategy):
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         errors = []
         least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
@@ -172,12 +172,12 @@ class DisruptionBudgetStrategy(Strategy):
             errors += count_or_percent_errors(f"spec.{field}", value)
         return errors
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         return self.create_errors(new, setting)
 
 
 class ServiceAccountStrategy(Strategy):
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         return [
             required(f"imagePullSecrets[{index}].name")
             for index, each in enumerate(document.get("imagePullSecrets") or [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from plimsoll.api.machinery.kinds import Resource
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.strategies.base import Strategy
 from plimsoll.api.strategies.cluster import (
     ConfigMapStrategy,
@@ -42,5 +42,5 @@ _STRATEGIES: dict[str, type[Strategy]] = {
 
 
 @cache
-def strategy(resource: Resource) -> Strategy:
+def strategy(resource: ApiResource) -> Strategy:
     return _STRATEGIES[resource.storage](resource)

@@ -7,9 +7,8 @@ from typing import Any
 import msgspec
 
 from plimsoll.api.strategies.base import (
-    Document,
-    Setting,
     Strategy,
+    WriteContext,
     count_or_percent_errors,
     immutable,
     invalid,
@@ -20,6 +19,7 @@ from plimsoll.api.strategies.base import (
 from plimsoll.api.strategies.pods import lean_pod
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.validation import pod_errors
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import SelectorTerm
 from plimsoll.rules.scheduling.selectors import matches_label
 
@@ -29,26 +29,26 @@ _LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
 class WorkloadStrategy(Strategy):
     restart_policies: tuple[str, ...] = ("Always",)
 
-    def create_errors(self, document: Document, setting: Setting) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         errors = _replica_errors(spec) + _rolling_errors(spec) + _selector_errors(spec)
         return errors + _template_errors(spec.get("template") or {}, self.restart_policies, setting)
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, setting)
         before, after = ((each.get("spec") or {}).get("selector") for each in (old, new))
         if before != after:
             errors.append(immutable("spec.selector", after))
         return errors
 
-    def spec_differs(self, old: Document, new: Document) -> bool:
+    def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
         return relevant(old) != relevant(new)
 
 
 class JobStrategy(WorkloadStrategy):
     restart_policies = ("OnFailure", "Never")
 
-    def prepared_for_create(self, document: Document, setting: Setting) -> Document:
+    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
         """A job without a selector gets one by its uid, and its pods the labels for it."""
         document = super().prepared_for_create(document, setting)
         spec, metadata = dict(document.get("spec") or {}), document["metadata"]
@@ -63,7 +63,7 @@ class JobStrategy(WorkloadStrategy):
         spec["selector"] = {"matchLabels": {_LABELS[0]: metadata["uid"]}}
         return {**document, "spec": spec}
 
-    def update_errors(self, old: Document, new: Document, setting: Setting) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         errors = super().update_errors(old, new, setting)
         before, after = ((each.get("spec") or {}).get("template") for each in (old, new))
         if before != after:
@@ -71,7 +71,7 @@ class JobStrategy(WorkloadStrategy):
         return errors
 
 
-def _replica_errors(spec: Document) -> list[FieldError]:
+def _replica_errors(spec: JsonObject) -> list[FieldError]:
     errors = []
     for field in ("replicas", "parallelism", "completions", "backoffLimit", "minReadySeconds", "activeDeadlineSeconds"):
         value = spec.get(field)
@@ -80,7 +80,7 @@ def _replica_errors(spec: Document) -> list[FieldError]:
     return errors
 
 
-def _rolling_errors(spec: Document) -> list[FieldError]:
+def _rolling_errors(spec: JsonObject) -> list[FieldError]:
     """Only Deployments have a strategy. A loop computes with these numbers, so they must be some."""
     rolling = (spec.get("strategy") or {}).get("rollingUpdate") or {}
     errors = []
@@ -89,7 +89,7 @@ def _rolling_errors(spec: Document) -> list[FieldError]:
     return errors
 
 
-def _selector_errors(spec: Document) -> list[FieldError]:
+def _selector_errors(spec: JsonObject) -> list[FieldError]:
     selector = spec.get("selector")
     if selector is None:
         return [required("spec.selector")]
@@ -107,7 +107,7 @@ def _selector_errors(spec: Document) -> list[FieldError]:
     return [FieldError("FieldValueInvalid", path, f"{{{shown}}}: `selector` does not match template `labels`")]
 
 
-def _template_errors(template: Document, policies: tuple[str, ...], setting: Setting) -> list[FieldError]:
+def _template_errors(template: JsonObject, policies: tuple[str, ...], setting: WriteContext) -> list[FieldError]:
     """The template is validated like a pod, below `spec.template`."""
     pod = lean_pod(
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}

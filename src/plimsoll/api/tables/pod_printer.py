@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.api.machinery.timestamps import epoch_seconds, human_duration
-
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
 
 NONE = "<none>"
 _ENDED = {
@@ -25,14 +24,14 @@ class _Shown(msgspec.Struct):
     restarts: int = 0
     last_restart_s: float | None = None
 
-    def count_restarts(self, status: Document) -> None:
+    def count_restarts(self, status: JsonObject) -> None:
         self.restarts += status.get("restartCount") or 0
         ended = epoch_seconds(_part(status, "lastState", "terminated").get("finishedAt"))
         if ended is not None and (self.last_restart_s is None or ended > self.last_restart_s):
             self.last_restart_s = ended
 
 
-def pod_cells(pod: Document, now_s: float) -> list[Any]:
+def pod_cells(pod: JsonObject, now_s: float) -> list[Any]:
     """Ready, Status, Restarts, then the wide ones: IP, Node, Nominated Node, Readiness Gates."""
     spec, status = _part(pod, "spec"), _part(pod, "status")
     shown = _walked(pod, spec, status)
@@ -53,7 +52,7 @@ def pod_cells(pod: Document, now_s: float) -> list[Any]:
     ]
 
 
-def pod_conditions(pod: Document) -> list[Document]:
+def pod_conditions(pod: JsonObject) -> list[JsonObject]:
     """Of the row, not of the pod: kubectl leaves finished pods out of some views by it."""
     ended = _ENDED.get(_part(pod, "status").get("phase") or "")
     if ended is None:
@@ -61,7 +60,7 @@ def pod_conditions(pod: Document) -> list[Document]:
     return [{"type": "Completed", "status": "True", "reason": ended[0], "message": ended[1]}]
 
 
-def _walked(pod: Document, spec: Document, status: Document) -> _Shown:
+def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
     reason = status.get("reason") or status.get("phase") or ""
     conditions = _items(status, "conditions")
     if any(each.get("type") == "PodScheduled" and each.get("reason") == "SchedulingGated" for each in conditions):
@@ -98,7 +97,7 @@ def _walked(pod: Document, spec: Document, status: Document) -> _Shown:
     return _running(of_sidecars, status, conditions)
 
 
-def _running(shown: _Shown, status: Document, conditions: list[Document]) -> _Shown:
+def _running(shown: _Shown, status: JsonObject, conditions: list[JsonObject]) -> _Shown:
     """From the last container to the first, so that the first with something to say has the last word."""
     some_run, failure = False, ""
     for each in reversed(_items(status, "containerStatuses")):
@@ -123,7 +122,7 @@ def _running(shown: _Shown, status: Document, conditions: list[Document]) -> _Sh
     return shown
 
 
-def _end_reason(terminated: Document) -> str:
+def _end_reason(terminated: JsonObject) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     if terminated.get("signal"):
@@ -131,7 +130,7 @@ def _end_reason(terminated: Document) -> str:
     return f"ExitCode:{terminated.get('exitCode') or 0}"
 
 
-def _with_deletion(reason: str, pod: Document, status: Document) -> str:
+def _with_deletion(reason: str, pod: JsonObject, status: JsonObject) -> str:
     if not _part(pod, "metadata").get("deletionTimestamp"):
         return reason
     if status.get("reason") == "NodeLost":
@@ -139,7 +138,7 @@ def _with_deletion(reason: str, pod: Document, status: Document) -> str:
     return reason if status.get("phase") in _ENDED else "Terminating"
 
 
-def _readiness_gates(spec: Document, status: Document) -> str:
+def _readiness_gates(spec: JsonObject, status: JsonObject) -> str:
     gates = _items(spec, "readinessGates")
     if not gates:
         return NONE
@@ -148,19 +147,19 @@ def _readiness_gates(spec: Document, status: Document) -> str:
     return f"{held}/{len(gates)}"
 
 
-def _is_true(conditions: list[Document], type_: str | None) -> bool:
+def _is_true(conditions: list[JsonObject], type_: str | None) -> bool:
     return any(each.get("type") == type_ and each.get("status") == "True" for each in conditions)
 
 
-def _present(document: Document, outer: str, inner: str) -> bool:
+def _present(document: JsonObject, outer: str, inner: str) -> bool:
     return (document.get(outer) or {}).get(inner) is not None
 
 
-def _part(document: Document, *path: str) -> Document:
+def _part(document: JsonObject, *path: str) -> JsonObject:
     for step in path:
         document = document.get(step) or {}
     return document
 
 
-def _items(document: Document, field: str) -> list[Document]:
+def _items(document: JsonObject, field: str) -> list[JsonObject]:
     return document.get(field) or []

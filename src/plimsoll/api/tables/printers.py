@@ -13,11 +13,11 @@ import msgspec
 
 from plimsoll.api.machinery.timestamps import age, epoch_seconds, human_duration
 from plimsoll.api.tables.pod_printer import NONE, pod_cells
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.quantity import QUANTITIES
 
-Document = dict[str, Any]
-Cells = Callable[[Document, float], list[Any]]
+Cells = Callable[[JsonObject, float], list[Any]]
 
 UNKNOWN = "<unknown>"
 _AGE = (
@@ -28,14 +28,14 @@ _AGE = (
 _NAME = "Name must be unique within a namespace."
 
 
-class Column(msgspec.Struct, frozen=True):
+class TableColumn(msgspec.Struct, frozen=True):
     name: str
     type: Literal["string", "integer", "boolean", "date"] = "string"
     description: str = ""
     priority: int = 0
     format: str = ""
 
-    def definition(self) -> Document:
+    def definition(self) -> JsonObject:
         return {
             "name": self.name,
             "type": self.type,
@@ -46,48 +46,48 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Printer(msgspec.Struct, frozen=True):
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     cells: Cells
 
 
-NAME = Column("Name", description=_NAME, format="name")
-AGE = Column("Age", description=_AGE)
+NAME = TableColumn("Name", description=_NAME, format="name")
+AGE = TableColumn("Age", description=_AGE)
 
 
-def _columns(*names: str, wide: tuple[str, ...] = ()) -> tuple[Column, ...]:
+def _columns(*names: str, wide: tuple[str, ...] = ()) -> tuple[TableColumn, ...]:
     """Name, then these, then those that only `-o wide` shows."""
-    plain = tuple(AGE if name == "Age" else Column(name) for name in names)
-    return (NAME, *plain, *(Column(name, priority=1) for name in wide))
+    plain = tuple(AGE if name == "Age" else TableColumn(name) for name in names)
+    return (NAME, *plain, *(TableColumn(name, priority=1) for name in wide))
 
 
-def _part(document: Document, *path: str) -> Document:
+def _part(document: JsonObject, *path: str) -> JsonObject:
     for step in path:
         document = document.get(step) or {}
     return document
 
 
-def _created(document: Document) -> Any:
+def _created(document: JsonObject) -> Any:
     return _part(document, "metadata").get("creationTimestamp")
 
 
-def _name(document: Document) -> str:
+def _name(document: JsonObject) -> str:
     return _part(document, "metadata").get("name") or ""
 
 
-def _age(document: Document, now_s: float) -> str:
+def _age(document: JsonObject, now_s: float) -> str:
     return age(_created(document), now_s)
 
 
 # --- kinds ---
 
 
-def _pod(pod: Document, now_s: float) -> list[Any]:
+def _pod(pod: JsonObject, now_s: float) -> list[Any]:
     ready, status, restarts, *wide = pod_cells(pod, now_s)
     return [_name(pod), ready, status, restarts, _age(pod, now_s), *wide]
 
 
 def _node(profile: str) -> Cells:
-    def cells(node: Document, now_s: float) -> list[Any]:
+    def cells(node: JsonObject, now_s: float) -> list[Any]:
         status, info = _part(node, "status"), _part(node, "status", "nodeInfo")
         addresses = status.get("addresses") or []
         kernel = info.get("kernelVersion") or UNKNOWN
@@ -109,13 +109,13 @@ def _node(profile: str) -> Cells:
     return cells
 
 
-def _node_status(node: Document) -> str:
+def _node_status(node: JsonObject) -> str:
     ready = [each for each in _part(node, "status").get("conditions") or [] if each.get("type") == "Ready"]
     told = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
     return f"{told},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else told
 
 
-def _node_roles(node: Document) -> str:
+def _node_roles(node: JsonObject) -> str:
     prefix = "node-role.kubernetes.io/"
     labels = _part(node, "metadata", "labels")
     roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix) and key != prefix}
@@ -124,11 +124,11 @@ def _node_roles(node: Document) -> str:
     return ",".join(sorted(roles)) or NONE
 
 
-def _address(addresses: list[Document], type_: str) -> str:
+def _address(addresses: list[JsonObject], type_: str) -> str:
     return next((each.get("address") or NONE for each in addresses if each.get("type") == type_), NONE)
 
 
-def _event(event: Document, now_s: float) -> list[Any]:
+def _event(event: JsonObject, now_s: float) -> list[Any]:
     """In core/v1's words, whichever group asks."""
     about, source = _part(event, "involvedObject"), _part(event, "source")
     series = _part(event, "series")
@@ -151,29 +151,29 @@ def _event(event: Document, now_s: float) -> list[Any]:
 
 
 _EVENT_COLUMNS = (
-    Column("Last Seen", description="Time this event was last seen"),
-    Column("Type", description="Type of this event (Normal, Warning)"),
-    Column("Reason", description="Why the change of state happened"),
-    Column("Object", description="The object this event is about"),
-    Column("Subobject", description="The part of the object this event is about", priority=1),
-    Column("Source", description="Who reported this event", priority=1),
-    Column("Message", description="What happened"),
-    Column("First Seen", description="Time this event was first seen", priority=1),
-    Column("Count", description="How many times this event was seen", priority=1),
-    Column("Name", description=_NAME, priority=1, format="name"),
+    TableColumn("Last Seen", description="Time this event was last seen"),
+    TableColumn("Type", description="Type of this event (Normal, Warning)"),
+    TableColumn("Reason", description="Why the change of state happened"),
+    TableColumn("Object", description="The object this event is about"),
+    TableColumn("Subobject", description="The part of the object this event is about", priority=1),
+    TableColumn("Source", description="Who reported this event", priority=1),
+    TableColumn("Message", description="What happened"),
+    TableColumn("First Seen", description="Time this event was first seen", priority=1),
+    TableColumn("Count", description="How many times this event was seen", priority=1),
+    TableColumn("Name", description=_NAME, priority=1, format="name"),
 )
 
 
-def _namespace(namespace: Document, now_s: float) -> list[Any]:
+def _namespace(namespace: JsonObject, now_s: float) -> list[Any]:
     return [_name(namespace), _part(namespace, "status").get("phase") or "", _age(namespace, now_s)]
 
 
-def _config_map(document: Document, now_s: float) -> list[Any]:
+def _config_map(document: JsonObject, now_s: float) -> list[Any]:
     count = len(document.get("data") or {}) + len(document.get("binaryData") or {})
     return [_name(document), count, _age(document, now_s)]
 
 
-def _quota(quota: Document, now_s: float) -> list[Any]:
+def _quota(quota: JsonObject, now_s: float) -> list[Any]:
     hard, used = _part(quota, "status", "hard"), _part(quota, "status", "used")
     requests: list[str] = []
     limits: list[str] = []
@@ -186,23 +186,23 @@ def _quota(quota: Document, now_s: float) -> list[Any]:
 def _quantity(value: Any) -> str:
     try:
         return str(QUANTITIES[str(value)]) if value is not None else "0"
-    except InvalidQuantity:
+    except InvalidQuantityError:
         return str(value)
 
 
-def _named(document: Document, now_s: float) -> list[Any]:
+def _named(document: JsonObject, now_s: float) -> list[Any]:
     return [_name(document), _age(document, now_s)]
 
 
-def _created_at(document: Document, now_s: float) -> list[Any]:
+def _created_at(document: JsonObject, now_s: float) -> list[Any]:
     return [_name(document), _created(document)]
 
 
-def _lease(lease: Document, now_s: float) -> list[Any]:
+def _lease(lease: JsonObject, now_s: float) -> list[Any]:
     return [_name(lease), _part(lease, "spec").get("holderIdentity") or "", _age(lease, now_s)]
 
 
-def _priority_class(priority: Document, now_s: float) -> list[Any]:
+def _priority_class(priority: JsonObject, now_s: float) -> list[Any]:
     return [
         _name(priority),
         priority.get("value") or 0,
@@ -212,7 +212,7 @@ def _priority_class(priority: Document, now_s: float) -> list[Any]:
     ]
 
 
-def _disruption_budget(budget: Document, now_s: float) -> list[Any]:
+def _disruption_budget(budget: JsonObject, now_s: float) -> list[Any]:
     spec = _part(budget, "spec")
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     return [
@@ -224,7 +224,7 @@ def _disruption_budget(budget: Document, now_s: float) -> list[Any]:
     ]
 
 
-def _template(document: Document) -> list[str]:
+def _template(document: JsonObject) -> list[str]:
     """Containers, Images, Selector: the wide cells of every workload."""
     containers = _part(document, "spec", "template", "spec").get("containers") or []
     return [
@@ -234,7 +234,7 @@ def _template(document: Document) -> list[str]:
     ]
 
 
-def _selector(selector: Document | None) -> str:
+def _selector(selector: JsonObject | None) -> str:
     if selector is None:
         return NONE
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
@@ -248,7 +248,7 @@ def _selector(selector: Document | None) -> str:
     return ",".join(parts) or NONE
 
 
-def _deployment(document: Document, now_s: float) -> list[Any]:
+def _deployment(document: JsonObject, now_s: float) -> list[Any]:
     spec, status = _part(document, "spec"), _part(document, "status")
     return [
         _name(document),
@@ -260,7 +260,7 @@ def _deployment(document: Document, now_s: float) -> list[Any]:
     ]
 
 
-def _replica_set(document: Document, now_s: float) -> list[Any]:
+def _replica_set(document: JsonObject, now_s: float) -> list[Any]:
     spec, status = _part(document, "spec"), _part(document, "status")
     return [
         _name(document),
@@ -272,12 +272,12 @@ def _replica_set(document: Document, now_s: float) -> list[Any]:
     ]
 
 
-def _replicas(spec: Document) -> int:
+def _replicas(spec: JsonObject) -> int:
     found = spec.get("replicas")
     return 1 if found is None else int(found)
 
 
-def _job(job: Document, now_s: float) -> list[Any]:
+def _job(job: JsonObject, now_s: float) -> list[Any]:
     spec, status = _part(job, "spec"), _part(job, "status")
     done, wanted, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
     if wanted is not None:
@@ -294,7 +294,7 @@ def _job(job: Document, now_s: float) -> list[Any]:
     ]
 
 
-def _job_status(job: Document, status: Document) -> str:
+def _job_status(job: JsonObject, status: JsonObject) -> str:
     held = {each.get("type") for each in status.get("conditions") or [] if each.get("status") == "True"}
     for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
         if type_ in held:
@@ -307,7 +307,7 @@ def _job_status(job: Document, status: Document) -> str:
     return "Running"
 
 
-def _job_duration(status: Document, now_s: float) -> str:
+def _job_duration(status: JsonObject, now_s: float) -> str:
     start = epoch_seconds(status.get("startTime"))
     if start is None:
         return ""
@@ -321,16 +321,16 @@ _PRINTERS: dict[str, Printer] = {
     "pods": Printer(
         (
             NAME,
-            Column("Ready", description="The aggregate readiness state of this pod for accepting traffic."),
-            Column("Status", description="The aggregate status of the containers in this pod."),
-            Column(
+            TableColumn("Ready", description="The aggregate readiness state of this pod for accepting traffic."),
+            TableColumn("Status", description="The aggregate status of the containers in this pod."),
+            TableColumn(
                 "Restarts", description="How often containers of this pod were restarted, and when the last one was."
             ),
             AGE,
-            Column("IP", description="The pod's address, empty until it has one.", priority=1),
-            Column("Node", description="The node that the pod is bound to.", priority=1),
-            Column("Nominated Node", description="Where this pod waits for others to be preempted.", priority=1),
-            Column("Readiness Gates", description="How many of the pod's readiness gates hold.", priority=1),
+            TableColumn("IP", description="The pod's address, empty until it has one.", priority=1),
+            TableColumn("Node", description="The node that the pod is bound to.", priority=1),
+            TableColumn("Nominated Node", description="Where this pod waits for others to be preempted.", priority=1),
+            TableColumn("Readiness Gates", description="How many of the pod's readiness gates hold.", priority=1),
         ),
         _pod,
     ),
@@ -343,19 +343,19 @@ _PRINTERS: dict[str, Printer] = {
     "priorityclasses": Printer(
         (
             NAME,
-            Column("Value", "integer", "The priority of pods of this class."),
-            Column("Global-Default", "boolean", "Whether pods without a class get this one."),
+            TableColumn("Value", "integer", "The priority of pods of this class."),
+            TableColumn("Global-Default", "boolean", "Whether pods without a class get this one."),
             AGE,
-            Column("PreemptionPolicy", description="Whether pods of this class may preempt others."),
+            TableColumn("PreemptionPolicy", description="Whether pods of this class may preempt others."),
         ),
         _priority_class,
     ),
     "poddisruptionbudgets": Printer(
         (
             NAME,
-            Column("Min Available", description="How many must stay available."),
-            Column("Max Unavailable", description="How many may be unavailable."),
-            Column("Allowed Disruptions", "integer", "How many may be disrupted now."),
+            TableColumn("Min Available", description="How many must stay available."),
+            TableColumn("Max Unavailable", description="How many may be unavailable."),
+            TableColumn("Allowed Disruptions", "integer", "How many may be disrupted now."),
             AGE,
         ),
         _disruption_budget,
@@ -364,9 +364,9 @@ _PRINTERS: dict[str, Printer] = {
     "replicasets": Printer(
         (
             NAME,
-            Column("Desired", "integer", "How many replicas are wanted."),
-            Column("Current", "integer", "How many replicas there are."),
-            Column("Ready", "integer", "How many replicas are ready."),
+            TableColumn("Desired", "integer", "How many replicas are wanted."),
+            TableColumn("Current", "integer", "How many replicas there are."),
+            TableColumn("Ready", "integer", "How many replicas are ready."),
             *_columns("Age", wide=_WORKLOAD_WIDE)[1:],
         ),
         _replica_set,
@@ -380,7 +380,7 @@ _NODE_COLUMNS = _columns(
     "Version",
     wide=("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
 )
-_PLAIN = Printer((NAME, Column("Created At", "date", _AGE)), _created_at)
+_PLAIN = Printer((NAME, TableColumn("Created At", "date", _AGE)), _created_at)
 
 
 def printer(storage: str, profile: str) -> Printer:

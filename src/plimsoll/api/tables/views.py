@@ -13,11 +13,12 @@ import msgspec
 
 from plimsoll.api.machinery.encoding import encoded
 from plimsoll.api.machinery.event_versions import as_new
-from plimsoll.api.machinery.kinds import Resource
-from plimsoll.api.machinery.negotiate import View, Wanted
+from plimsoll.api.machinery.kinds import ApiResource
+from plimsoll.api.machinery.negotiate import MediaType, View
 from plimsoll.api.machinery.status import bad_request
 from plimsoll.api.tables.pod_printer import pod_conditions
-from plimsoll.api.tables.printers import Document, Printer, printer
+from plimsoll.api.tables.printers import Printer, printer
+from plimsoll.rules.model.json_object import JsonObject
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _INCLUDES = ("", "Metadata", "Object", "None")
@@ -35,27 +36,27 @@ _ZERO_VALUES: dict[str, bytes] = {
 }
 
 
-def stored_form(resource: Resource, body: bytes) -> bytes:
+def stored_form(resource: ApiResource, body: bytes) -> bytes:
     """The members of the object in this resource's words: the stored bytes, except for the second view of events."""
     return encoded(as_new(_decode(body))) if resource.group == "events.k8s.io" else body
 
 
 @cache
-def opening(resource: Resource) -> bytes:
+def opening(resource: ApiResource) -> bytes:
     return resource.opening()
 
 
-def whole(resource: Resource, body: bytes) -> bytes:
+def whole(resource: ApiResource, body: bytes) -> bytes:
     """One object with kind and apiVersion, without a line end."""
     return opening(resource) + stored_form(resource, body)[1:]
 
 
-def document_of(body: bytes) -> Document:
-    document: Document = _decode(body)
+def document_of(body: bytes) -> JsonObject:
+    document: JsonObject = _decode(body)
     return document
 
 
-def item_list(resource: Resource, bodies: Sequence[bytes], list_meta: bytes) -> bytes:
+def item_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes) -> bytes:
     if resource.group == "events.k8s.io":
         bodies = [stored_form(resource, body) for body in bodies]
     head = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[' % (
@@ -72,7 +73,7 @@ def item_list(resource: Resource, bodies: Sequence[bytes], list_meta: bytes) -> 
 class Viewer:
     """Prints objects of one resource in one of the converted forms."""
 
-    def __init__(self, resource: Resource, wanted: Wanted, include: str, profile: str) -> None:
+    def __init__(self, resource: ApiResource, wanted: MediaType, include: str, profile: str) -> None:
         self._resource = resource
         self.view: View = wanted.view
         self._api_version = f"meta.k8s.io/{wanted.view_version}".encode()
@@ -102,7 +103,7 @@ class Viewer:
         meta = bookmark_metadata(version, ends_initial)
         if self.view != "Table":
             return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (self._api_version, meta)
-        zero: Document = {"metadata": {}}
+        zero: JsonObject = {"metadata": {}}
         cells = encoded(self._printer.cells(zero, 0.0))
         shown = b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (self._api_version, meta)
         row = b'{"cells":%s,"object":%s}' % (cells, shown)
@@ -113,21 +114,21 @@ class Viewer:
         head = b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":['
         return b"".join((head % (self._api_version, meta, shown), b",".join(rows), b"]}"))
 
-    def _row(self, document: Document, now_s: float) -> bytes:
+    def _row(self, document: JsonObject, now_s: float) -> bytes:
         parts = [b'{"cells":', encoded(self._printer.cells(document, now_s))]
         if self._resource.storage == "pods" and (conditions := pod_conditions(document)):
             parts += [b',"conditions":', encoded(conditions)]
         parts += [b',"object":', self._object(document), b"}"]
         return b"".join(parts)
 
-    def _object(self, document: Document) -> bytes:
+    def _object(self, document: JsonObject) -> bytes:
         if self._include == "None":
             return b"null"
         if self._include == "Object":
             return whole(self._resource, encoded(document))
         return self._partial(document)
 
-    def _partial(self, document: Document) -> bytes:
+    def _partial(self, document: JsonObject) -> bytes:
         head = b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}'
         return head % (self._api_version, encoded(document["metadata"]))
 
@@ -138,7 +139,7 @@ def bookmark_metadata(version: int, ends_initial: bool) -> bytes:
     return b'{"resourceVersion":"%d"}' % version
 
 
-def bookmark(resource: Resource, version: int, *, ends_initial: bool) -> bytes:
+def bookmark(resource: ApiResource, version: int, *, ends_initial: bool) -> bytes:
     """Only metadata, and the zero values that the type prints anyway."""
     extra = _ZERO_VALUES.get(resource.storage, b"")
     return b"".join(

@@ -49,7 +49,7 @@ _SIGNALS = (
 _NOT_YET = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, EOFError, AuthError)
 
 
-class SystemdRefused(PlimsollError):
+class SystemdError(PlimsollError):
     """systemd (or the bus) has answered with an error: its D-Bus name and its own message."""
 
     def __init__(self, name: str, message: str) -> None:
@@ -61,7 +61,7 @@ class SystemdRefused(PlimsollError):
         return f"{self.message} ({self.name})" if self.message else self.name
 
 
-class BusLost(PlimsollError):
+class BusLostError(PlimsollError):
     """No answer: systemd could not be reached, or the connection ended before it answered."""
 
 
@@ -105,7 +105,7 @@ class SystemdBus:
             bus = await self._connected()
             try:
                 return await self._ask(bus, SYSTEMD, MANAGER_PATH, MANAGER, member, signature, body)
-            except BusLost:
+            except BusLostError:
                 self._drop(bus)
                 if last:
                     raise
@@ -135,8 +135,8 @@ class SystemdBus:
                 if done:
                     return future.result()
                 if bus is None or not bus.connected:
-                    raise BusLost(f"the connection to systemd ended while {job} was running")
-            raise BusLost(f"{job} has not ended within {timeout_s:g} s")
+                    raise BusLostError(f"the connection to systemd ended while {job} was running")
+            raise BusLostError(f"{job} has not ended within {timeout_s:g} s")
         finally:
             del self._jobs[job]
 
@@ -169,9 +169,9 @@ class SystemdBus:
                     return await self._patiently(address, patience_s)
             except TimeoutError:
                 problems.append(f"{address or 'system bus'}: no answer within {self.connect_s:g} s")
-            except (OSError, EOFError, AuthError, DBusError, InvalidAddressError, SystemdRefused, BusLost) as error:
+            except (OSError, EOFError, AuthError, DBusError, InvalidAddressError, SystemdError, BusLostError) as error:
                 problems.append(f"{address or 'system bus'}: {error}")
-        raise BusLost("systemd cannot be reached: " + "; ".join(problems))
+        raise BusLostError("systemd cannot be reached: " + "; ".join(problems))
 
     def _addresses(self) -> list[str | None]:
         if self.address is not None:
@@ -211,7 +211,7 @@ class SystemdBus:
         self._systemd_came.clear()
         try:
             await self._ask(bus, BUS, BUS_PATH, BUS, "GetNameOwner", "s", [SYSTEMD])
-        except SystemdRefused as refused:
+        except SystemdError as refused:
             if not refused.name.endswith(".NameHasNoOwner"):
                 raise
             await self._systemd_came.wait()
@@ -239,14 +239,14 @@ class SystemdBus:
             async with asyncio.timeout(self.call_s):
                 reply = await bus.call(message)
         except TimeoutError:
-            raise BusLost(f"no answer to {member} within {self.call_s:g} s") from None
+            raise BusLostError(f"no answer to {member} within {self.call_s:g} s") from None
         except (OSError, EOFError) as error:
-            raise BusLost(f"the connection ended before {member} was answered: {error}") from error
+            raise BusLostError(f"the connection ended before {member} was answered: {error}") from error
         if reply is None:
-            raise BusLost(f"the connection ended before {member} was answered")
+            raise BusLostError(f"the connection ended before {member} was answered")
         if reply.message_type is MessageType.ERROR:
             text = reply.body[0] if reply.body and isinstance(reply.body[0], str) else ""
-            raise SystemdRefused(reply.error_name or "unknown", text)
+            raise SystemdError(reply.error_name or "unknown", text)
         return list(reply.body)
 
     def _on_message(self, message: Message) -> None:

@@ -23,7 +23,7 @@ from plimsoll.cgroups.drivers.v1 import CgroupsV1
 from plimsoll.cgroups.drivers.v2 import CgroupsV2
 from plimsoll.codec.kernel.files import MountLine, below_mount, enabled_controllers, mountinfo, own_cgroups
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.cgroup_files import CgroupGone
+from plimsoll.linux.cgroup_files import CgroupGoneError
 from plimsoll.rules.model.cgroup_names import CgroupName
 from plimsoll.rules.model.kernel import CgroupVersion
 
@@ -33,7 +33,7 @@ REQUIRED_V1 = ("cpu", "cpuacct", "cpuset", "memory")
 NEEDED_V2 = ("cpu", "cpuset", "memory", "hugetlb", "pids")
 
 
-class CgroupsUnusable(PlimsollError):
+class CgroupsUnusableError(PlimsollError):
     """This machine's cgroups cannot carry a node; the text is the kubelet's where it has one."""
 
 
@@ -81,7 +81,7 @@ def hierarchies(mountinfo_text: str, own_cgroup_text: str, proc_cgroups_text: st
     # A lone name=systemd beside cgroup2 (some containers of old images have it) limits nothing: still v2.
     on_v1 = any(name != SYSTEMD for name in v1) or (unified is None and bool(v1))
     if unified is None and not v1:
-        raise CgroupsUnusable(f"no cgroup file system is mounted: mount -t cgroup2 none {USUAL}")
+        raise CgroupsUnusableError(f"no cgroup file system is mounted: mount -t cgroup2 none {USUAL}")
     return Hierarchies(
         1 if on_v1 and (unified is None or unified.mount_point != USUAL) else 2,
         {name: _mounted(line, own.get(name)) for name, line in sorted(v1.items())},
@@ -126,7 +126,7 @@ def check_required(found: Hierarchies) -> None:
     missing = sorted(set(REQUIRED_V1) - found.v1.keys())
     if missing:
         listed = " ".join(missing)
-        raise CgroupsUnusable(f"system validation failed - Following Cgroup subsystem not mounted: [{listed}]")
+        raise CgroupsUnusableError(f"system validation failed - Following Cgroup subsystem not mounted: [{listed}]")
 
 
 def missing_controllers(name: CgroupName, available: str, top: str) -> str | None:
@@ -163,8 +163,10 @@ def default_root(found: Hierarchies, may_write: Callable[[str], bool]) -> str:
         if may_write(path):
             return path
     if found.read_only:
-        raise CgroupsUnusable("the cgroup file systems are mounted read-only: mount -o remount,rw makes them writable")
-    raise CgroupsUnusable(
+        raise CgroupsUnusableError(
+            "the cgroup file systems are mounted read-only: mount -o remount,rw makes them writable"
+        )
+    raise CgroupsUnusableError(
         "cgroups cannot be written: start as root, or in a delegated cgroup "
         "(systemd-run --user --scope -p Delegate=yes plimsoll …)"
     )
@@ -200,12 +202,12 @@ def entry_directories(files: CgroupsV1 | CgroupsV2, path: str) -> list[int]:
     """Descriptors that the caller closes; CgroupGone where there is no such cgroup in any hierarchy."""
     mounts = [files.mount] if isinstance(files, CgroupsV2) else list(dict.fromkeys(files.hierarchies.values()))
     opened: list[int] = []
-    gone: CgroupGone | None = None
+    gone: CgroupGoneError | None = None
     for mount in mounts:
         try:
             with mount.directory(path) as directory:
                 opened.append(os.dup(directory.fd))
-        except CgroupGone as error:  # a hierarchy that we do not use
+        except CgroupGoneError as error:  # a hierarchy that we do not use
             gone = error
     if not opened and gone is not None:
         raise gone
@@ -217,7 +219,7 @@ def open_cgroupfs(found: Hierarchies) -> CgroupsV1 | CgroupsV2:
     unified = found.unified
     if found.version == 2:
         if unified is None:
-            raise CgroupsUnusable("cgroup2 is not mounted: mount -t cgroup2 none /sys/fs/cgroup")
+            raise CgroupsUnusableError("cgroup2 is not mounted: mount -t cgroup2 none /sys/fs/cgroup")
         return CgroupsV2(unified.mount_point, unified.root)
     mounted = [*found.v1.values(), *([unified] if unified else [])]
     return CgroupsV1(

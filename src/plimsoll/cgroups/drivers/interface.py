@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone
-from plimsoll.rules.cgroups.steps import Seen
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError
+from plimsoll.rules.cgroups.steps import ObservedCgroup
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import CgroupVersion
 
-__all__ = ["CgroupDriver", "CgroupError", "CgroupGone"]
+__all__ = ["CgroupDriver", "CgroupError", "CgroupGoneError"]
 
 
 class CgroupDriver(Protocol):
@@ -23,7 +23,7 @@ class CgroupDriver(Protocol):
     name: DriverName
     simulated: bool
 
-    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         """Those of `files` that exist there, with their text stripped; None where there is no such cgroup."""
 
     def children(self, path: str) -> list[str]:

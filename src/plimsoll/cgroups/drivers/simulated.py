@@ -13,10 +13,10 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterable, Iterator, Mapping
 
-from plimsoll.cgroups.drivers.interface import CgroupError, CgroupGone
-from plimsoll.cgroups.drivers.simulated_files import Refused, byte_count, control_files
+from plimsoll.cgroups.drivers.interface import CgroupError, CgroupGoneError
+from plimsoll.cgroups.drivers.simulated_files import ErrnoError, byte_count, control_files
 from plimsoll.rules.cgroups.desired_files import MAX_NAME_BYTES, ancestors, parent_path
-from plimsoll.rules.cgroups.steps import Seen
+from plimsoll.rules.cgroups.steps import ObservedCgroup
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.resources.files import MAX
@@ -71,7 +71,7 @@ class SimulatedKernel:
 
     # --- looking ---
 
-    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         group = self._groups.get(path)
         if group is None:
             return None
@@ -82,7 +82,7 @@ class SimulatedKernel:
                 text = self._shown(path, group, file)
             if text is not None:
                 found[file] = text
-        return Seen(found, group.inode)
+        return ObservedCgroup(found, group.inode)
 
     def children(self, path: str) -> list[str]:
         group = self._groups.get(path)
@@ -108,7 +108,7 @@ class SimulatedKernel:
         if len(name.encode()) > MAX_NAME_BYTES:
             raise CgroupError("make", path, "", errno.ENAMETOOLONG)
         if above not in self._groups:
-            raise CgroupGone("make", path, "", errno.ENOENT)
+            raise CgroupGoneError("make", path, "", errno.ENOENT)
         if self.version == 2 and above != "/" and self._groups[above].pids:
             raise CgroupError("make", path, "", errno.EBUSY, "the parent has processes: no controller can be enabled")
         if name.endswith(".scope") and pid is None:
@@ -126,9 +126,9 @@ class SimulatedKernel:
                 self._command(path, group, file, value)
                 return
             if file not in group.files:
-                raise Refused(errno.ENOENT, self.has(file) or "")
+                raise ErrnoError(errno.ENOENT, self.has(file) or "")
             self._set(path, group, file, self._table[file][1](value))
-        except Refused as refused:
+        except ErrnoError as refused:
             raise CgroupError("write", f"{path}/{file}", value, refused.number, refused.detail) from None
 
     async def remove(self, path: str) -> None:
@@ -195,7 +195,7 @@ class SimulatedKernel:
     def _existing(self, op: str, path: str, data: str = "") -> _Cgroup:
         group = self._groups.get(path)
         if group is None:
-            raise CgroupGone(op, path, data, errno.ENOENT)
+            raise CgroupGoneError(op, path, data, errno.ENOENT)
         return group
 
     def _one(self, path: str) -> Iterator[_Cgroup]:
@@ -228,7 +228,7 @@ class SimulatedKernel:
         else:
             wanted = byte_count(value)
             if self._reclaim(path, wanted) < wanted:
-                raise Refused(errno.EAGAIN)
+                raise ErrnoError(errno.EAGAIN)
 
     def _set(self, path: str, group: _Cgroup, file: str, text: str) -> None:
         files = group.files
@@ -240,11 +240,11 @@ class SimulatedKernel:
             self._check_bandwidth(path, {**files, file: text})
         elif file == "memory.limit_in_bytes":
             if int(text) > int(files.get("memory.memsw.limit_in_bytes", text)):
-                raise Refused(errno.EINVAL)
+                raise ErrnoError(errno.EINVAL)
             self._make_room(path, int(text))
         elif file == "memory.memsw.limit_in_bytes":
             if int(text) < int(files["memory.limit_in_bytes"]):
-                raise Refused(errno.EINVAL)
+                raise ErrnoError(errno.EINVAL)
             self._make_room(path, int(text))
         files[file] = text
         self._settle(path)
@@ -258,17 +258,17 @@ class SimulatedKernel:
             limit = _ratio(self._groups[above].files)
             if limit is not None:
                 if ratio > limit:
-                    raise Refused(errno.EINVAL, "the parent has less")
+                    raise ErrnoError(errno.EINVAL, "the parent has less")
                 break
         for below in self._tree(path):
             part = _ratio(below.files) if below is not self._groups[path] else None
             if part is not None and part > ratio:
-                raise Refused(errno.EINVAL, "a child has more")
+                raise ErrnoError(errno.EINVAL, "a child has more")
 
     def _make_room(self, path: str, limit_bytes: int) -> None:
         excess = self._usage(path) - limit_bytes
         if excess > 0 and self._reclaim(path, excess) < excess:
-            raise Refused(errno.EBUSY, f"{self._usage(path)} bytes are in use")
+            raise ErrnoError(errno.EBUSY, f"{self._usage(path)} bytes are in use")
 
     def _reclaim(self, path: str, wanted_bytes: int) -> int:
         freed = 0

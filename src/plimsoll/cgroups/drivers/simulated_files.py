@@ -26,7 +26,7 @@ _DECIMAL = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 Taken = Callable[[str], str]
 
 
-class Refused(Exception):
+class ErrnoError(Exception):
     """Only between these two modules: the errno for a value."""
 
     def __init__(self, number: int, detail: str = "") -> None:
@@ -76,7 +76,7 @@ def byte_count(text: str) -> int:
     """`1048576` or `1M`, as every memory file takes it."""
     match = _BYTES.fullmatch(text)
     if match is None:
-        raise Refused(errno.EINVAL)
+        raise ErrnoError(errno.EINVAL)
     return int(match[1]) * _SUFFIXES[match[2].lower()]
 
 
@@ -99,7 +99,7 @@ def _whole(least: int, most: int, *, allow_max: bool = False, beyond: int = errn
             return text
         number = _integer(text)
         if not least <= number <= most:
-            raise Refused(beyond)
+            raise ErrnoError(beyond)
         return str(number)
 
     return taken
@@ -107,21 +107,21 @@ def _whole(least: int, most: int, *, allow_max: bool = False, beyond: int = errn
 
 def _integer(text: str) -> int:
     if not _DECIMAL.fullmatch(text):
-        raise Refused(errno.EINVAL)
+        raise ErrnoError(errno.EINVAL)
     return int(text)
 
 
 def _shares(text: str) -> str:
     number = _integer(text)
     if number < 0:
-        raise Refused(errno.EINVAL)
+        raise ErrnoError(errno.EINVAL)
     return str(min(max(number, MIN_SHARES), MAX_SHARES))
 
 
 def _quota(text: str) -> str:
     number = _integer(text)
     if 0 <= number < 1000:
-        raise Refused(errno.EINVAL)
+        raise ErrnoError(errno.EINVAL)
     return str(max(number, -1))
 
 
@@ -129,11 +129,11 @@ def _cpu_max(text: str) -> str:
     """One word keeps the period: the kernel adds it, see `simulated`."""
     words = text.split()
     if len(words) not in (1, 2):
-        raise Refused(errno.EINVAL)
+        raise ErrnoError(errno.EINVAL)
     if words[0] != MAX and _integer(words[0]) < 1000:
-        raise Refused(errno.EINVAL)
+        raise ErrnoError(errno.EINVAL)
     if len(words) == 2 and not 1000 <= _integer(words[1]) <= 1_000_000:
-        raise Refused(errno.EINVAL)
+        raise ErrnoError(errno.EINVAL)
     return " ".join(words)
 
 
@@ -141,9 +141,9 @@ def _cpus(count: int) -> Taken:
     def taken(text: str) -> str:
         numbers = cpu_numbers(text)
         if numbers is None:
-            raise Refused(errno.EINVAL)
+            raise ErrnoError(errno.EINVAL)
         if any(number >= count for number in numbers):
-            raise Refused(errno.ERANGE)
+            raise ErrnoError(errno.ERANGE)
         return cpu_text(numbers)
 
     return taken

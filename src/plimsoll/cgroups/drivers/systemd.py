@@ -20,11 +20,11 @@ from typing import Any, Protocol
 
 from dbus_fast import Variant
 
-from plimsoll.cgroups.drivers.dbus import JOB_S, BusLost, SystemdBus, SystemdRefused
-from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGone
-from plimsoll.errors import InvalidName
+from plimsoll.cgroups.drivers.dbus import JOB_S, BusLostError, SystemdBus, SystemdError
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
+from plimsoll.errors import InvalidNameError
 from plimsoll.linux.cgroup_files import check_text, components
-from plimsoll.rules.cgroups.steps import Seen
+from plimsoll.rules.cgroups.steps import ObservedCgroup
 from plimsoll.rules.cgroups.systemd import Property, Unit, files_beside, properties, unit_of
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import CgroupVersion
@@ -64,7 +64,7 @@ class SystemdCgroups:
 
     # Looking
 
-    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         return self.files.look(path, files)
 
     def children(self, path: str) -> list[str]:
@@ -85,18 +85,18 @@ class SystemdCgroups:
         if self.files.look(path, ()) is not None:
             raise CgroupError("make", path, "", errno.EEXIST)
         if self.files.look(_parent(path), ()) is None:
-            raise CgroupGone("make", path, "", errno.ENOENT, "its parent is not there")
+            raise CgroupGoneError("make", path, "", errno.ENOENT, "its parent is not there")
         try:
             result = await self.bus.job(
                 "StartTransientUnit", "ssa(sv)a(sa(sv))", [unit.name, "replace", self._birth(unit, pid), []]
             )
             if result != "done":
                 raise CgroupError("make", path, "", errno.EIO, f"systemd's job for {unit.name} ended: {result}")
-        except SystemdRefused as refused:
+        except SystemdError as refused:
             # A slice may be loaded without a cgroup, because a child of it was named before; it will do (02 §2.3).
             if unit.is_scope or _errno(refused) != errno.EEXIST:
                 raise _failed("make", path, "", refused) from refused
-        except BusLost as lost:
+        except BusLostError as lost:
             raise _lost("make", path, "", lost) from lost
         await self._complete(path, unit, pid)
 
@@ -134,7 +134,7 @@ class SystemdCgroups:
             return
         seen = self.files.look(path, {file, *files_beside(file, self.version), _RESET_BY_SYSTEMD})
         if seen is None:
-            raise CgroupGone("write", f"{path}/{file}", value, errno.ENOENT)
+            raise CgroupGoneError("write", f"{path}/{file}", value, errno.ENOENT)
         told = self._properties(path, file, value, seen)
         if told:
             await self._tell(path, unit, told, f"{file}={value}")
@@ -148,10 +148,10 @@ class SystemdCgroups:
             if told and seen.files.get(_RESET_BY_SYSTEMD) == "1":
                 await self.files.write(path, _RESET_BY_SYSTEMD, "1")
 
-    def _properties(self, path: str, file: str, value: str, seen: Seen) -> tuple[Property, ...]:
+    def _properties(self, path: str, file: str, value: str, seen: ObservedCgroup) -> tuple[Property, ...]:
         try:
             return properties(file, value, self.version, seen.files)
-        except InvalidName as problem:
+        except InvalidNameError as problem:
             raise CgroupError("refuse", f"{path}/{file}", value, errno.EINVAL, str(problem)) from problem
 
     async def _tell(self, path: str, unit: Unit, told: tuple[Property, ...], what: str) -> None:
@@ -161,9 +161,9 @@ class SystemdCgroups:
             # systemd answers first and writes the files when it is idle again; the answer to another question comes
             # only after that. Without it, its late write could undo ours.
             await self.bus.call("GetUnit", "s", [unit.name])
-        except SystemdRefused as refused:
+        except SystemdError as refused:
             raise _failed("set", path, what, refused) from refused
-        except BusLost as lost:
+        except BusLostError as lost:
             raise _lost("set", path, what, lost) from lost
 
     async def remove(self, path: str) -> None:
@@ -178,14 +178,14 @@ class SystemdCgroups:
         there = self.files.look(path, ()) is not None
         await self._stop(path, unit)
         if not there:
-            raise CgroupGone("remove", path, "", errno.ENOENT)
+            raise CgroupGoneError("remove", path, "", errno.ENOENT)
 
     async def _clear_remains(self, path: str) -> None:
         """On v1 systemd tries each controller's directory of a scope that has ended once, and may come too early."""
         for name in self.files.children(path):
             below = f"{path}/{name}"
             if name.endswith(".scope") and not self.files.members(below, deep=True):
-                with contextlib.suppress(CgroupGone):
+                with contextlib.suppress(CgroupGoneError):
                     await self.files.remove(below)
 
     async def _stop(self, path: str, unit: Unit) -> None:
@@ -195,14 +195,14 @@ class SystemdCgroups:
             if result != "done":
                 raise CgroupError("remove", path, "", errno.EIO, f"systemd's job to stop {unit.name} ended: {result}")
             await self.bus.call("ResetFailedUnit", "s", [unit.name])
-        except SystemdRefused as refused:
+        except SystemdError as refused:
             if _errno(refused) != errno.ENOENT:  # a scope whose last process has ended is gone by itself
                 raise _failed("remove", path, "", refused) from refused
-        except BusLost as lost:
+        except BusLostError as lost:
             raise _lost("remove", path, "", lost) from lost
         try:
             await self.files.remove(path)
-        except CgroupGone:
+        except CgroupGoneError:
             pass
 
     async def move(self, path: str, pid: int) -> None:
@@ -210,10 +210,10 @@ class SystemdCgroups:
         if unit is not None and unit.is_scope:
             try:
                 await self.bus.call("AttachProcessesToUnit", "ssau", [unit.name, "", [pid]])
-            except SystemdRefused as refused:
+            except SystemdError as refused:
                 if refused.name != _UNKNOWN_METHOD:  # before systemd 235; then the file alone must do
                     raise _failed("move", path, str(pid), refused) from refused
-            except BusLost as lost:
+            except BusLostError as lost:
                 raise _lost("move", path, str(pid), lost) from lost
         await self.files.move(path, pid)
 
@@ -231,7 +231,7 @@ def _unit(path: str, op: str) -> Unit | None:
     try:
         components(path)
         return unit_of(path)
-    except InvalidName as problem:
+    except InvalidNameError as problem:
         raise CgroupError(op, path, "", errno.EINVAL, str(problem)) from problem
 
 
@@ -253,15 +253,15 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _errno(refused: SystemdRefused) -> int:
+def _errno(refused: SystemdError) -> int:
     return _ERRNO.get(refused.name, errno.EIO)
 
 
-def _failed(op: str, path: str, data: str, refused: SystemdRefused) -> CgroupError:
+def _failed(op: str, path: str, data: str, refused: SystemdError) -> CgroupError:
     number = _errno(refused)
-    kind = CgroupGone if number == errno.ENOENT else CgroupError
+    kind = CgroupGoneError if number == errno.ENOENT else CgroupError
     return kind(op, path, data, number, f"systemd: {refused}")
 
 
-def _lost(op: str, path: str, data: str, lost: BusLost) -> CgroupError:
+def _lost(op: str, path: str, data: str, lost: BusLostError) -> CgroupError:
     return CgroupError(op, path, data, errno.ETIMEDOUT, str(lost))

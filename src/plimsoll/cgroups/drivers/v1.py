@@ -29,9 +29,9 @@ from plimsoll.cgroups.drivers.v2 import (
     still_there,
 )
 from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, Mount, components
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, CgroupMount, Directory, components
 from plimsoll.linux.processes import cgroups_of, signal_members
-from plimsoll.rules.cgroups.steps import Seen
+from plimsoll.rules.cgroups.steps import ObservedCgroup
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.resources.files import controller_of
@@ -66,14 +66,14 @@ class CgroupsV1:
         """
         self.page_size = page_size or os.sysconf("SC_PAGE_SIZE")
         root_of = dict(roots or {}).get
-        opened: dict[str, Mount] = {}
-        self.hierarchies: dict[str, Mount] = {}
+        opened: dict[str, CgroupMount] = {}
+        self.hierarchies: dict[str, CgroupMount] = {}
         for controller, mount_point in mounts.items():
             if mount_point not in opened:
-                opened[mount_point] = Mount(mount_point, "cgroup", root_of(mount_point, "/"))
+                opened[mount_point] = CgroupMount(mount_point, "cgroup", root_of(mount_point, "/"))
             self.hierarchies[controller] = opened[mount_point]
         if unified is not None:
-            self.hierarchies[UNIFIED] = Mount(unified, "cgroup2", root_of(unified, "/"))
+            self.hierarchies[UNIFIED] = CgroupMount(unified, "cgroup2", root_of(unified, "/"))
         self.refused: dict[str, CgroupError] = {}  # an optional hierarchy → why it is left out
         self._made: str | None = None  # a cgroup to ask which files there are
 
@@ -81,11 +81,11 @@ class CgroupsV1:
         for mount in self._distinct(self.hierarchies):
             mount.close()
 
-    def _distinct(self, controllers: Iterable[str]) -> list[Mount]:
+    def _distinct(self, controllers: Iterable[str]) -> list[CgroupMount]:
         """Their mounts, joint ones once."""
         return list(dict.fromkeys(self.hierarchies[name] for name in controllers if name in self.hierarchies))
 
-    def mount_of(self, file: str) -> Mount | None:
+    def mount_of(self, file: str) -> CgroupMount | None:
         """Where a file stands: its controller's mount; PSI and cgroup.kill are in the unified one."""
         if file.endswith(".pressure") or file in ("cgroup.kill", "cgroup.events", "cgroup.freeze", "cgroup.stat"):
             return self.hierarchies.get(UNIFIED)
@@ -93,7 +93,7 @@ class CgroupsV1:
         return self._main if controller == "cgroup" else self.hierarchies.get(controller)
 
     @property
-    def _main(self) -> Mount:
+    def _main(self) -> CgroupMount:
         """The hierarchy whose directory stands for the whole: its inode is the cgroup's."""
         return self.hierarchies["memory"] if "memory" in self.hierarchies else next(iter(self.hierarchies.values()))
 
@@ -105,9 +105,9 @@ class CgroupsV1:
 
     # Looking
 
-    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         needed = self._distinct(name for name in NEEDED if name not in self.refused) or [self._main]
-        opened: dict[Mount, Directory] = {}
+        opened: dict[CgroupMount, Directory] = {}
         try:
             for mount in needed:
                 opened[mount] = mount.directory(path)
@@ -121,10 +121,10 @@ class CgroupsV1:
                     text = directory.read_if_there(file)
                     if text is not None:
                         found[file] = text
-            return Seen(
+            return ObservedCgroup(
                 found, next(iter(opened.values())).inode if self._main not in opened else opened[self._main].inode
             )
-        except CgroupGone:
+        except CgroupGoneError:
             return None
         finally:
             for directory in opened.values():
@@ -136,7 +136,7 @@ class CgroupsV1:
             try:
                 with mount.directory(path) as directory:
                     found.update(directory.children())
-            except CgroupGone:
+            except CgroupGoneError:
                 continue
         return sorted(found)
 
@@ -144,13 +144,13 @@ class CgroupsV1:
         """Who is there in any hierarchy that a cgroup of ours is in."""
         return sorted(set(self._pids(path, self._distinct(USED), deep=deep)))
 
-    def _pids(self, path: str, mounts: Iterable[Mount], *, deep: bool) -> Iterator[int]:
+    def _pids(self, path: str, mounts: Iterable[CgroupMount], *, deep: bool) -> Iterator[int]:
         for mount in mounts:
             for at in descendants(mount, path) if deep else (path,):
                 try:
                     with mount.directory(at) as directory:
                         yield from pids(directory)
-                except CgroupGone:
+                except CgroupGoneError:
                     continue
 
     def has(self, file: str) -> str | None:
@@ -162,11 +162,11 @@ class CgroupsV1:
             try:
                 with mount.directory(path) as directory:
                     return lacking(directory, file)
-            except CgroupGone:
+            except CgroupGoneError:
                 continue
         return None  # no cgroup to ask: making one will show
 
-    def _samples(self, mount: Mount, controller: str) -> Iterator[str]:
+    def _samples(self, mount: CgroupMount, controller: str) -> Iterator[str]:
         if self._made:
             yield self._made
         if controller in _NOT_AT_THE_TOP or mount.kind == "cgroup2":
@@ -207,7 +207,7 @@ class CgroupsV1:
         if new:
             for mount in [each for each in needed if each not in mounts]:
                 self._prepare(mount, path)
-        made: list[Mount] = []
+        made: list[CgroupMount] = []
         try:
             for mount in mounts:
                 if self._make_in(mount, path):
@@ -219,14 +219,14 @@ class CgroupsV1:
             raise
         return True
 
-    def _make_in(self, mount: Mount, path: str) -> bool:
+    def _make_in(self, mount: CgroupMount, path: str) -> bool:
         try:
             mount.make(path)
-        except CgroupGone as error:
+        except CgroupGoneError as error:
             names = self._names(mount)
             if names <= _OPTIONAL and names & self.refused.keys():
                 return False  # its parent was refused already
-            raise CgroupGone("make", error.path, "", error.errno, "its parent is not there") from error
+            raise CgroupGoneError("make", error.path, "", error.errno, "its parent is not there") from error
         except CgroupError as error:
             names = self._names(mount)
             if error.errno == errno.ENOMEM and "memory" in names:
@@ -238,10 +238,10 @@ class CgroupsV1:
             return False
         return True
 
-    def _names(self, mount: Mount) -> set[str]:
+    def _names(self, mount: CgroupMount) -> set[str]:
         return {name for name, other in self.hierarchies.items() if other is mount and name in USED}
 
-    def _prepare(self, mount: Mount, path: str) -> None:
+    def _prepare(self, mount: CgroupMount, path: str) -> None:
         if mount is self.hierarchies.get("cpuset"):
             self._inherit_cpuset(mount, path)
         if mount is self.hierarchies.get("memory"):
@@ -250,7 +250,7 @@ class CgroupsV1:
                 if directory.read_if_there("memory.use_hierarchy") == "0":
                     directory.write("memory.use_hierarchy", "1")
 
-    def _inherit_cpuset(self, mount: Mount, path: str) -> None:
+    def _inherit_cpuset(self, mount: CgroupMount, path: str) -> None:
         with mount.directory(path.rpartition("/")[0] or "/") as parent, mount.directory(path) as directory:
             for file in ("cpuset.cpus", "cpuset.mems"):
                 if directory.read(file):
@@ -270,7 +270,7 @@ class CgroupsV1:
         with self.directory(path, file) as directory:
             try:
                 write_checked(directory, file, value, self.page_size)
-            except CgroupGone:
+            except CgroupGoneError:
                 raise
             except CgroupError as error:
                 raise _explained(error, directory, file, value) from error
@@ -280,7 +280,7 @@ class CgroupsV1:
         not_the_top(path, "remove")
         there = [mount for mount in self._distinct((*NEEDED, *self.hierarchies)) if mount.has(path)]
         if not there:
-            raise CgroupGone("remove", self._main.shown(path), "", errno.ENOENT)
+            raise CgroupGoneError("remove", self._main.shown(path), "", errno.ENOENT)
         for mount in there:
             if _occupied(mount, path):
                 detail = "it has processes or cgroups in it: end and remove those first"
@@ -288,7 +288,7 @@ class CgroupsV1:
         for mount in there:
             try:
                 await remove_empty(mount, path)
-            except CgroupGone:
+            except CgroupGoneError:
                 continue
         if self._made == path:
             self._made = None
@@ -296,21 +296,21 @@ class CgroupsV1:
     async def move(self, path: str, pid: int) -> None:
         """All or nothing: a hierarchy that refuses brings the process back where it was in the others."""
         before = self._places(pid)
-        moved: list[Mount] = []
+        moved: list[CgroupMount] = []
         for mount in self._distinct(USED):
             try:
                 with mount.directory(path) as directory:
                     directory.write(PROCS, str(pid))
             except CgroupError as error:
-                if isinstance(error, CgroupGone) and self._names(mount) & self.refused.keys():
+                if isinstance(error, CgroupGoneError) and self._names(mount) & self.refused.keys():
                     continue
                 for done in reversed(moved):
                     _put_back(done, before.get(done), pid)
                 raise
             moved.append(mount)
 
-    def _places(self, pid: int) -> dict[Mount, str]:
-        found: dict[Mount, str] = {}
+    def _places(self, pid: int) -> dict[CgroupMount, str]:
+        found: dict[CgroupMount, str] = {}
         for line in cgroups_of(pid) or ():
             for name in line.controllers or (UNIFIED,):
                 mount = self.hierarchies.get(name)
@@ -336,7 +336,7 @@ class CgroupsV1:
     async def kill(self, path: str) -> None:
         not_the_top(path, "kill")
         if not any(mount.has(path) for mount in self._distinct(USED)):
-            raise CgroupGone("kill", self._main.shown(path), "", errno.ENOENT)
+            raise CgroupGoneError("kill", self._main.shown(path), "", errno.ENOENT)
         clock = asyncio.get_running_loop().time
         end = clock() + KILL_S
         left = self.members(path, deep=True)
@@ -355,7 +355,7 @@ class CgroupsV1:
         if freezer := "freezer" in self.hierarchies:
             try:
                 await self.freeze(path, frozen=True)
-            except CgroupGone:
+            except CgroupGoneError:
                 freezer = False
             except CgroupError as error:
                 # A task that cannot be frozen now may still be killed; the next round looks again.
@@ -372,7 +372,7 @@ class CgroupsV1:
         try:
             with self.hierarchies["freezer"].directory(path) as directory:
                 directory.write(_STATE, "THAWED")
-        except CgroupGone:
+        except CgroupGoneError:
             pass
 
     def _kill_unified(self, path: str) -> None:
@@ -381,23 +381,23 @@ class CgroupsV1:
             try:
                 with mount.directory(path) as directory:
                     directory.write("cgroup.kill", "1")
-            except CgroupGone:
+            except CgroupGoneError:
                 pass
             except CgroupError as error:
                 if error.errno != errno.ENOENT:
                     raise
 
 
-def _occupied(mount: Mount, path: str) -> bool:
+def _occupied(mount: CgroupMount, path: str) -> bool:
     """systemd takes away what it made as soon as it is empty: then it is not in the way either."""
     try:
         with mount.directory(path) as directory:
             return bool(directory.children()) or any(True for _ in pids(directory))
-    except CgroupGone:
+    except CgroupGoneError:
         return False
 
 
-def _put_back(mount: Mount, path: str | None, pid: int) -> None:
+def _put_back(mount: CgroupMount, path: str | None, pid: int) -> None:
     """Into the cgroup it came from; a process that has ended needs no place."""
     if path is None:
         return

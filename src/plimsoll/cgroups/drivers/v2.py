@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 
 from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
 from plimsoll.codec.kernel.files import flat_keyed
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, Mount, components
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, CgroupMount, Directory, components
 from plimsoll.linux.processes import signal_members
-from plimsoll.rules.cgroups.steps import Seen
+from plimsoll.rules.cgroups.steps import ObservedCgroup
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.resources.files import controller_of
@@ -41,7 +41,7 @@ class CgroupsV2:
 
     def __init__(self, mount_point: str = "/sys/fs/cgroup", root: str = "/", *, page_size: int = 0) -> None:
         """`root`: the cgroup that is mounted there, where it is not the top."""
-        self.mount = Mount(mount_point, "cgroup2", root)
+        self.mount = CgroupMount(mount_point, "cgroup2", root)
         self.page_size = page_size or os.sysconf("SC_PAGE_SIZE")
         self.refused: dict[str, CgroupError] = {}  # controller → why an ancestor would not hand it down
         self._made: str | None = None  # a cgroup to ask which files there are
@@ -55,19 +55,19 @@ class CgroupsV2:
 
     # Looking
 
-    def look(self, path: str, files: Iterable[str]) -> Seen | None:
+    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         try:
             with self.mount.directory(path) as directory:
                 found = {file: text for file in files if (text := directory.read_if_there(file)) is not None}
-                return Seen(found, directory.inode)
-        except CgroupGone:
+                return ObservedCgroup(found, directory.inode)
+        except CgroupGoneError:
             return None
 
     def children(self, path: str) -> list[str]:
         try:
             with self.mount.directory(path) as directory:
                 return directory.children()
-        except CgroupGone:
+        except CgroupGoneError:
             return []
 
     def members(self, path: str, *, deep: bool = False) -> list[int]:
@@ -78,7 +78,7 @@ class CgroupsV2:
             try:
                 with self.mount.directory(at) as directory:
                     yield from pids(directory)
-            except CgroupGone:
+            except CgroupGoneError:
                 continue
 
     def has(self, file: str) -> str | None:
@@ -94,7 +94,7 @@ class CgroupsV2:
                 with self.mount.directory(path) as directory:
                     if core or controller in directory.read(CONTROLLERS).split():
                         return lacking(directory, file)
-            except CgroupGone:
+            except CgroupGoneError:
                 continue
         return None  # no cgroup with that controller to ask: making one will show
 
@@ -154,7 +154,7 @@ class CgroupsV2:
                 return []
             try:
                 directory.write(SUBTREE, " ".join(f"+{name}" for name in missing))
-            except CgroupGone:
+            except CgroupGoneError:
                 raise
             except CgroupError as error:
                 if error.errno == errno.EBUSY:
@@ -173,7 +173,7 @@ class CgroupsV2:
     def _hand_down_one(self, directory: Directory, controller: str) -> bool:
         try:
             directory.write(SUBTREE, f"+{controller}")
-        except CgroupGone:
+        except CgroupGoneError:
             raise
         except CgroupError as error:
             self.refused[controller] = error
@@ -188,7 +188,7 @@ class CgroupsV2:
                     with self.mount.directory(path) as directory:
                         directory.write(SUBTREE, f"-{controller}")
                 except CgroupError as error:
-                    if error.errno != errno.EBUSY and not isinstance(error, CgroupGone):
+                    if error.errno != errno.EBUSY and not isinstance(error, CgroupGoneError):
                         self.refused.setdefault(controller, error)
 
     async def write(self, path: str, file: str, value: str) -> None:
@@ -210,7 +210,7 @@ class CgroupsV2:
         with self.mount.directory(path) as directory:
             try:
                 write_checked(directory, file, value, self.page_size)
-            except CgroupGone:
+            except CgroupGoneError:
                 raise
             except CgroupError as error:
                 if error.errno != errno.ENOENT:
@@ -249,7 +249,7 @@ class CgroupsV2:
         try:
             directory.write("cgroup.kill", "1")
         except CgroupError as error:
-            if error.errno == errno.ENOENT and not isinstance(error, CgroupGone):
+            if error.errno == errno.ENOENT and not isinstance(error, CgroupGoneError):
                 return False
             raise
         return True
@@ -271,7 +271,7 @@ def lacking(directory: Directory, file: str) -> str | None:
     """None where the cgroup has the file, else the reason in words; CgroupGone where there is no cgroup."""
     if not directory.has(file):
         if not directory.alive():
-            raise CgroupGone("open", directory.path, "", errno.ENOENT)
+            raise CgroupGoneError("open", directory.path, "", errno.ENOENT)
         return f"this kernel's cgroups have no {file}"
     if file.endswith(".pressure") and directory.read_if_there(file) is None:
         return f"{file} is switched off: boot with psi=1"
@@ -294,19 +294,19 @@ def pids(directory: Directory) -> Iterator[int]:
     return (int(word) for word in directory.read(PROCS).split() if word != "0")
 
 
-def descendants(mount: Mount, path: str) -> Iterator[str]:
+def descendants(mount: CgroupMount, path: str) -> Iterator[str]:
     """The cgroup and all below it, parents first; what goes away meanwhile is left out."""
     yield path
     try:
         with mount.directory(path) as directory:
             names = directory.children()
-    except CgroupGone:
+    except CgroupGoneError:
         return
     for name in names:
         yield from descendants(mount, f"{path.rstrip('/')}/{name}")
 
 
-async def remove_empty(mount: Mount, path: str) -> None:
+async def remove_empty(mount: CgroupMount, path: str) -> None:
     """The last process may be on its way out, no longer listed but still counted: a moment later it can be removed."""
     refusal: CgroupError | None = None
 
@@ -333,5 +333,5 @@ def _event(directory: Directory, key: str) -> bool:
     """A cgroup that was removed holds nobody and is not frozen."""
     try:
         return flat_keyed(directory.read("cgroup.events")).get(key) == 1
-    except CgroupGone:
+    except CgroupGoneError:
         return False

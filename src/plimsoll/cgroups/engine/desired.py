@@ -7,21 +7,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import msgspec
 
 from plimsoll.cgroups.engine.ownership import KnownPod
-from plimsoll.errors import FieldError, InvalidObject
+from plimsoll.errors import FieldError, InvalidObjectError
 from plimsoll.rules.cgroups.desired import Shown, Workload, desired_tree, workload
-from plimsoll.rules.cgroups.desired_files import WantedCgroup, derived_id, wanted
+from plimsoll.rules.cgroups.desired_files import DesiredCgroup, derived_id, wanted
 from plimsoll.rules.model.cgroup_names import uid_errors
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.allocatable import added_sums, class_values
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 
 HIGH, CPUS = "memory.high", "cpuset.cpus"
 Containers = Mapping[str, Mapping[str, str]]  # pod uid → container name → id
 CpusOf = Callable[[str, str], str]  # pod uid, container name → the list of CPUs it runs on
 
 
-class NodeWants:
-    def __init__(self, setting: Setting) -> None:
+class DesiredState:
+    def __init__(self, setting: NodeConfig) -> None:
         self._setting = setting
         self._works: dict[str, Workload] = {}
         self._pods: dict[str, Pod] = {}
@@ -45,7 +45,7 @@ class NodeWants:
             if uid in found:
                 errors = [FieldError("FieldValueDuplicate", "metadata.uid", value=uid)]
             if errors:
-                raise InvalidObject(errors)
+                raise InvalidObjectError(errors)
             every = pod.spec.init_containers + pod.spec.containers
             ids = (containers or {}).get(uid)
             kept = dict(ids) if ids is not None else {c.name: derived_id(uid, c.name) for c in every}
@@ -54,7 +54,7 @@ class NodeWants:
             found[uid] = KnownPod(pod, kept, {key: high for key, high in lifted.items() if key in kept.values()}, cpus)
         return found
 
-    def wanted(self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None) -> dict[str, WantedCgroup]:
+    def wanted(self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None) -> dict[str, DesiredCgroup]:
         """With `only`, those pods are laid out; the sums above count all of them."""
         shown = Shown(
             lambda uid: only is None or uid in only,
@@ -75,12 +75,12 @@ class NodeWants:
             self._works.pop(uid, None)
             self._pods.pop(uid, None)
 
-    def own(self, known: KnownPod) -> dict[str, WantedCgroup]:
+    def own(self, known: KnownPod) -> dict[str, DesiredCgroup]:
         """The cgroups of one pod: they do not depend on the others."""
         found = self.wanted({known.uid: known})
         return {path: each for path, each in found.items() if each.level in ("pod", "container")}
 
-    def changed_above(self, before: KnownPod, pods: Mapping[str, KnownPod]) -> dict[str, WantedCgroup] | None:
+    def changed_above(self, before: KnownPod, pods: Mapping[str, KnownPod]) -> dict[str, DesiredCgroup] | None:
         """Which cgroups above the pods hold something else than when this one was as `before`.
 
         None where that depends on more than sums: limits and protections that follow what is there.
@@ -99,7 +99,7 @@ class NodeWants:
         tree = desired_tree([work], setting, Shown(lambda _uid: False, reasons=False), beside=others)
         return {path: each for path, each in wanted(tree).items() if each.level in ("pods", "class")}
 
-    def _pinned(self, known: KnownPod, plan: Mapping[str, WantedCgroup]) -> dict[str, WantedCgroup]:
+    def _pinned(self, known: KnownPod, plan: Mapping[str, DesiredCgroup]) -> dict[str, DesiredCgroup]:
         """Containers that run on certain CPUs only. The cgroups above them are never bound to any (02 §10)."""
         lists = {known.containers[name]: cpus for name, cpus in known.cpus.items() if known.containers.get(name)}
         changed = {}
@@ -109,7 +109,7 @@ class NodeWants:
                 changed[path] = msgspec.structs.replace(each, files={**each.files, CPUS: cpus})
         return changed
 
-    def _lifted(self, known: KnownPod, plan: Mapping[str, WantedCgroup]) -> dict[str, WantedCgroup]:
+    def _lifted(self, known: KnownPod, plan: Mapping[str, DesiredCgroup]) -> dict[str, DesiredCgroup]:
         """Containers whose memory.high was moved: theirs, where the rules give them one at all."""
         changed = {}
         ids = {container_id: high for container_id, high in known.lifted.items() if container_id}

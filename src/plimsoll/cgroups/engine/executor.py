@@ -1,7 +1,7 @@
 """Carries steps out on a driver, all or nothing.
 
 A plan is written into the journal, then made step by step. When one is refused, everything goes back the same way and
-`StepRefused` says which step, why, and that nothing is left (or what is). Only when the caller has kept the result
+`StepError` says which step, why, and that nothing is left (or what is). Only when the caller has kept the result
 (`commit`) does the plan count as made; a process that dies before leaves an unfinished plan, which `recover` undoes.
 Whoever cancels a plan (Ctrl-C) gets it undone as well; the step that was being made is finished first, as nobody could
 say otherwise whether it comes true.
@@ -19,15 +19,15 @@ from typing import Protocol
 
 import msgspec
 
-from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGone
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
 from plimsoll.cgroups.drivers.write import is_slow
-from plimsoll.cgroups.engine.journal import Begin, Journal, StateUnwritable
+from plimsoll.cgroups.engine.journal import Begin, Journal, StateWriteError
 from plimsoll.cgroups.engine.observe import observe_touched
-from plimsoll.cgroups.engine.shrink import ShrinkRefused
+from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, amount
 from plimsoll.rules.cgroups.rollback import completed, undo, undo_halves
-from plimsoll.rules.cgroups.steps import Make, Remove, Seen, Snapshot, Step, Write
+from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Snapshot, Step, Write
 
 SCOPE = ".scope"
 
@@ -43,14 +43,14 @@ def step_text(step: Step) -> str:
             return f"write {path} {file} {value}" + ("" if was is None else f" (was {was})")
 
 
-class StepRefused(PlimsollError):
+class StepError(PlimsollError):
     """`left`: what could not be brought back, each with the reason; empty when everything is as it was."""
 
     def __init__(
         self,
         subject: str,
         step: Step,
-        cause: CgroupError | ShrinkRefused,
+        cause: CgroupError | ShrinkError,
         left: Sequence[tuple[Step, str]] = (),
         done: Collection[str] = (),
         lacks_file: bool = False,
@@ -74,7 +74,7 @@ class StepRefused(PlimsollError):
         return f"{self.subject}: {step_text(self.step)} was refused: {self.cause}; {after}"
 
 
-class RecoveryRefused(PlimsollError):
+class RecoveryError(PlimsollError):
     """An earlier run was killed half-way, and what it has left could not be undone either."""
 
     def __init__(self, subject: str, left: Sequence[tuple[Step, str]]) -> None:
@@ -87,7 +87,7 @@ class RecoveryRefused(PlimsollError):
         return f"{self.subject} was left unfinished by an earlier run and could not be undone: {rest}; then try again"
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ExecutionOutcome(msgspec.Struct, frozen=True):
     number: int  # of the plan in the journal
     made: dict[str, int]  # path → inode
     removed: tuple[str, ...]
@@ -108,7 +108,7 @@ class Holders(Protocol):
     def held_by(self, pid: int) -> str | None: ...
 
 
-Commit = Callable[[Outcome], None]
+Commit = Callable[[ExecutionOutcome], None]
 Remade = Callable[[Mapping[str, int]], None]
 
 
@@ -151,7 +151,7 @@ class Executor:
         pids: Mapping[str, int] | None = None,
         containers: Sequence[str] = (),
         after: int = 0,
-    ) -> Outcome:
+    ) -> ExecutionOutcome:
         """`pids`: who goes into a new systemd scope, else a holder. `containers`: of a resize, kept one by one."""
         removed = {step.path: before[step.path] for step in steps if isinstance(step, Remove)}
         entry = self._journal.begin(subject, self._boot_id, steps, removed, containers, after=after)
@@ -161,19 +161,19 @@ class Executor:
             except asyncio.CancelledError:
                 await self._undo(entry, steps)
                 raise
-            except (CgroupError, ShrinkRefused) as error:
-                if isinstance(error, CgroupGone) and isinstance(step, Write) and step.path in removed:
+            except (CgroupError, ShrinkError) as error:
+                if isinstance(error, CgroupGoneError) and isinstance(step, Write) and step.path in removed:
                     continue  # it was to go, and has gone by itself
                 foreign = isinstance(step, Make) and isinstance(error, CgroupError) and error.errno == errno.EEXIST
                 lacks_file = self._lacks(step, error)
                 left = await self._undo(entry, [each for each in steps if not foreign or each.path != step.path])
                 now = observe_touched(self._driver, steps)
                 done = completed(steps, containers, now, self._page_size)
-                raise StepRefused(subject, step, error, left, done, lacks_file) from error
+                raise StepError(subject, step, error, left, done, lacks_file) from error
         outcome = self._outcome(entry, steps)
         try:
             commit(outcome)
-        except StateUnwritable:
+        except StateWriteError:
             # Without its marks nobody would know a new cgroup as ours. One that is gone stays so until `recover`, which
             # can say then that what is made in its place is ours.
             if not outcome.removed:
@@ -194,7 +194,7 @@ class Executor:
         elif left := await self._undo(entry, entry.steps):
             # A larger limit that is in use by now cannot be taken back; the next plan goes on from what is there.
             if not all(isinstance(step, Write) and step.file in MEMORY_LIMITS for step, _ in left):
-                raise RecoveryRefused(entry.subject, left)
+                raise RecoveryError(entry.subject, left)
             self._journal.end(entry, "void")
         return entry
 
@@ -208,9 +208,9 @@ class Executor:
         for step in back:
             try:
                 await self._do(step, {}, back=True)
-            except CgroupGone:
+            except CgroupGoneError:
                 continue
-            except (CgroupError, ShrinkRefused) as error:
+            except (CgroupError, ShrinkError) as error:
                 left.append((step, str(error)))
         self._remade(self._inodes((*steps, *back)))
         if not left:
@@ -234,7 +234,7 @@ class Executor:
             case Make(path):
                 await self._make(path, pids.get(path))
             case Remove(path):
-                with contextlib.suppress(CgroupGone):
+                with contextlib.suppress(CgroupGoneError):
                     if self._driver.members(path):  # whoever is in a cgroup that goes, goes first
                         await self._driver.kill(path)
                     await self._driver.remove(path)
@@ -266,7 +266,9 @@ class Executor:
             raise
 
     def _lacks(self, step: Step, error: Exception) -> bool:
-        missing = isinstance(error, CgroupError) and error.errno == errno.ENOENT and not isinstance(error, CgroupGone)
+        missing = (
+            isinstance(error, CgroupError) and error.errno == errno.ENOENT and not isinstance(error, CgroupGoneError)
+        )
         if not missing or not isinstance(step, Write):
             return False
         seen = self._driver.look(step.path, (step.file,))
@@ -276,9 +278,9 @@ class Executor:
         lowers = file in MEMORY_LIMITS and amount(file, value, self._page_size) < amount(file, was, self._page_size)
         return lowers and self._is_squeezed(path) and bool(self._driver.members(path, deep=True))
 
-    def _outcome(self, entry: Begin, steps: Sequence[Step]) -> Outcome:
+    def _outcome(self, entry: Begin, steps: Sequence[Step]) -> ExecutionOutcome:
         removed = tuple(step.path for step in steps if isinstance(step, Remove))
-        return Outcome(entry.number, self._inodes(steps), removed)
+        return ExecutionOutcome(entry.number, self._inodes(steps), removed)
 
     def _inodes(self, steps: Sequence[Step]) -> dict[str, int]:
         """Of the cgroups that the steps make, as far as they are there."""
@@ -286,8 +288,8 @@ class Executor:
         return {path: each.inode for path, each in seen.items() if each is not None}
 
 
-def _perhaps_begun(steps: Sequence[Step]) -> dict[str, Seen]:
+def _perhaps_begun(steps: Sequence[Step]) -> dict[str, ObservedCgroup]:
     """A cgroup that a killed process made in some hierarchies only is not seen as one, and keeps its parent busy.
 
     So all that were to be made are taken away; one that was never begun is gone, which is as good."""
-    return {step.path: Seen({}, 0) for step in steps if isinstance(step, Make)}
+    return {step.path: ObservedCgroup({}, 0) for step in steps if isinstance(step, Make)}

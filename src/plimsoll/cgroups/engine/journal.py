@@ -23,7 +23,7 @@ import msgspec
 
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.atomic_file import reserve
-from plimsoll.rules.cgroups.steps import Seen, Step
+from plimsoll.rules.cgroups.steps import ObservedCgroup, Step
 
 COMPACT_BYTES = 1 << 16
 ROOM_BYTES = 2 * COMPACT_BYTES
@@ -31,7 +31,7 @@ ROOM_BYTES = 2 * COMPACT_BYTES
 LOCK_S = 1.0
 
 
-class StateBusy(PlimsollError):
+class StateBusyError(PlimsollError):
     """Another process is working on the same tree."""
 
     def __init__(self, path: Path) -> None:
@@ -42,7 +42,7 @@ class StateBusy(PlimsollError):
         return f"another plimsoll is changing this node's cgroups ({self.path} is locked): wait until it has finished"
 
 
-class StateUnwritable(PlimsollError):
+class StateWriteError(PlimsollError):
     """The disk is full, say. `path` is the file that could not be written."""
 
     def __init__(self, path: Path, error: OSError) -> None:
@@ -54,7 +54,7 @@ class StateUnwritable(PlimsollError):
         return f"{self.path} cannot be written: {reason}; mend that, then `plimsoll node status` shows how things stand"
 
 
-class JournalDamaged(PlimsollError):
+class JournalCorruptError(PlimsollError):
     def __init__(self, path: Path, line: int, reason: str) -> None:
         super().__init__(path, line, reason)
         self.path, self.line, self.reason = path, line, reason
@@ -71,16 +71,16 @@ class Begin(msgspec.Struct, frozen=True, tag="begin", tag_field="kind", omit_def
     subject: str  # the pod, or what else is being done
     boot_id: str
     steps: tuple[Step, ...]
-    before: dict[str, Seen] = {}  # the cgroups that are removed, as they were
+    before: dict[str, ObservedCgroup] = {}  # the cgroups that are removed, as they were
     containers: tuple[str, ...] = ()  # of a resize: these are all old or all new, each by itself
 
 
-class End(msgspec.Struct, frozen=True, tag="end", tag_field="kind"):
+class JournalEnd(msgspec.Struct, frozen=True, tag="end", tag_field="kind"):
     number: int
     how: Literal["made", "undone", "void"]
 
 
-_DECODER = msgspec.json.Decoder(Begin | End)
+_DECODER = msgspec.json.Decoder(Begin | JournalEnd)
 
 
 Stamp = tuple[int, int, int]  # inode, size, time of the last change
@@ -150,7 +150,7 @@ class Journal:
                 return
             except BlockingIOError:
                 if time.monotonic() > end_s:
-                    raise StateBusy(self.path) from None
+                    raise StateBusyError(self.path) from None
             time.sleep(0.005)
 
     def begin(
@@ -158,7 +158,7 @@ class Journal:
         subject: str,
         boot_id: str,
         steps: Sequence[Step],
-        before: Mapping[str, Seen],
+        before: Mapping[str, ObservedCgroup],
         containers: Sequence[str] = (),
         *,
         after: int = 0,
@@ -170,7 +170,7 @@ class Journal:
         return entry
 
     def end(self, entry: Begin, how: Literal["made", "undone", "void"]) -> None:
-        self._append(End(entry.number, how))
+        self._append(JournalEnd(entry.number, how))
 
     def _scan(self) -> _Scan:
         """What the records come to; read again only where the file is not as we left it."""
@@ -186,7 +186,7 @@ class Journal:
             self._scanned = _Scan(now, last, begun)
         return self._scanned
 
-    def _records(self) -> Iterator[Begin | End]:
+    def _records(self) -> Iterator[Begin | JournalEnd]:
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -197,12 +197,12 @@ class Journal:
             except msgspec.DecodeError as error:
                 if is_from_before_this_boot(self.path):
                     return
-                raise JournalDamaged(self.path, number, str(error)) from None
+                raise JournalCorruptError(self.path, number, str(error)) from None
 
     def _size(self) -> int:
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def _append(self, record: Begin | End, *, fresh: bool = False) -> None:
+    def _append(self, record: Begin | JournalEnd, *, fresh: bool = False) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         before, self._scanned = self._scan(), _Scan()
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -217,7 +217,7 @@ class Journal:
                 written = os.pwrite(descriptor, data, end)
                 data, end = data[written:], end + written
         except OSError as error:
-            raise StateUnwritable(self.path, error) from error
+            raise StateWriteError(self.path, error) from error
         finally:
             os.close(descriptor)
         number = record.number if fresh else max(before.number, record.number)

@@ -19,28 +19,28 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupGone
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupGoneError
 from plimsoll.cgroups.drivers.simulated import SimulatedHolders, SimulatedKernel
 from plimsoll.cgroups.engine import scope_holder
 from plimsoll.cgroups.engine.desired import Containers, CpusOf
 from plimsoll.cgroups.engine.executor import Holders
 from plimsoll.cgroups.engine.journal import Begin
 from plimsoll.cgroups.engine.observe import every_file, files_to_look_at, observe, observe_going, walk
-from plimsoll.cgroups.engine.ownership import ForeignTree, KnownPod, NodeState
+from plimsoll.cgroups.engine.ownership import ForeignTreeError, KnownPod, NodeState
 from plimsoll.cgroups.engine.shrink import Shrinker, check_as_kubernetes
-from plimsoll.cgroups.engine.transaction import Applied, Drawn, NodeTurns
-from plimsoll.errors import InvalidName, PlimsollError
-from plimsoll.rules.cgroups.desired_files import WantedCgroup
+from plimsoll.cgroups.engine.transaction import Applied, Planned, Transactions
+from plimsoll.errors import InvalidNameError, PlimsollError
+from plimsoll.rules.cgroups.desired_files import DesiredCgroup
 from plimsoll.rules.cgroups.reconcile import Plan, Unmet, reconcile
-from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from plimsoll.rules.cgroups.steps import Make, Step
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 
 Shrink = Literal["safe", "kubernetes"]
 
 
-class StillRunning(PlimsollError):
+class StillRunningError(PlimsollError):
     def __init__(self, pids: Mapping[str, Sequence[int]]) -> None:
         super().__init__(dict(pids))
         self.pids = dict(pids)
@@ -50,7 +50,7 @@ class StillRunning(PlimsollError):
         return f"there are still processes in {running}: remove these pods first, or have them killed (--kill)"
 
 
-class Unfinished(PlimsollError):
+class UnfinishedError(PlimsollError):
     def __init__(self, subject: str) -> None:
         super().__init__(subject)
         self.subject = subject
@@ -62,7 +62,7 @@ class Unfinished(PlimsollError):
         )
 
 
-class NodeStatus(msgspec.Struct, frozen=True):
+class TreeStatus(msgspec.Struct, frozen=True):
     path: str  # of kubepods
     is_set_up: bool
     pods: tuple[str, ...]  # namespace/name of those that have cgroups
@@ -73,15 +73,15 @@ class NodeStatus(msgspec.Struct, frozen=True):
     refusal: str = ""  # why the next turn would do nothing at all
 
 
-class NodeTree:
+class CgroupManager:
     def __init__(
         self,
         driver: CgroupDriver,
-        setting: Setting,
+        setting: NodeConfig,
         state_dir: Path,
         *,
         shrink: Shrink = "safe",
-        ladder: Ladder | None = None,
+        ladder: ShrinkPolicy | None = None,
         holders: Holders | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -93,7 +93,7 @@ class NodeTree:
             holders = SimulatedHolders(driver) if isinstance(driver, SimulatedKernel) else scope_holder
         self._holders = holders
         self._shrinker = Shrinker(driver, clock=clock, sleep=sleep, ladder=ladder)
-        self._turns = NodeTurns(
+        self._turns = Transactions(
             driver,
             setting,
             state_dir,
@@ -107,7 +107,7 @@ class NodeTree:
     def shrinks_safely(self) -> bool:
         return self._shrink == "safe"
 
-    def hurry(self, ladder: Ladder) -> None:
+    def hurry(self, ladder: ShrinkPolicy) -> None:
         """From now on a memory limit that cannot come down is given up as this ladder says."""
         self._shrinker.ladder = ladder
 
@@ -175,7 +175,7 @@ class NodeTree:
             state = self._turns.state
             known = state.pods.get(pod.metadata.uid)
             if known is None:
-                raise InvalidName(f"no cgroups are known for a pod with uid {pod.metadata.uid!r}: add it first")
+                raise InvalidNameError(f"no cgroups are known for a pod with uid {pod.metadata.uid!r}: add it first")
             every = {**state.pods, known.uid: msgspec.structs.replace(known, pod=pod)}
             # Once more after a refusal: the size is known already, but what is above the pod may not follow it yet.
             again = known.pod == pod
@@ -192,7 +192,7 @@ class NodeTree:
             pods = self._turns.state.pods
             known = pods.get(uid)
             if known is None or container_id not in known.containers.values():
-                raise InvalidName(f"no cgroup is known here for a container with id {container_id!r}")
+                raise InvalidNameError(f"no cgroup is known here for a container with id {container_id!r}")
             lifted = msgspec.structs.replace(known, lifted={**known.lifted, container_id: high})
             return await self._turns.bring(_titles([known]), {**pods, uid: lifted}, only={uid})
 
@@ -219,7 +219,7 @@ class NodeTree:
                 if driver.members(path, deep=True):
                     continue
                 for each in (*reversed([*walk(driver, path)]), path):
-                    with contextlib.suppress(CgroupGone):
+                    with contextlib.suppress(CgroupGoneError):
                         await driver.remove(each)
                 gone.append(path)
             return gone
@@ -232,17 +232,17 @@ class NodeTree:
             gone = turns.with_children(turns.marked())
             running = {path: pids for path in gone if (pids := self.processes(path))}
             if running and not kill:
-                raise StillRunning(running)
-            kept = {path: WantedCgroup("reserved", path, files) for path, files in state.kept.items()}
+                raise StillRunningError(running)
+            kept = {path: DesiredCgroup("reserved", path, files) for path, files in state.kept.items()}
             wanted_files = files_to_look_at({**kept, **turns.wants.wanted(state.pods)}, turns.driver.version)
             files = sorted({*wanted_files, *every_file(turns.driver.version)})
             snapshot = {**observe_going(turns.driver, gone, files), **observe(turns.driver, kept, files)}
             there = {path: each for path, each in kept.items() if path in snapshot}
             plan = reconcile(there, snapshot, ours=gone, page_size=turns.page_size)
             empty = NodeState(state.boot_id, state.committed)
-            return await turns.execute("node teardown", Drawn(plan, there, snapshot), empty)
+            return await turns.execute("node teardown", Planned(plan, there, snapshot), empty)
 
-    def status(self) -> NodeStatus:
+    def status(self) -> TreeStatus:
         """Looks only, and may be asked while somebody else has the turn."""
         self._turns.load()
         state = self._turns.state
@@ -254,9 +254,9 @@ class NodeTree:
         try:
             self._turns.refuse(drawn)
         except PlimsollError as error:
-            if not (isinstance(error, ForeignTree) and error.path in begun):  # the next turn takes it away first
+            if not (isinstance(error, ForeignTreeError) and error.path in begun):  # the next turn takes it away first
                 refusal = str(error)
-        return NodeStatus(
+        return TreeStatus(
             top,
             top in self._turns.marked(),
             tuple(_titles([each]) for each in state.pods.values()),
@@ -271,7 +271,7 @@ class NodeTree:
         """What `add` (without pods: `setup`) would do, without doing it."""
         self._turns.load()
         if unfinished := self._turns.unfinished():
-            raise Unfinished(unfinished.subject)
+            raise UnfinishedError(unfinished.subject)
         known = self._turns.wants.known(pods, containers)
         every = {**self._turns.state.pods, **known}
         drawn = self._turns.draw(every, set(known) or None, self._outgrown(known, every))

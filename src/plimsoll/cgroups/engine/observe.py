@@ -8,9 +8,9 @@ from functools import cache
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver
-from plimsoll.rules.cgroups.desired_files import Wanted
+from plimsoll.rules.cgroups.desired_files import DesiredFiles
 from plimsoll.rules.cgroups.reconcile import RESETS
-from plimsoll.rules.cgroups.steps import Make, Remove, Seen, Snapshot, Step, Write
+from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Snapshot, Step, Write
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.resources.files import FilesV1, FilesV2
 
@@ -25,7 +25,7 @@ def observe_going(driver: CgroupDriver, paths: Iterable[str], files: Collection[
     """All of them: on v1 one that stands in some hierarchies only (a runtime was killed half-way) is not seen as a
     cgroup, and would keep its parent busy. One that is gone by then is as good.
     """
-    return {path: driver.look(path, files) or Seen({}) for path in paths}
+    return {path: driver.look(path, files) or ObservedCgroup({}) for path in paths}
 
 
 def walk(driver: CgroupDriver, path: str) -> Iterator[str]:
@@ -36,7 +36,7 @@ def walk(driver: CgroupDriver, path: str) -> Iterator[str]:
         yield from walk(driver, below)
 
 
-def files_to_look_at(plan: Wanted, version: CgroupVersion) -> list[str]:
+def files_to_look_at(plan: DesiredFiles, version: CgroupVersion) -> list[str]:
     """What is wanted anywhere, and what would have to be reset where it is not."""
     wanted = {file for cgroup in plan.values() for file in cgroup.files}
     return sorted(wanted | set(RESETS).intersection(every_file(version)))
@@ -57,7 +57,7 @@ def observe_touched(driver: CgroupDriver, steps: Iterable[Step]) -> Snapshot:
                 files.setdefault(path, [])
             case Write(path, name):
                 files.setdefault(path, []).append(name)
-    found: dict[str, Seen] = {}
+    found: dict[str, ObservedCgroup] = {}
     for path, names in files.items():
         seen = driver.look(path, names)
         if seen is not None:

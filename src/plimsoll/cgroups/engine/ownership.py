@@ -13,14 +13,14 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.engine.journal import Stamp, StateUnwritable, is_from_before_this_boot, stamp
+from plimsoll.cgroups.engine.journal import Stamp, StateWriteError, is_from_before_this_boot, stamp
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.append_log import MembersFile
 from plimsoll.rules.model.objects import Pod
 
 
-class ForeignTree(PlimsollError):
+class ForeignTreeError(PlimsollError):
     """Cgroups that we did not make stand where ours would."""
 
     def __init__(self, path: str) -> None:
@@ -31,7 +31,7 @@ class ForeignTree(PlimsollError):
         return f"{self.path} exists and was not made by plimsoll: choose another place with --cgroup-root"
 
 
-class OtherNode(PlimsollError):
+class OtherNodeError(PlimsollError):
     """The state is that of a node which stands elsewhere, or which another driver has made."""
 
     def __init__(self, state: Path, there: str, asked: str) -> None:
@@ -45,7 +45,7 @@ class OtherNode(PlimsollError):
         )
 
 
-class KubeletRuns(PlimsollError):
+class KubeletRunningError(PlimsollError):
     def __init__(self, pid: int) -> None:
         super().__init__(pid)
         self.pid = pid
@@ -54,7 +54,7 @@ class KubeletRuns(PlimsollError):
         return f"a kubelet runs on this machine (pid {self.pid}): choose another place with --cgroup-root"
 
 
-class StateDamaged(PlimsollError):
+class StateCorruptError(PlimsollError):
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(path, reason)
         self.path, self.reason = path, reason
@@ -80,7 +80,7 @@ class KnownPod(msgspec.Struct, frozen=True):
         return self.pod.metadata.uid
 
 
-class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+class OwnedCgroup(msgspec.Struct, frozen=True, omit_defaults=True):
     inode: int
     level: str = (
         ""  # as in `rules.cgroups.desired_files`; below a pod or container whatever its processes made goes with it
@@ -90,7 +90,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
 class NodeState(msgspec.Struct, frozen=True):
     boot_id: str = ""
     committed: int = 0  # the last plan in the journal whose result is in here
-    made: dict[str, Mark] = {}  # by path
+    made: dict[str, OwnedCgroup] = {}  # by path
     kept: dict[str, dict[str, str]] = {}  # path → file → what stood there before us
     pods: dict[str, KnownPod] = {}  # by uid
 
@@ -132,7 +132,7 @@ class StateFile:
             self._file.begin_anew()
             if is_from_before_this_boot(self._file.path):  # a power cut has damaged it: nothing of it is there any more
                 return NodeState(self._boot_id)
-            raise StateDamaged(self._file.path, str(error)) from None
+            raise StateCorruptError(self._file.path, str(error)) from None
         if found.boot_id != self._boot_id:
             self._file.begin_anew()
             return NodeState(self._boot_id, found.committed)
@@ -145,7 +145,7 @@ class StateFile:
         try:
             self._file.write(_changed(self._kept, state))
         except OSError as error:
-            raise StateUnwritable(path, error) from error
+            raise StateWriteError(path, error) from error
         self._kept, self._stamp = state, stamp(path)
 
 
@@ -154,7 +154,7 @@ def state_in(members: Mapping[str, bytes]) -> NodeState:
     plan = msgspec.json.decode(members.get(_PLAN, b"null"), type=_Plan)
     kept = msgspec.json.decode(members.get(_KEPT, b"{}"), type=dict[str, dict[str, str]])
     made = {
-        name.removeprefix(_MADE): msgspec.json.decode(text, type=Mark)
+        name.removeprefix(_MADE): msgspec.json.decode(text, type=OwnedCgroup)
         for name, text in members.items()
         if name.startswith(_MADE)
     }

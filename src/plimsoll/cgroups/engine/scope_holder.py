@@ -21,7 +21,7 @@ VARIABLE = "PLIMSOLL_HOLDER"
 _EXEC_S = 1.0
 
 
-class NotAHolder(PlimsollError):
+class NotAScopeHolderError(PlimsollError):
     """The process is none of ours to end."""
 
 
@@ -64,7 +64,9 @@ def end(pid: int, cgroup_path: str) -> bool:
     try:
         # With the pidfd in hand: whatever the pid is by now, this is the process that gets the signal.
         if (held := held_by(pid)) != cgroup_path:
-            raise NotAHolder(f"process {pid} is not the holder of {cgroup_path}, but of {held}: it was left alone")
+            raise NotAScopeHolderError(
+                f"process {pid} is not the holder of {cgroup_path}, but of {held}: it was left alone"
+            )
         signal.pidfd_send_signal(fd, signal.SIGKILL)
     except ProcessLookupError:
         return False

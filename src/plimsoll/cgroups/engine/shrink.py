@@ -14,10 +14,19 @@ import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
 from plimsoll.errors import PlimsollError
-from plimsoll.rules.cgroups.desired_files import Wanted, parent_path
+from plimsoll.rules.cgroups.desired_files import DesiredFiles, parent_path
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, MEMSW_V1, amount
 from plimsoll.rules.cgroups.rounding import same_value
-from plimsoll.rules.cgroups.shrink import GiveUp, Ladder, Pause, Progress, Reclaim, Throttle, TryLimit, next_move
+from plimsoll.rules.cgroups.shrink import (
+    GiveUp,
+    Pause,
+    ReclaimBytes,
+    ShrinkPolicy,
+    ShrinkProgress,
+    Throttle,
+    TryLimit,
+    next_move,
+)
 from plimsoll.rules.cgroups.steps import Step, Write
 from plimsoll.rules.resize.steps import MemoryCheck
 
@@ -26,7 +35,7 @@ _NOT_YET = frozenset({errno.EBUSY, errno.EAGAIN})
 SetLimit = Callable[[], Awaitable[bool]]  # writes the limit in our stead; False where it does not fit (yet)
 
 
-class ShrinkRefused(PlimsollError):
+class ShrinkError(PlimsollError):
     """The limit stays as it was; `reason` says why."""
 
     def __init__(self, path: str, reason: str) -> None:
@@ -45,12 +54,12 @@ class Shrinker:
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
-        ladder: Ladder | None = None,
+        ladder: ShrinkPolicy | None = None,
     ) -> None:
         self._driver = driver
         self._clock = clock
         self._sleep = sleep
-        self.ladder = ladder or Ladder()
+        self.ladder = ladder or ShrinkPolicy()
 
     async def __call__(self, path: str, file: str, value: str, set_limit: SetLimit | None = None) -> None:
         """Returns when the limit stands; else ShrinkRefused, with memory.high as before and nothing frozen.
@@ -58,7 +67,7 @@ class Shrinker:
         `set_limit`: somebody else writes the limit, when we say so; he may write memory.high as well."""
         before = self._driver.look(path, ("memory.high",))
         high = before.files.get("memory.high") if before is not None else None
-        progress, started = Progress(self._usage(path, file)), self._clock()
+        progress, started = ShrinkProgress(self._usage(path, file)), self._clock()
         try:
             while True:
                 move = next_move(int(value), progress, self._driver.version, self.ladder)
@@ -67,7 +76,7 @@ class Shrinker:
                         if await self._try_limit(path, file, value, set_limit):
                             return
                         progress = msgspec.structs.replace(progress, refused=True)
-                    case Reclaim(count):
+                    case ReclaimBytes(count):
                         await self._reclaim(path, count)
                         progress = msgspec.structs.replace(progress, reclaims=progress.reclaims + 1, refused=False)
                     case Throttle():
@@ -78,7 +87,7 @@ class Shrinker:
                         await self._sleep(seconds)
                         progress = msgspec.structs.replace(progress, refused=False)
                     case GiveUp(reason):
-                        raise ShrinkRefused(path, reason)
+                        raise ShrinkError(path, reason)
                 progress = msgspec.structs.replace(
                     progress, usage_bytes=self._usage(path, file), elapsed_s=self._clock() - started
                 )
@@ -146,7 +155,7 @@ def usage_bytes(driver: CgroupDriver, path: str, *, swap_too: bool = False) -> i
     return int(seen.files.get(file, 0)) if seen is not None else 0
 
 
-def check_as_kubernetes(driver: CgroupDriver, steps: Iterable[Step], plan: Wanted) -> None:
+def check_as_kubernetes(driver: CgroupDriver, steps: Iterable[Step], plan: DesiredFiles) -> None:
     """Before anything is written: no memory limit that is new or lower may be below what is in use (02 §9.2)."""
     for step in steps:
         if not isinstance(step, Write) or step.was is None or step.file not in MEMORY_LIMITS - {MEMSW_V1}:
@@ -158,4 +167,4 @@ def check_as_kubernetes(driver: CgroupDriver, steps: Iterable[Step], plan: Wante
         check = MemoryCheck(int(step.value), name if level == "container" else None)
         refusal = check.refusal(usage_bytes(driver, step.path), usage_bytes(driver, pod))
         if refusal is not None:
-            raise ShrinkRefused(step.path, refusal)
+            raise ShrinkError(step.path, refusal)

@@ -1,6 +1,7 @@
 """One turn at the node's cgroups: the state locked, earlier leftovers dealt with, then plan, make and keep.
 
-`NodeTurns` knows how; what for is `manager`'s business. A turn that ends by an error leaves the state file as it was.
+`Transactions` knows how; what for is `manager`'s business. A turn that ends by an error leaves the state file as it
+was.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
-from plimsoll.cgroups.engine.desired import NodeWants
-from plimsoll.cgroups.engine.executor import Executor, Holders, Lower, Outcome, StepRefused
+from plimsoll.cgroups.engine.desired import DesiredState
+from plimsoll.cgroups.engine.executor import ExecutionOutcome, Executor, Holders, Lower, StepError
 from plimsoll.cgroups.engine.journal import Begin, Journal
 from plimsoll.cgroups.engine.observe import every_file, files_to_look_at, observe, observe_going, walk
 from plimsoll.cgroups.engine.ownership import (
-    ForeignTree,
+    ForeignTreeError,
     KnownPod,
-    KubeletRuns,
-    Mark,
+    KubeletRunningError,
     NodeState,
-    OtherNode,
+    OtherNodeError,
+    OwnedCgroup,
     StateFile,
     is_ours,
     running_kubelet,
@@ -33,15 +34,15 @@ from plimsoll.cgroups.engine.ownership import (
 from plimsoll.cgroups.engine.shrink import usage_bytes
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
-from plimsoll.rules.cgroups.desired_files import Wanted, parent_path, protected
+from plimsoll.rules.cgroups.desired_files import DesiredFiles, parent_path, protected
 from plimsoll.rules.cgroups.limits_in_use import UPPER, capped_protection, fitted
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, Plan, Unmet, reconcile
 from plimsoll.rules.cgroups.steps import Snapshot, Step, Write
 from plimsoll.rules.model.cgroup_names import KUBEPODS
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 
 
-class MissingCgroup(PlimsollError):
+class MissingCgroupError(PlimsollError):
     """A reserved cgroup must be there before its values can be enforced (01 §10.4)."""
 
     def __init__(self, path: str, name: str) -> None:
@@ -60,19 +61,19 @@ class Applied(msgspec.Struct, frozen=True):
     unmet: tuple[Unmet, ...] = ()
 
 
-class Drawn(msgspec.Struct, frozen=True):
+class Planned(msgspec.Struct, frozen=True):
     """A plan with what it was drawn from."""
 
     plan: Plan
-    wanted: Wanted
+    wanted: DesiredFiles
     snapshot: Snapshot
 
 
-class NodeTurns:
+class Transactions:
     def __init__(
         self,
         driver: CgroupDriver,
-        setting: Setting,
+        setting: NodeConfig,
         state_dir: Path,
         *,
         lower: Lower,
@@ -81,7 +82,7 @@ class NodeTurns:
         proc: Path,
     ) -> None:
         self.driver = driver
-        self.wants = NodeWants(setting)
+        self.wants = DesiredState(setting)
         self.page_size = setting.machine.page_size
         self._is_at_the_top = setting.pods_root == (KUBEPODS,)
         self._proc = proc
@@ -124,7 +125,7 @@ class NodeTurns:
 
     def draw(
         self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None, gone: Collection[str] = ()
-    ) -> Drawn:
+    ) -> Planned:
         """`only`: uids of the pods that are looked at below the classes; None is all. `gone`: cgroups to remove."""
         plain = self.wants.wanted(pods, only)
         files = sorted(
@@ -142,9 +143,9 @@ class NodeTurns:
         lacking = {file: reason for file in files if (reason := self._lacking.get(file) or self._why_not(file))}
         plan = reconcile(fits.plan, snapshot, ours=gone, lacking=lacking, page_size=self.page_size)
         unmet = (*plan.unmet, *fits.unmet, *capped_protection(full, snapshot, own_roots))
-        return Drawn(Plan(plan.steps, unmet), fits.plan, snapshot)
+        return Planned(Plan(plan.steps, unmet), fits.plan, snapshot)
 
-    def draw_resize(self, pods: Mapping[str, KnownPod], before: KnownPod) -> Drawn:
+    def draw_resize(self, pods: Mapping[str, KnownPod], before: KnownPod) -> Planned:
         """The same for one pod that has another size now. What does not depend on its size is not looked at."""
         above = self.wants.changed_above(before, pods)
         if above is None:
@@ -153,7 +154,7 @@ class NodeTurns:
         files = files_to_look_at(plan, self.driver.version)
         snapshot = observe(self.driver, plan, files)
         lacking = {file: reason for file in files if (reason := self._lacking.get(file) or self._why_not(file))}
-        return Drawn(reconcile(plan, snapshot, lacking=lacking, page_size=self.page_size), plan, snapshot)
+        return Planned(reconcile(plan, snapshot, lacking=lacking, page_size=self.page_size), plan, snapshot)
 
     def _why_not(self, file: str) -> str | None:
         """A kernel that has a file keeps it; should one turn out to be missing after all, a refused step tells."""
@@ -164,30 +165,30 @@ class NodeTurns:
             self._there.add(file)
         return reason
 
-    def refuse(self, drawn: Drawn) -> None:
+    def refuse(self, drawn: Planned) -> None:
         """Raises where what is there is not ours to touch, or not there although it must be."""
         if self._is_at_the_top and not self.driver.simulated and (pid := running_kubelet(self._proc)):
-            raise KubeletRuns(pid)
+            raise KubeletRunningError(pid)
         self.refuse_other_node(drawn.wanted)
         for path, each in drawn.wanted.items():
             seen = drawn.snapshot.get(path)
             if each.level == "reserved" and seen is None:
-                raise MissingCgroup(path, each.name)
+                raise MissingCgroupError(path, each.name)
             if (
                 each.level in ("pods", "class", "pod")
                 and seen is not None
                 and not is_ours(self.state, path, seen.inode)
             ):
-                raise ForeignTree(path)
+                raise ForeignTreeError(path)
 
-    def refuse_other_node(self, wanted: Wanted) -> None:
+    def refuse_other_node(self, wanted: DesiredFiles) -> None:
         """One state is one node's: what is known of its pods says nothing about cgroups that stand elsewhere."""
         top = next((path for path, each in wanted.items() if each.level == "pods"), None)
         if top is None or top in self.state.made:
             return
         others = {path for path, mark in self.state.made.items() if mark.level == "pods"}
         if there := others and self.marked(others):
-            raise OtherNode(self._state_dir, there[0], top)
+            raise OtherNodeError(self._state_dir, there[0], top)
 
     def unfinished(self) -> Begin | None:
         """What an earlier run of this boot was doing when it died, or another one is doing now."""
@@ -215,7 +216,7 @@ class NodeTurns:
                 if not whole and below in found:
                     continue
                 if not whole and not self._is_half_gone(below):
-                    raise ForeignTree(below)
+                    raise ForeignTreeError(below)
                 found.update(dict.fromkeys((below, *walk(self.driver, below))))
         return list(found)
 
@@ -243,7 +244,7 @@ class NodeTurns:
         gone: Collection[str] = (),
         pids: Mapping[str, int] | None = None,
         by_container: bool = False,
-        drawn: Drawn | None = None,
+        drawn: Planned | None = None,
     ) -> Applied:
         """`drawn`: what is to be done, where that is known and was not refused."""
         fits_again = True
@@ -256,7 +257,7 @@ class NodeTurns:
                 return await self.execute(
                     subject, drawn, self._after(pods, drawn), pids=pids, containers=containers if by_container else ()
                 )
-            except StepRefused as refused:
+            except StepError as refused:
                 step, level = refused.step, getattr(drawn.wanted.get(refused.step.path), "level", "")
                 if refused.left:
                     raise
@@ -268,7 +269,7 @@ class NodeTurns:
                     raise
                 drawn = None
 
-    def _after(self, pods: Mapping[str, KnownPod], drawn: Drawn) -> NodeState:
+    def _after(self, pods: Mapping[str, KnownPod], drawn: Planned) -> NodeState:
         """The state when the plan is made: the pods, and what stood in cgroups that are not ours."""
         kept = {path: dict(files) for path, files in self.state.kept.items()}
         reserved = {path for path, each in drawn.wanted.items() if each.level == "reserved"}
@@ -280,17 +281,17 @@ class NodeTurns:
     async def execute(
         self,
         subject: str,
-        drawn: Drawn,
+        drawn: Planned,
         after: NodeState,
         *,
         pids: Mapping[str, int] | None = None,
         containers: Sequence[str] = (),
     ) -> Applied:
-        def commit(outcome: Outcome) -> None:
+        def commit(outcome: ExecutionOutcome) -> None:
             made = after.made
             if outcome.made or outcome.removed:
                 made = {path: mark for path, mark in made.items() if path not in outcome.removed}
-                made |= {path: Mark(inode, drawn.wanted[path].level) for path, inode in outcome.made.items()}
+                made |= {path: OwnedCgroup(inode, drawn.wanted[path].level) for path, inode in outcome.made.items()}
             self.save(msgspec.structs.replace(after, committed=outcome.number, made=made))
 
         steps = drawn.plan.steps
@@ -313,7 +314,7 @@ class NodeTurns:
     def _keep_inodes(self, inodes: Mapping[str, int]) -> None:
         """After a refusal: what was removed and made anew, or stays, is ours under the inode that it has now."""
         made = self.state.made
-        marks = {path: Mark(inode, made[path].level if path in made else "") for path, inode in inodes.items()}
+        marks = {path: OwnedCgroup(inode, made[path].level if path in made else "") for path, inode in inodes.items()}
         if any(made.get(path) != mark for path, mark in marks.items()):
             self.save(msgspec.structs.replace(self.state, made=made | marks))
 

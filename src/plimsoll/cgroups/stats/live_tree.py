@@ -22,16 +22,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGone
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
 from plimsoll.cgroups.drivers.v1 import CgroupsV1
 from plimsoll.cgroups.drivers.v2 import CgroupsV2
 from plimsoll.cgroups.engine.observe import walk
 from plimsoll.cgroups.stats.usage import CpuUsage, Pressures, from_texts
 from plimsoll.codec.kernel.files import cpu_max, number_or_max, process_stat
-from plimsoll.linux.cgroup_files import Directory, Mount, open_beneath
+from plimsoll.linux.cgroup_files import CgroupMount, Directory, open_beneath
 from plimsoll.linux.processes import oom_score_adj, stat
 from plimsoll.linux.taskstats import Taskstats
-from plimsoll.rules.cgroups.view import Cpu, Memory, Standing, TaskStates, counted, log_line
+from plimsoll.rules.cgroups.view import CpuUsageView, MemoryUsageView, Standing, TaskStates, counted, log_line
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.resources.oom_score import SANDBOX_SCORE
 
@@ -66,7 +66,7 @@ class TaskCounter:
         """On v1 the cgroup in any hierarchy. None where it is gone; a task that ends meanwhile is not counted."""
         try:
             states = self._by_kernel(directory) if self._taskstats is not None else self._by_proc(directory)
-        except CgroupGone:
+        except CgroupGoneError:
             return None
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s", log_line(directory.path, states))
@@ -157,11 +157,11 @@ def _texts(driver: CgroupDriver, root: str, deepest: int | None) -> Iterator[tup
 
 def _laid_out(
     driver: CgroupsV1 | CgroupsV2, root: str, files: Iterable[str]
-) -> tuple[Mount, list[tuple[Mount, list[str]]]]:
+) -> tuple[CgroupMount, list[tuple[CgroupMount, list[str]]]]:
     """The hierarchy to walk, and which files to read in which; those that have no such cgroup are left alone."""
     if isinstance(driver, CgroupsV2):
         return driver.mount, [(driver.mount, list(files))]
-    by_mount: dict[Mount, list[str]] = {}
+    by_mount: dict[CgroupMount, list[str]] = {}
     for file in files:
         mount = driver.mount_of(file)
         if mount is not None:
@@ -172,7 +172,7 @@ def _laid_out(
     return next((mount for mount in driver.hierarchies.values() if mount.has(root)), next(iter(by_mount))), []
 
 
-def _walked(mount: Mount, path: str) -> Iterator[str]:
+def _walked(mount: CgroupMount, path: str) -> Iterator[str]:
     """The cgroup and all below it, parents first."""
     leaves: dict[str, bool] = {}
     try:
@@ -183,7 +183,7 @@ def _walked(mount: Mount, path: str) -> Iterator[str]:
                 except FileNotFoundError:
                     continue
                 leaves[f"{path.rstrip('/')}/{name}"] = found.st_nlink <= _LEAF_LINKS
-    except CgroupGone:
+    except CgroupGoneError:
         return
     yield path
     for child, leaf in leaves.items():
@@ -193,7 +193,7 @@ def _walked(mount: Mount, path: str) -> Iterator[str]:
             yield from _walked(mount, child)
 
 
-def _text(mount: Mount, path: str, file: str) -> bytes | None:
+def _text(mount: CgroupMount, path: str, file: str) -> bytes | None:
     """`path` comes from the walk; openat2 keeps below the mount whatever it holds."""
     try:
         fd = open_beneath(mount.fd, f"{path[1:]}/{file}" if path != "/" else file, os.O_RDONLY)
@@ -217,7 +217,7 @@ def standing(texts: Texts, version: CgroupVersion) -> Standing:
     if (found := used.memory) is not None:
         working_set = found.usage_bytes if found.working_set_bytes is None else found.working_set_bytes
         protected = [_number(texts, f"memory.{name}") for name in ("min", "low", "high")]
-        memory = Memory(
+        memory = MemoryUsageView(
             working_set, found.usage_bytes, protected[0] or 0, protected[1] or 0, protected[2], found.limit_bytes
         )
     events = used.events or used.events_local
@@ -231,7 +231,7 @@ def standing(texts: Texts, version: CgroupVersion) -> Standing:
     )
 
 
-def _cpu(texts: Texts, used: CpuUsage | None) -> Cpu | None:
+def _cpu(texts: Texts, used: CpuUsage | None) -> CpuUsageView | None:
     weight = _number(texts, "cpu.weight") or _number(texts, "cpu.shares")
     if used is None and weight is None:
         return None
@@ -241,8 +241,8 @@ def _cpu(texts: Texts, used: CpuUsage | None) -> Cpu | None:
         quota, period = both.quota_us, both.period_us
     milli = quota * 1000 // period if quota is not None and quota >= 0 and period else None  # −1 on v1: no limit
     if used is None:
-        return Cpu(milli, weight)
-    return Cpu(milli, weight, used.periods or 0, used.throttled_periods or 0, used.throttled_us or 0)
+        return CpuUsageView(milli, weight)
+    return CpuUsageView(milli, weight, used.periods or 0, used.throttled_periods or 0, used.throttled_us or 0)
 
 
 def _shares(found: Pressures | None) -> dict[str, float]:
@@ -283,7 +283,7 @@ def sandboxes(driver: CgroupDriver, containers: Iterable[str], standings: Mappin
 def task_states(driver: CgroupDriver, paths: Iterable[str]) -> dict[str, TaskStates]:
     """What the tasks of each cgroup do: of its own tasks, none below it. A simulated kernel has none."""
     if isinstance(driver, CgroupsV2):
-        mount: Mount | None = driver.mount
+        mount: CgroupMount | None = driver.mount
     elif isinstance(driver, CgroupsV1):
         mount = driver.mount_of("cpu.stat") or driver.mount_of("cgroup.procs")
     else:
@@ -296,7 +296,7 @@ def task_states(driver: CgroupDriver, paths: Iterable[str]) -> dict[str, TaskSta
             try:
                 with mount.directory(path) as directory:
                     states = counter.count(directory)
-            except CgroupGone:
+            except CgroupGoneError:
                 continue
             if states is not None:
                 found[path] = states

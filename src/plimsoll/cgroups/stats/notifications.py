@@ -21,13 +21,13 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from plimsoll.linux import eventfd, psi
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, Directory
 from plimsoll.linux.inotify import IN_DELETE, IN_MASK_ADD, IN_MODIFY, IN_ONLYDIR, IN_Q_OVERFLOW, Inotify, Noticed
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Watcher(Generic[Key]):
+class CgroupWatcher(Generic[Key]):
     """An asynchronous iterator over sets of keys. One reader; made and used inside a running event loop."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class Watcher(Generic[Key]):
             for watch, _ in added:
                 if watch not in self._uses:
                     inotify.remove(watch)
-            kind = CgroupError if directory.alive() else CgroupGone
+            kind = CgroupError if directory.alive() else CgroupGoneError
             raise kind("watch", directory.path, " ".join(files), error.errno or 0) from error
         for watch, entry in added:
             self._keep(key, watch, entry)

@@ -1,8 +1,8 @@
 """What a cgroup uses, read the same way from v1 and v2.
 
 A `UsageReader` opens the files of one cgroup once and reads each with one `pread` per tick; it belongs to that cgroup,
-not to its name, and says `CgroupGone` when it is removed. `usage` is the same for one look. What a kernel does not tell
-is None, which is not zero.
+not to its name, and says `CgroupGoneError` when it is removed. `usage` is the same for one look. What a kernel does not
+tell is None, which is not zero.
 
 On v1 the counts of events are those of the cgroup alone, on v2 there are those of everything below it as well.
 """
@@ -17,8 +17,8 @@ from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from plimsoll.codec.kernel.files import Keyed, Pressure, flat_keyed, number_or_max, pressure
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, Directory, KeptFile
+from plimsoll.codec.kernel.files import Keyed, PressureStall, flat_keyed, number_or_max, pressure
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, Directory, KeptFile
 from plimsoll.linux.machine import HUGEPAGES
 from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES, working_set_bytes
 from plimsoll.rules.model.kernel import CgroupVersion
@@ -63,12 +63,12 @@ class Pids(msgspec.Struct, frozen=True):
 
 
 class Pressures(msgspec.Struct, frozen=True):
-    cpu: Pressure | None = None
-    memory: Pressure | None = None
-    io: Pressure | None = None
+    cpu: PressureStall | None = None
+    memory: PressureStall | None = None
+    io: PressureStall | None = None
 
 
-class Usage(msgspec.Struct, frozen=True):
+class CgroupUsage(msgspec.Struct, frozen=True):
     memory: MemoryUsage | None = None
     events: MemoryEvents | None = None  # with everything below; v2 only
     events_local: MemoryEvents | None = None
@@ -78,7 +78,7 @@ class Usage(msgspec.Struct, frozen=True):
     hugetlb_bytes: Mapping[str, int] | None = None  # `2MB` → bytes in use
 
 
-class Opens(Protocol):
+class CgroupOpener(Protocol):
     """The part of a cgroupfs driver that is needed here."""
 
     @property
@@ -131,7 +131,7 @@ _CPU_V2 = {
 class UsageReader:
     """Keeps one fd per file: with every part about ten (v2) or fourteen (v1), so ask for the parts you need."""
 
-    def __init__(self, driver: Opens, path: str, parts: Iterable[Part] = PARTS) -> None:
+    def __init__(self, driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> None:
         self.version: CgroupVersion = driver.version
         self.path = path
         self._parts = frozenset(parts)
@@ -145,12 +145,12 @@ class UsageReader:
             self.close()
             raise
 
-    def _keep(self, driver: Opens, file: str) -> None:
+    def _keep(self, driver: CgroupOpener, file: str) -> None:
         try:
             with driver.directory(self.path, file) as directory:
                 if directory.has(file) and not (file.endswith(".pressure") and directory.read_if_there(file) is None):
                     self._kept[file] = KeptFile(directory, file)
-        except CgroupGone:
+        except CgroupGoneError:
             return  # not in that hierarchy: absent
         except CgroupError as error:
             if error.errno != errno.ENOENT:  # a hierarchy that is not mounted
@@ -161,29 +161,29 @@ class UsageReader:
             kept.close()
         self._kept.clear()
 
-    def read(self) -> Usage:
+    def read(self) -> CgroupUsage:
         """One look; CgroupGone once the cgroup is removed."""
         texts = {file: kept.read() for file, kept in self._kept.items()}
         return from_texts(texts, self.version)
 
 
-def usage(driver: Opens, path: str, parts: Iterable[Part] = PARTS) -> Usage | None:
+def usage(driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> CgroupUsage | None:
     """None where there is no such cgroup."""
     try:
         reader = UsageReader(driver, path, parts)
-    except CgroupGone:
+    except CgroupGoneError:
         return None
     try:
         return reader.read()
-    except CgroupGone:
+    except CgroupGoneError:
         return None
     finally:
         reader.close()
 
 
-def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> Usage:
+def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> CgroupUsage:
     """From the files' contents, those that are there."""
-    return Usage(
+    return CgroupUsage(
         _memory_v2(texts) if version == 2 else _memory_v1(texts),
         _events(texts.get("memory.events")),
         _events(texts.get("memory.events.local")) if version == 2 else _events_v1(texts),

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from plimsoll.cli.node_options import NodeQuestion, node_options
-from plimsoll.cli.parameters import Amount, Amounts, Factor
+from plimsoll.cli.parameters import FactorParam, QuantitiesParam, QuantityParam
 from plimsoll.cli.terminal import inert
-from plimsoll.errors import InvalidObject
+from plimsoll.errors import InvalidObjectError
 from plimsoll.rules.admission.validation import resource_errors
 from plimsoll.rules.cgroups.desired import workload
 from plimsoll.rules.cgroups.reasons import (
@@ -31,8 +31,8 @@ from plimsoll.rules.resources.oom_score import burstable_score, clamped
 
 
 @click.command("qos")
-@click.option("--request", "requests", type=Amounts(), default="", help="cpu=250m,memory=1Gi")
-@click.option("--limit", "limits", type=Amounts(), default="", help="cpu=500m,memory=2Gi")
+@click.option("--request", "requests", type=QuantitiesParam(), default="", help="cpu=250m,memory=1Gi")
+@click.option("--limit", "limits", type=QuantitiesParam(), default="", help="cpu=500m,memory=2Gi")
 def qos(requests: ResourceList, limits: ResourceList) -> None:
     """The class of a pod with one such container."""
     question = NodeQuestion(_defaults())
@@ -42,14 +42,14 @@ def qos(requests: ResourceList, limits: ResourceList) -> None:
     work = workload(pod, setting)
     errors = resource_errors(work.pod.spec.containers[0].resources, "resources")
     if errors:
-        raise InvalidObject(errors)
+        raise InvalidObjectError(errors)
     click.echo(work.qos)
     click.echo(qos_sentence(work, setting))
 
 
 @click.command("oom")
-@click.option("--request", type=Amount(), default="0", show_default=True, help="The container's memory request.")
-@click.option("--capacity", type=Amount(), required=True, help="The node's memory, not its allocatable.")
+@click.option("--request", type=QuantityParam(), default="0", show_default=True, help="The container's memory request.")
+@click.option("--capacity", type=QuantityParam(), required=True, help="The node's memory, not its allocatable.")
 def oom(request: Quantity, capacity: Quantity) -> None:
     """oom_score_adj of a container in a Burstable pod."""
     if not capacity.value:
@@ -63,10 +63,12 @@ def oom(request: Quantity, capacity: Quantity) -> None:
 
 
 @click.command("memory-high")
-@click.option("--request", type=Amount(), default="0", show_default=True)
-@click.option("--limit", type=Amount(), default="0", show_default=True, help="0 or absent: none.")
-@click.option("--allocatable", type=Amount(), help="Node allocatable memory without the eviction term, if no limit.")
-@click.option("--factor", type=Factor(), default=0.9, show_default=True)
+@click.option("--request", type=QuantityParam(), default="0", show_default=True)
+@click.option("--limit", type=QuantityParam(), default="0", show_default=True, help="0 or absent: none.")
+@click.option(
+    "--allocatable", type=QuantityParam(), help="Node allocatable memory without the eviction term, if no limit."
+)
+@click.option("--factor", type=FactorParam(), default=0.9, show_default=True)
 @click.option("--page-size", type=click.IntRange(1, 1 << 30), default=4096, show_default=True)
 @click.option("--profile", type=click.Choice(list(PROFILES)), default=DEFAULT_PROFILE.name, show_default=True)
 def memory_high_command(
@@ -119,7 +121,7 @@ def allocatable(**options: Any) -> None:
 
 
 @click.command("weight")
-@click.argument("cpu", type=Amount())
+@click.argument("cpu", type=QuantityParam())
 @click.option("--period", type=click.IntRange(1000, 1_000_000), default=100_000, show_default=True, help="µs")
 def weight(cpu: Quantity, period: int) -> None:
     """A CPU amount as shares, weights (old and new runtimes) and quota."""

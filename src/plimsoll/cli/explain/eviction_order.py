@@ -11,7 +11,7 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.explain.usage import assumed, matched, usage_for
 from plimsoll.cli.manifests import read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion, node_options
@@ -19,23 +19,23 @@ from plimsoll.cli.printers import order_lines
 from plimsoll.cli.terminal import Paint, colourful, inert
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.codec.node_pages import PressurePage
-from plimsoll.errors import InvalidConfigs
+from plimsoll.errors import InvalidConfigsError
 from plimsoll.rules.config.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
     PID_AVAILABLE,
-    Amount,
     FsLayout,
     Threshold,
+    ThresholdValue,
     with_containerfs,
 )
 from plimsoll.rules.eviction.assessment import RESOURCE_OF, Observation, met_thresholds
-from plimsoll.rules.eviction.decision import Decision, decision
+from plimsoll.rules.eviction.decision import EvictionDecision, decision
 from plimsoll.rules.eviction.usage import PodUsage
 from plimsoll.rules.model.objects import MEMORY, Node, Pod
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
-from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.resources.allocated_status import allocated_from_status
 
 # Of a KubeletConfiguration, what evictions depend on.
 _COUNTS = (
@@ -53,7 +53,7 @@ _COUNTS = (
 
 
 class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    decision: Decision
+    decision: EvictionDecision
     met: bool | None = None  # None: no threshold, or it is not known how much is available, or of how much
     usage_from: str = ""
     notes: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
     return 0
 
 
-def _from_files(files: Sequence[str], setting: Setting, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
+def _from_files(files: Sequence[str], setting: NodeConfig, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
     inputs = read_inputs(files)
     problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
     if problems:
@@ -129,7 +129,7 @@ def _from_files(files: Sequence[str], setting: Setting, asked: _Asked, options: 
     if not inputs.pods:
         raise click.ClickException("no pod in the input")
     pods = [
-        _with_uid(held_pod(given.pod), f"{given.found.title} {index}", given.found.title)
+        _with_uid(allocated_from_status(given.pod), f"{given.found.title} {index}", given.found.title)
         for index, given in enumerate(inputs.pods)
     ]
     amounts, reported = assumed(options["usage_text"], options["usage_file"])
@@ -153,12 +153,12 @@ def _with_uid(pod: Pod, uid: str, title: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-async def _live(cluster: Cluster, setting: Setting, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
+async def _live(cluster: ClusterClient, setting: NodeConfig, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
     from plimsoll.cli.node_info import chosen_node, pods_on, pressure_on, usage_on
 
     described = await chosen_node(cluster, options["node_name"])
     node = str(described["metadata"]["name"])
-    pods = [held_pod(pod) for pod in await pods_on(cluster, node)]
+    pods = [allocated_from_status(pod) for pod in await pods_on(cluster, node)]
     if not pods:
         raise click.ClickException(f"node {node} has no pods")
     page = await pressure_on(cluster, node)  # first: to answer, the node looks at its disks
@@ -205,7 +205,9 @@ def _key(pod: Pod) -> tuple[str, str]:
     return pod.metadata.namespace, pod.metadata.name
 
 
-async def _as_told(cluster: Cluster, described: dict[str, Any], setting: Setting, notes: list[str]) -> Setting:
+async def _as_told(
+    cluster: ClusterClient, described: dict[str, Any], setting: NodeConfig, notes: list[str]
+) -> NodeConfig:
     """The node by its own words, else as the options' defaults have it; adds to the notes."""
     from plimsoll.cli.node_info import kubelet_config, told_setting
 
@@ -216,7 +218,7 @@ async def _as_told(cluster: Cluster, described: dict[str, Any], setting: Setting
     try:
         profile = profile_named(await cluster.profile_name())
         return told_setting(told, _COUNTS, from_document(described, Node), profile)
-    except InvalidConfigs as error:
+    except InvalidConfigsError as error:
         notes.append(f"how the node is configured cannot be read here ({error}): defaults are assumed")
         return setting
 
@@ -224,7 +226,7 @@ async def _as_told(cluster: Cluster, described: dict[str, Any], setting: Setting
 def _decided(
     pods: Sequence[Pod],
     usage: dict[str, PodUsage],
-    setting: Setting,
+    setting: NodeConfig,
     asked: _Asked,
     source: str,
     notes: Sequence[str],
@@ -238,7 +240,7 @@ def _decided(
     known = [each for each in configured if capacity is not None or each.value.quantity is not None]
     met = met_thresholds(known, {signal: observed}) if available is not None else ()
     # What is met decides; without that the order is the same whatever the threshold.
-    urgent = met or tuple(known) or (Threshold(signal, Amount(ZERO)),)
+    urgent = met or tuple(known) or (Threshold(signal, ThresholdValue(ZERO)),)
     found = decision(
         urgent,
         {signal: observed},
@@ -263,15 +265,15 @@ def _decided(
 
 
 def _amount(text: str) -> Quantity:
-    from plimsoll.errors import InvalidQuantity
+    from plimsoll.errors import InvalidQuantityError
 
     try:
         return QUANTITIES[text]
-    except InvalidQuantity as error:
+    except InvalidQuantityError as error:
         raise click.BadParameter(f"{text!r}: {error.reason}", param_hint="--available") from None
 
 
-def _capacity(signal: str, setting: Setting) -> Quantity | None:
+def _capacity(signal: str, setting: NodeConfig) -> Quantity | None:
     """As far as a node's description goes, which has no inodes; images may have a file system of their own."""
     if signal == ALLOCATABLE_MEMORY_AVAILABLE:
         return setting.absolute.get(MEMORY)

@@ -20,7 +20,7 @@ from plimsoll.cli.terminal import Paint, colourful, inert, table
 from plimsoll.rules.cgroups.desired import Workload, workload
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.model.objects import is_sidecar
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.oom.order import OomCandidate, OomRank, oom_order
 
 SHOWN = 20
@@ -72,7 +72,7 @@ def oom_order_command(
 
 
 def _from_files(
-    files: Sequence[str], usage_text: str, usage_file: str | None, setting: Setting, notes: list[str]
+    files: Sequence[str], usage_text: str, usage_file: str | None, setting: NodeConfig, notes: list[str]
 ) -> list[OomCandidate]:
     inputs = read_inputs(files)
     problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]

@@ -19,7 +19,7 @@ from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.terminal import inert
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.codec.lean.plan_pod import quick_decode
-from plimsoll.errors import FieldError, InvalidName, InvalidObject, InvalidQuantity
+from plimsoll.errors import FieldError, InvalidNameError, InvalidObjectError, InvalidQuantityError
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.explain.batch import block_plans
 from plimsoll.rules.explain.plan import Placement, PodPlan, placement, pod_plan
@@ -31,13 +31,13 @@ from plimsoll.rules.resources.node_policy import NodePolicy
 BLOCK_BYTES = 1 << 16  # some hundred pods: few enough to stay in the processor's cache from stage to stage
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusedLine(msgspec.Struct, frozen=True):
     line: int
     errors: list[FieldError]
 
 
 _ENCODER = msgspec.json.Encoder()
-_NOT_QUICK = (msgspec.MsgspecError, InvalidQuantity, RecursionError, UnicodeDecodeError)
+_NOT_QUICK = (msgspec.MsgspecError, InvalidQuantityError, RecursionError, UnicodeDecodeError)
 _PODS = {"", "Pod"}
 
 
@@ -45,18 +45,18 @@ def planned_block(
     lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool = False
 ) -> tuple[bytes, int]:
     """Results for a block of lines, joined, and how many were refused. `first` is the number of the first line."""
-    refused: list[tuple[int, Refused]] = []
+    refused: list[tuple[int, RefusedLine]] = []
     pods = [] if check else _quickly_read(lines)
     if not pods:
         for number, line in enumerate(lines, first):
             if line and not line.isspace():
                 try:
                     pods.append(_read(line, policy, check))
-                except InvalidObject as error:
-                    refused.append((len(pods) + len(refused), Refused(number, list(error.errors))))
+                except InvalidObjectError as error:
+                    refused.append((len(pods) + len(refused), RefusedLine(number, list(error.errors))))
     try:
-        results: list[PodPlan | Refused] = [*block_plans(pods, policy, place)]
-    except (InvalidObject, InvalidName):  # some pod cannot be planned: find out which, one by one
+        results: list[PodPlan | RefusedLine] = [*block_plans(pods, policy, place)]
+    except (InvalidObjectError, InvalidNameError):  # some pod cannot be planned: find out which, one by one
         return _one_by_one(lines, first, policy, place, check)
     for index, each in refused:
         results.insert(index, each)
@@ -69,24 +69,24 @@ def _quickly_read(lines: list[bytes]) -> list[Pod]:
         pods = list(map(quick_decode(), lines))
         if {pod.kind for pod in pods} <= _PODS and all(pod.spec.containers for pod in pods):
             return [admitted(pod) if pod.spec.priority_class_name else pod for pod in pods]
-    except (*_NOT_QUICK, InvalidObject):
+    except (*_NOT_QUICK, InvalidObjectError):
         pass
     return []
 
 
 def _one_by_one(lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool) -> tuple[bytes, int]:
     results = [_planned(line, number, policy, place, check) for number, line in enumerate(lines, first) if line.strip()]
-    return _ENCODER.encode_lines(results), sum(isinstance(each, Refused) for each in results)
+    return _ENCODER.encode_lines(results), sum(isinstance(each, RefusedLine) for each in results)
 
 
-def _planned(line: bytes, number: int, policy: NodePolicy, place: Placement, check: bool) -> PodPlan | Refused:
+def _planned(line: bytes, number: int, policy: NodePolicy, place: Placement, check: bool) -> PodPlan | RefusedLine:
     try:
         pod = _read(line, policy, check)
         return pod_plan(pod, policy, place)
-    except InvalidObject as error:
-        return Refused(number, list(error.errors))
-    except InvalidName:
-        return Refused(number, uid_errors(pod.metadata.uid))
+    except InvalidObjectError as error:
+        return RefusedLine(number, list(error.errors))
+    except InvalidNameError:
+        return RefusedLine(number, uid_errors(pod.metadata.uid))
 
 
 def _read(line: bytes, policy: NodePolicy, check: bool) -> Pod:
@@ -94,13 +94,13 @@ def _read(line: bytes, policy: NodePolicy, check: bool) -> Pod:
     pod = pod_from_json(line) if check else _decoded(line)
     if pod.kind not in _PODS:
         detail = "one Pod per line: jq -c '.items[]' unpacks a list"
-        raise InvalidObject([FieldError("FieldValueNotSupported", "kind", detail, pod.kind)])
+        raise InvalidObjectError([FieldError("FieldValueNotSupported", "kind", detail, pod.kind)])
     if not pod.spec.containers:
-        raise InvalidObject([FieldError("FieldValueRequired", "spec.containers")])
+        raise InvalidObjectError([FieldError("FieldValueRequired", "spec.containers")])
     if check:
         errors = create_errors(defaulted(pod, pod_level=policy.pod_level), pod_level=policy.pod_level)
         if errors:
-            raise InvalidObject(errors)
+            raise InvalidObjectError(errors)
     return admitted(pod) if pod.spec.priority_class_name else pod
 
 

@@ -8,21 +8,22 @@ from typing import Any
 import click
 import msgspec
 
-from plimsoll.cli.manifests import Given, Inputs, on_node, read_inputs, refused
+from plimsoll.cli.manifests import GivenManifest, Inputs, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.resize.answer import ResizeAnswer, lines, resize_answer
 from plimsoll.cli.resize.forecast import cpu_refusal
 from plimsoll.cli.terminal import Paint, colourful, inert
 from plimsoll.codec.defaults.resources import with_defaults
-from plimsoll.rules.admission.comparison import Document, Version
+from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import kept_for_resize, spec_changed
 from plimsoll.rules.cgroups.desired import workload
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resize.forecast import Api, forecast
 from plimsoll.rules.resize.steps import FileChange, resize_writes
 from plimsoll.rules.resize.verdict import node_resize_gates, resize_setting
-from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.scheduling.fit import allocated_load
 
 
@@ -59,21 +60,23 @@ def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, outpu
     return answer.exit_code
 
 
-def _sound(inputs: Inputs, setting: Setting) -> Inputs:
+def _sound(inputs: Inputs, setting: NodeConfig) -> Inputs:
     problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
     if problems:
         raise click.ClickException("\n".join(map(str, problems)))
     return inputs
 
 
-def _only_pod(file: str, setting: Setting) -> Given:
+def _only_pod(file: str, setting: NodeConfig) -> GivenManifest:
     inputs = _sound(read_inputs([file]), setting)
     if len(inputs.pods) != 1:
         raise click.ClickException(f"{file}: holds {len(inputs.pods)} pods, wants one")
     return inputs.pods[0]
 
 
-def _beside(files: tuple[str, ...], node: Node | None, pod: Pod, setting: Setting) -> tuple[list[Pod], Sequence[str]]:
+def _beside(
+    files: tuple[str, ...], node: Node | None, pod: Pod, setting: NodeConfig
+) -> tuple[list[Pod], Sequence[str]]:
     """The node's other pods, and what was passed over. A dump of the node's pods has the pod itself as well."""
     if not files:
         return [], ()
@@ -88,7 +91,7 @@ def _is_same(one: Pod, other: Pod) -> bool:
 
 
 def _answer(
-    old: Given, new: Given, others: list[Pod], used: str, setting: Setting, given_node: Node | None
+    old: GivenManifest, new: GivenManifest, others: list[Pod], used: str, setting: NodeConfig, given_node: Node | None
 ) -> ResizeAnswer:
     name = setting.machine.name or "node"
     before = _version(old.found.document, name, setting)
@@ -107,12 +110,14 @@ def _answer(
     node = Node(Metadata(name), status=status)
     if given_node is not None:
         node = msgspec.structs.replace(given_node, status=status)
-    held = [held_pod(each) for each in others]
+    held = [allocated_from_status(each) for each in others]
     found = forecast(
         before,
         after,
         resize_setting(
-            setting, allocated_load(node, held), cpu_refusal=cpu_refusal(setting, [*held, held_pod(before.pod)])
+            setting,
+            allocated_load(node, held),
+            cpu_refusal=cpu_refusal(setting, [*held, allocated_from_status(before.pod)]),
         ),
         working_sets=_working_sets(used, before.pod),
         api=Api(gates, in_place=setting.config.gate("InPlacePodVerticalScaling")),
@@ -122,13 +127,13 @@ def _answer(
         title = old.found.title
         works = [workload(each, setting, title=f"other {index}") for index, each in enumerate(others)]
         writes = resize_writes(
-            workload(held_pod(before.pod), setting, title=title), workload(_settled(after.pod), setting, title=title),
-            works, setting,
+            workload(allocated_from_status(before.pod), setting, title=title), workload(_settled(after.pod), setting,
+            title=title), works, setting,
         )  # fmt: skip
     return resize_answer(found, before.pod, after.pod, writes, notes)
 
 
-def _version(document: Document, node: str, setting: Setting, stored: Pod | None = None) -> Version:
+def _version(document: JsonObject, node: str, setting: NodeConfig, stored: Pod | None = None) -> PodVersion:
     """As the API server keeps it: defaulted, and bound to the node."""
     bound = {**document, "spec": {**(document.get("spec") or {}), "nodeName": node}}
     return with_defaults(

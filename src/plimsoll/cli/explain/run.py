@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import click
 import msgspec
 
-from plimsoll.cli.manifests import Given, Inputs, Problem, on_node, read_inputs, refused
+from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
 from plimsoll.cli.terminal import Paint, colourful, inert
 from plimsoll.rules.cgroups.desired import Workload, workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 
 # Which option each word of --diff belongs to.
 DIFF_WORDS = {
@@ -76,7 +76,7 @@ def _diff_words(diff: str) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def _sorted_out(inputs: Inputs, setting: Setting) -> tuple[list[Given], list[Problem]]:
+def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest], list[ManifestProblem]]:
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
         wrong = refused(given, setting)
@@ -86,7 +86,7 @@ def _sorted_out(inputs: Inputs, setting: Setting) -> tuple[list[Given], list[Pro
     return good, problems
 
 
-def _workloads(given: Sequence[Given], setting: Setting) -> list[Workload]:
+def _workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Workload]:
     """Titles are unique: the namespace where there is one, a number where that is not enough."""
     seen: Counter[str] = Counter()
     works = []
@@ -99,7 +99,7 @@ def _workloads(given: Sequence[Given], setting: Setting) -> list[Workload]:
     return works
 
 
-def _print(found: Explanation, setting: Setting, output: str, *, brief: bool, advise: bool) -> None:
+def _print(found: Explanation, setting: NodeConfig, output: str, *, brief: bool, advise: bool) -> None:
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
     elif output == "yaml":
@@ -125,7 +125,7 @@ def _yaml(value: object) -> str:
     return str(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True))
 
 
-def _finish(inputs: Inputs, problems: Sequence[Problem], notes: Sequence[str], good: int) -> int:
+def _finish(inputs: Inputs, problems: Sequence[ManifestProblem], notes: Sequence[str], good: int) -> int:
     for note in notes:
         click.echo(f"note: {inert(note)}", err=True)
     for line in inputs.passed:

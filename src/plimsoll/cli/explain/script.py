@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from plimsoll.rules.cgroups.desired import Cgroup
 from plimsoll.rules.explain.explanation import Explanation
 from plimsoll.rules.model.cgroup_names import UNKNOWN_ID, UNKNOWN_UID, cgroup_path
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DOCUMENTED
 from plimsoll.rules.resources.files import controller_of
 
@@ -22,7 +22,7 @@ _OPTIONAL = ("hugetlb.", "memory.swap.", "memory.memsw.")  # the kernel may be b
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 
-def script(found: Explanation, setting: Setting) -> str:
+def script(found: Explanation, setting: NodeConfig) -> str:
     lines = [
         "#!/bin/sh",
         "# Makes the cgroups of these pods by hand. Run as root on a machine without a kubelet.",
@@ -40,7 +40,7 @@ def script(found: Explanation, setting: Setting) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _made(cgroup: Cgroup, pod: str, setting: Setting) -> Iterator[str]:
+def _made(cgroup: Cgroup, pod: str, setting: NodeConfig) -> Iterator[str]:
     if cgroup.level == "pod":
         pod = cgroup.name
     path = _concrete(cgroup, pod, setting)
@@ -82,7 +82,7 @@ def _enabled(path: str) -> Iterator[str]:
         yield f"echo +{controller} > {_quoted(path + '/cgroup.subtree_control')} 2>/dev/null || true"
 
 
-def _concrete(cgroup: Cgroup, pod: str, setting: Setting) -> str:
+def _concrete(cgroup: Cgroup, pod: str, setting: NodeConfig) -> str:
     uid = str(uuid.uuid5(uuid.NAMESPACE_OID, pod))
     if setting.driver == "systemd":
         uid = uid.replace("-", "_")

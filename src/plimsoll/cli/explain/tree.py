@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, display_width, inert, on_terminal, table, width
-from plimsoll.rules.cgroups.desired import Cgroup, File
+from plimsoll.rules.cgroups.desired import Cgroup, DesiredFile
 from plimsoll.rules.cgroups.reasons import human_bytes, human_cores
 from plimsoll.rules.explain.explanation import Explanation, PodExplanation
 from plimsoll.rules.profile import DOCUMENTED
@@ -84,7 +84,7 @@ class _TreeWriter:
         for warning in pod.warnings:
             yield f"{paint('warning', 'yellow')}: {inert(warning)}"
 
-    def _file_lines(self, file: File, lead: str) -> Iterator[str]:
+    def _file_lines(self, file: DesiredFile, lead: str) -> Iterator[str]:
         reason = file.reason
         formula = "" if self.brief else reason.formula
         source = "" if self.brief else reason.source

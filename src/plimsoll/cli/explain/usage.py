@@ -7,17 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import click
 
 from plimsoll.codec.kernel.usage_reports import PodKey, metrics_usage, summary_usage
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.config.thresholds import PID_AVAILABLE, FsLayout
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage, disk_parts
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.quantity import QUANTITIES
 
-Document = dict[str, Any]
 DEFAULT_NAMESPACE = "default"
 
 
@@ -36,7 +35,7 @@ def named_amounts(text: str, option: str, *, bare: bool = False) -> dict[str, in
 def _bytes(amount: object, option: str) -> int:
     try:
         value = QUANTITIES[str(amount).strip()].value
-    except InvalidQuantity as error:
+    except InvalidQuantityError as error:
         raise click.BadParameter(f"{amount!r}: {error.reason}", param_hint=option) from None
     if value < 0:
         raise click.BadParameter(f"{amount!r}: must be greater than or equal to 0", param_hint=option)
@@ -80,7 +79,7 @@ def usage_for(signal: str, amount: int, layout: FsLayout = "single") -> PodUsage
     return PodUsage(containers=(assumed_one,))
 
 
-def _document(file: str) -> Document:
+def _document(file: str) -> JsonObject:
     from plimsoll.codec.yaml.reader import YamlError, read
 
     try:
@@ -90,5 +89,5 @@ def _document(file: str) -> Document:
         raise click.ClickException(f"--usage-file {file}: {error.strerror}") from None
     if len(found) != 1 or isinstance(found[0], YamlError):
         raise click.ClickException(f"--usage-file {file}: {found[0] if found else 'empty'}")
-    value: Document = found[0].value
+    value: JsonObject = found[0].value
     return value

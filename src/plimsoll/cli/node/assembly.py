@@ -39,14 +39,14 @@ from plimsoll.node.agent import Agent
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
 from plimsoll.node.pods.image_gc import remove_unused_images
-from plimsoll.node.pressure.manager import UnderPressure
+from plimsoll.node.pressure.manager import PressureManager
 from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, kept_identity
-from plimsoll.node.reporting.event_correlator import About, EventType
+from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.registration import Registration
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
 from plimsoll.node.resources.runtime_health import RuntimeHealth
 from plimsoll.node.server.auth import EndpointAccess
-from plimsoll.node.server.server import Endpoint, Pages, server_tls
+from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.node.stats.summary import summary_json
@@ -57,7 +57,7 @@ from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
-from plimsoll.runtime.interface import Runtime, RuntimeTrouble
+from plimsoll.runtime.interface import ContainerRuntime, RuntimeCallError
 
 READY_S = 3.0  # how long a node waits for its own pods before it is registered all the same
 PAGE_AGE_S = 1.0
@@ -71,7 +71,7 @@ async def run_node(live: LiveNode, options: dict[str, Any]) -> None:
     stop = stop_event(while_stdin=options["while_stdin"])
     log_to_stderr()
     allow_many_files()
-    node = Node(live, options)
+    node = NodeProcess(live, options)
     for note in live.notes:
         log.warning("%s", note)
     try:
@@ -87,7 +87,7 @@ def _first(group: BaseExceptionGroup[PlimsollError]) -> PlimsollError:
     raise AssertionError("an exception group is never empty")
 
 
-class Node:
+class NodeProcess:
     """Everything of one node. Made first, so that what is wrong with the options is said before anything runs."""
 
     def __init__(self, live: LiveNode, options: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ class Node:
         client = Client(self._transport)
         self._embedded = embedded_runtime(live, self._home, self._kubeconfig) if live.told is None else None
         self._cri = CriRuntime(socket_of(live.told.endpoint), outlives_us=True) if live.told is not None else None
-        runtime: Runtime | None = self._embedded or self._cri
+        runtime: ContainerRuntime | None = self._embedded or self._cri
         assert runtime is not None
         version = runtime if live.told is None else live.told
         ip = internal_ip(self._host)
@@ -154,7 +154,7 @@ class Node:
         place = self._place()
         layers = None if self._cri is None else self._cri.writable_layers
         self._stats = Stats(live.files, place, shown.places, clock=time.time, system=self._system, layers=layers)
-        self._pressure = UnderPressure(
+        self._pressure = PressureManager(
             self.agent,
             self._stats,
             live.setting,
@@ -172,7 +172,7 @@ class Node:
             else None,
         )
         self.meters.oom_totals = self._pressure.oom_totals
-        self._endpoint = Endpoint(
+        self._endpoint = NodeServer(
             shown,
             runtime,
             self._pages(),
@@ -251,7 +251,7 @@ class Node:
     def _tell(self, kind: str, reason: str, message: str) -> None:
         """As a kubelet: an event about a node bears the node's name for a uid."""
         told: EventType = "Warning" if kind == "Warning" else "Normal"
-        self.agent.recorder.tell(About("Node", self._name, "", self._name, "", "v1"), told, reason, message)
+        self.agent.recorder.tell(ObjectReference("Node", self._name, "", self._name, "", "v1"), told, reason, message)
 
     def _renewed(self, identity: NodeIdentity) -> None:
         self._transport.renew(identity.certificate, identity.key)
@@ -281,7 +281,7 @@ class Node:
             pids["runtime"] = pid
         return pids
 
-    def _pages(self) -> Pages:
+    def _pages(self) -> NodePages:
         stats, meters = self._stats, self.meters
 
         def pressures() -> Pressures | None:
@@ -303,7 +303,7 @@ class Node:
             snapshot = stats.sample(PAGE_AGE_S)
             return cadvisor_page(snapshot, stats.cpu_limits(snapshot))
 
-        return Pages(
+        return NodePages(
             summary=summary,
             metrics=metrics,
             resource=lambda: resource_page(stats.sample(PAGE_AGE_S)),
@@ -349,7 +349,7 @@ async def end_supervisor(runtime: ProcessRuntime) -> None:
     try:
         await runtime.open()
         await runtime.shutdown()
-    except RuntimeTrouble as trouble:
+    except RuntimeCallError as trouble:
         log.error("the supervisor could not be ended: %s", trouble)
 
 

@@ -238,13 +238,13 @@ async def _entered(live: LiveNode, pod: Pod, container: str, pid: int) -> None:
 
 async def _patient(turn: Callable[[], Awaitable[Applied]]) -> Applied:
     """Several commands may be started and end at the same time: each waits for its turn."""
-    from plimsoll.cgroups.engine.journal import StateBusy
+    from plimsoll.cgroups.engine.journal import StateBusyError
 
     end_s = time.monotonic() + PATIENCE_S
     while True:
         try:
             return await turn()
-        except StateBusy:
+        except StateBusyError:
             if time.monotonic() > end_s:
                 raise
         await asyncio.sleep(0.05)

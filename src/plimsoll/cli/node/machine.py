@@ -25,14 +25,14 @@ from plimsoll.linux.state_dir import private_directory, state_home
 from plimsoll.rules.model.cgroup_names import Driver, Runtime
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 
 if TYPE_CHECKING:
     from plimsoll.cgroups.drivers.interface import CgroupDriver
     from plimsoll.cgroups.drivers.v1 import CgroupsV1
     from plimsoll.cgroups.drivers.v2 import CgroupsV2
-    from plimsoll.cgroups.engine.manager import NodeTree
-    from plimsoll.rules.node.node_config import Machine, Setting
+    from plimsoll.cgroups.engine.manager import CgroupManager
+    from plimsoll.rules.node.node_config import Machine, NodeConfig
 
 
 UNIX = "unix://"
@@ -75,19 +75,19 @@ def socket_of(endpoint: str) -> str:
     return path
 
 
-def asked(endpoint: str, patience_s: float = PATIENCE_S) -> RuntimeTold:
+def query_runtime(endpoint: str, patience_s: float = PATIENCE_S) -> RuntimeTold:
     """PlimsollError where nobody answers there."""
     path = socket_of(endpoint)
     with ThreadPoolExecutor(1) as thread:
         try:
-            return thread.submit(asyncio.run, _asked(endpoint, path, patience_s)).result()
-        except RuntimeTrouble as trouble:
+            return thread.submit(asyncio.run, _query_runtime(endpoint, path, patience_s)).result()
+        except RuntimeCallError as trouble:
             raise PlimsollError(
                 f"no container runtime answers at {path}: {trouble.reason} (is it running? may we open its socket?)"
             ) from trouble
 
 
-async def _asked(endpoint: str, path: str, patience_s: float) -> RuntimeTold:
+async def _query_runtime(endpoint: str, path: str, patience_s: float) -> RuntimeTold:
     runtime = CriRuntime(path, patience_s=patience_s)
     try:
         await runtime.open()
@@ -144,8 +144,8 @@ class LiveNode:
     def __init__(
         self,
         driver: CgroupDriver,
-        setting: Setting,
-        tree: NodeTree,
+        setting: NodeConfig,
+        tree: CgroupManager,
         notes: list[str],
         home: Path,
         question: NodeQuestion,
@@ -161,7 +161,7 @@ class LiveNode:
 
 def opened(options: dict[str, Any]) -> LiveNode:
     """Raises where cgroups cannot be used, with what to do about it."""
-    from plimsoll.cgroups.engine.manager import NodeTree
+    from plimsoll.cgroups.engine.manager import CgroupManager
 
     question = NodeQuestion({**options, "runtime": "process"})
     question.machine = with_storage(question.machine, options["state_dir"])
@@ -186,7 +186,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
     changed: dict[str, str | None] = {"cgroup": f"v{found.version}"}
     told, warning = None, ""
     if endpoint:
-        told = asked(endpoint)
+        told = query_runtime(endpoint)
         driver_name, warning = told.driver_for(question.said_driver)
         changed |= {"runtime": told.kind, "driver": driver_name}
     setting, notes = question.setting(**changed)
@@ -198,7 +198,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
 
         driver = SystemdCgroups(files)
     home = private_directory(options["state_dir"] or state_home(dict(os.environ), os.geteuid()))
-    tree = NodeTree(driver, setting, home / "node", shrink=options["shrink"])
+    tree = CgroupManager(driver, setting, home / "node", shrink=options["shrink"])
     return LiveNode(driver, setting, tree, notes, home, question, files, told)
 
 
@@ -228,7 +228,7 @@ def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:
     import tempfile
 
     from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-    from plimsoll.cgroups.engine.manager import NodeTree
+    from plimsoll.cgroups.engine.manager import CgroupManager
 
     setting, notes = question.setting()
     driver = SimulatedKernel(
@@ -242,6 +242,6 @@ def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:
     boot = state / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True)
     boot.write_text("simulated")
-    tree = NodeTree(driver, setting, state / "node", shrink=options["shrink"], proc=state / "proc")
+    tree = CgroupManager(driver, setting, state / "node", shrink=options["shrink"], proc=state / "proc")
     notes.append("simulated: a kernel in memory, nothing on this machine is touched")
     return LiveNode(driver, setting, tree, notes, state, question)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from plimsoll.cli.client import Cluster, PodName, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.node_info import node_page
 from plimsoll.cli.terminal import Paint, colourful, inert, table
 from plimsoll.codec.node_pages import KillShown, OomPage
@@ -46,7 +46,7 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
     return 0
 
 
-async def _asked(cluster: Cluster, pod: str, node_name: str) -> tuple[list[KillShown], list[str]]:
+async def _asked(cluster: ClusterClient, pod: str, node_name: str) -> tuple[list[KillShown], list[str]]:
     """From every node that has the page; a node that has not, or is away, is named."""
     from plimsoll.cli.node_info import chosen_node
     from plimsoll.errors import PlimsollError

@@ -14,12 +14,12 @@ from plimsoll.cli.terminal import CLASS_COLOURS, Paint, colourful, inert
 from plimsoll.codec.kernel.files import OwnCgroup
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.processes import cgroups_of, oom_score_adj, stat
-from plimsoll.rules.cgroups.cgroup_owner import Owner, Placed, placed
+from plimsoll.rules.cgroups.cgroup_owner import CgroupOwner, Placed, placed
 
 NOT_IN_A_POD = 1  # the exit code; 2 is for what could not be answered
 
 
-class NoSuchProcess(PlimsollError):
+class NoSuchProcessError(PlimsollError):
     def __init__(self, pid: int) -> None:
         super().__init__(pid)
         self.pid = pid
@@ -31,10 +31,10 @@ class NoSuchProcess(PlimsollError):
         )
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class OwnerAnswer(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     pid: int
     command: str
-    owner: Owner
+    owner: CgroupOwner
     pod: str = ""
     container: str = ""
     sandbox: bool = False
@@ -67,13 +67,13 @@ def whose(pids: tuple[int, ...], files: tuple[str, ...], state_dir: Path | None,
     return 0 if all(each.owner.pod_uid for each in answers) else NOT_IN_A_POD
 
 
-def answer(pid: int, names: PodNames) -> Answer:
+def answer(pid: int, names: PodNames) -> OwnerAnswer:
     found, process = cgroups_of(pid), stat(pid)
     if found is None or process is None:
-        raise NoSuchProcess(pid)
+        raise NoSuchProcessError(pid)
     at: Placed = placed((each.controllers, each.path) for each in found)
     sandbox = bool(at.owner.container_id) and is_sandbox(process.name, oom_score_adj(pid))
-    return Answer(
+    return OwnerAnswer(
         pid,
         process.name,
         at.owner,
@@ -89,7 +89,7 @@ def _hierarchy(each: OwnCgroup) -> str:
     return ",".join(each.controllers) or "unified"
 
 
-def lines(found: Answer, paint: Paint) -> Iterator[str]:
+def lines(found: OwnerAnswer, paint: Paint) -> Iterator[str]:
     owner = found.owner
     process = f"{found.pid} ({inert(found.command)})"
     if not owner.pod_uid:
@@ -115,7 +115,7 @@ def lines(found: Answer, paint: Paint) -> Iterator[str]:
         yield f"{paint('but', 'yellow')}        {controllers}: {inert(path)}"
 
 
-def _makers(owner: Owner) -> str:
+def _makers(owner: CgroupOwner) -> str:
     runtime = {"process": "plimsoll", "crio": "CRI-O", "containerd": "containerd"}.get(owner.runtime or "")
     if not owner.container_id:
         return f"{owner.driver} driver"

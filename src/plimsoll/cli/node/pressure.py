@@ -9,16 +9,16 @@ from typing import Any
 import click
 import msgspec
 
-from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
 from plimsoll.cli.printers import order_lines
 from plimsoll.cli.terminal import Paint, colourful, inert, table
 from plimsoll.codec.node_pages import PressurePage, SignalShown, ThresholdShown
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.config.thresholds import MEMORY_AVAILABLE
 from plimsoll.rules.eviction.assessment import RESOURCE_OF
-from plimsoll.rules.eviction.decision import Candidate
+from plimsoll.rules.eviction.decision import EvictionCandidate
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 
@@ -54,7 +54,7 @@ def pressure(node: str, victims: int, everything: bool, output: str, **options: 
     return 0
 
 
-async def _asked(cluster: Cluster, node: str) -> PressurePage:
+async def _asked(cluster: ClusterClient, node: str) -> PressurePage:
     from plimsoll.cli.node_info import chosen_node
 
     name = str((await chosen_node(cluster, node))["metadata"]["name"])
@@ -96,10 +96,10 @@ def lines(found: PressurePage, victims: int, now_s: float, paint: Paint, *, ever
                 yield f"            {inert(each.why)}"
 
 
-def _orders(found: PressurePage, *, everything: bool) -> dict[tuple[Candidate, ...], list[str]]:
+def _orders(found: PressurePage, *, everything: bool) -> dict[tuple[EvictionCandidate, ...], list[str]]:
     """Signals of one file system have one order; it is shown once."""
     met = {each.signal for each in found.signals if any(threshold.met for threshold in each.thresholds)}
-    orders: dict[tuple[Candidate, ...], list[str]] = {}
+    orders: dict[tuple[EvictionCandidate, ...], list[str]] = {}
     for signal, order in found.order.items():
         if everything or signal == MEMORY_AVAILABLE or signal in met:
             orders.setdefault(order, []).append(signal)
@@ -128,7 +128,7 @@ def _text(signal: str, amount: int) -> str:
 def _amount(text: str) -> Quantity | None:
     try:
         return QUANTITIES[text]
-    except InvalidQuantity:
+    except InvalidQuantityError:
         return None
 
 

@@ -23,13 +23,13 @@ from plimsoll.cli.node.machine import LiveNode, live_options, opened
 from plimsoll.cli.terminal import Paint, colourful, inert
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.cgroups.reasons import human_bytes
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import epoch_s
 
 if TYPE_CHECKING:
     from plimsoll.node.agent import Agent
 
 
-Document = dict[str, Any]
 OOM_KILLED = "OOMKilled"
 THROTTLED_PART = 0.05  # of the periods; less is nothing to speak of
 
@@ -42,7 +42,7 @@ class Peak(msgspec.Struct, frozen=True):
     throttled_periods: int = 0
 
 
-def exit_code(pod: Document, *, interrupted: bool) -> int:
+def exit_code(pod: JsonObject, *, interrupted: bool) -> int:
     """0 where it succeeded, else that of the first container that failed; 130 after Ctrl-C, as in a shell."""
     if interrupted:
         return 130
@@ -56,7 +56,7 @@ def exit_code(pod: Document, *, interrupted: bool) -> int:
     return 1
 
 
-def report(pod: Document, peaks: Mapping[str, Peak]) -> Iterator[str]:
+def report(pod: JsonObject, peaks: Mapping[str, Peak]) -> Iterator[str]:
     status = pod.get("status") or {}
     words = f"pod {pod['metadata']['name']}: {status.get('phase', 'Pending')}"
     if status.get("reason"):
@@ -68,17 +68,17 @@ def report(pod: Document, peaks: Mapping[str, Peak]) -> Iterator[str]:
         yield from (f"    {line}" for line in _limits_hit(each, specs.get(each["name"], {}), peaks.get(each["name"])))
 
 
-def _container_statuses(status: Document) -> list[Document]:
+def _container_statuses(status: JsonObject) -> list[JsonObject]:
     return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
 
 
-def _ended(container: Document) -> Document | None:
+def _ended(container: JsonObject) -> JsonObject | None:
     state, last = container.get("state") or {}, container.get("lastState") or {}
-    found: Document | None = state.get("terminated") or last.get("terminated")
+    found: JsonObject | None = state.get("terminated") or last.get("terminated")
     return found
 
 
-def _how(container: Document) -> str:
+def _how(container: JsonObject) -> str:
     waiting = (container.get("state") or {}).get("waiting")
     ended = _ended(container)
     restarts = container.get("restartCount", 0)
@@ -102,7 +102,7 @@ def _colon(text: str) -> str:
     return f": {text}" if text else ""
 
 
-def _limits_hit(container: Document, spec: Document, peak: Peak | None) -> Iterator[str]:
+def _limits_hit(container: JsonObject, spec: JsonObject, peak: Peak | None) -> Iterator[str]:
     limits = (spec.get("resources") or {}).get("limits") or {}
     ended = [(container.get(key) or {}).get("terminated") or {} for key in ("state", "lastState")]
     if any(each.get("reason") == OOM_KILLED for each in ended):
@@ -137,7 +137,7 @@ def run(file: str, events: bool, **options: Any) -> int:
     Config maps may stand in the same file. Ctrl-C ends the pod with its grace, a second one at once. The exit code is
     that of the first container that failed, 0 where the pod succeeded, 130 after Ctrl-C.
     """
-    from plimsoll.cgroups.drivers.detect import CgroupsUnusable
+    from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
     from plimsoll.linux.state_dir import default_state
 
     pod, config_maps = _manifest(file)
@@ -150,7 +150,7 @@ def run(file: str, events: bool, **options: Any) -> int:
     try:
         try:
             live = opened(options)
-        except CgroupsUnusable as error:
+        except CgroupsUnusableError as error:
             click.echo(f"limits are not enforced: {error}", err=True)
             live = opened({**options, "simulate": True})
         if live.told is not None:
@@ -163,7 +163,7 @@ def run(file: str, events: bool, **options: Any) -> int:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _manifest(file: str) -> tuple[Document, list[Document]]:
+def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
     """The one pod of the file, with Kubernetes' defaults, and the config maps beside it."""
     import uuid
 
@@ -196,9 +196,8 @@ def _manifest(file: str) -> tuple[Document, list[Document]]:
     return pod, _config_maps(file)
 
 
-def _config_maps(file: str) -> list[Document]:
-    from plimsoll.codec.yaml.reader import Document as YamlDocument
-    from plimsoll.codec.yaml.reader import read
+def _config_maps(file: str) -> list[JsonObject]:
+    from plimsoll.codec.yaml.reader import YamlDocument, read
 
     if file == "-":
         return []
@@ -208,7 +207,7 @@ def _config_maps(file: str) -> list[Document]:
 
 class _Foreground:
     def __init__(
-        self, live: LiveNode, home: Path, pod: Document, config_maps: list[Document], *, shows_events: bool
+        self, live: LiveNode, home: Path, pod: JsonObject, config_maps: list[JsonObject], *, shows_events: bool
     ) -> None:
         self._live, self._home, self._pod, self._config_maps = live, home, pod, config_maps
         self._shows_events = shows_events
@@ -264,12 +263,12 @@ class _Foreground:
 
     # --- what the agent tells ---
 
-    def _status(self, pod: Document) -> None:
+    def _status(self, pod: JsonObject) -> None:
         self._pod = pod
         if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
             self._final.set()
 
-    def _event(self, event: Document) -> None:
+    def _event(self, event: JsonObject) -> None:
         if self._shows_events or event.get("type") == "Warning":
             line = f"{event.get('reason', '')}: {event.get('message', '')}"
             click.echo(self._paint(inert(line), "yellow" if event.get("type") == "Warning" else "dim"), err=True)

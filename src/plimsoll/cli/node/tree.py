@@ -26,7 +26,7 @@ MOST_SHOWN = 12
 DEEPEST_MISPLACED = 4  # levels below the first one
 
 
-class NoSuchCgroup(PlimsollError):
+class NoSuchCgroupError(PlimsollError):
     def __init__(self, path: str, siblings: list[str]) -> None:
         super().__init__(path, siblings)
         self.path = path
@@ -38,7 +38,7 @@ class NoSuchCgroup(PlimsollError):
         return f"no cgroup {self.path} on this machine; at the top there are: {there}{more}"
 
 
-class NoPods(PlimsollError):
+class NoPodsError(PlimsollError):
     def __init__(self, looked: list[str]) -> None:
         super().__init__(looked)
         self.looked = looked
@@ -91,7 +91,7 @@ def tree(
         _print(view)
 
 
-class View(msgspec.Struct, frozen=True):
+class TreeSnapshot(msgspec.Struct, frozen=True):
     """Everything that was seen, before it is printed one way or another."""
 
     version: int
@@ -107,7 +107,7 @@ class View(msgspec.Struct, frozen=True):
     notes: Mapping[str, list[str]] = {}  # path → what was wanted of it and is not so
 
 
-class NotAnExplanation(PlimsollError):
+class NotAnExplanationError(PlimsollError):
     """A file given with --against that does not hold what `explain` prints."""
 
 
@@ -129,16 +129,16 @@ def _explained(file: str, driver: CgroupDriver) -> Cgroup:
         found = msgspec.json.decode(data, type=_Explained)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         hint = "it must be what `plimsoll explain … -o json` prints"
-        raise NotAnExplanation(f"--against {file}: {hint} ({error})") from None
+        raise NotAnExplanationError(f"--against {file}: {hint} ({error})") from None
     if found.node.cgroup_version != driver.version:
         wants, has = found.node.cgroup_version, driver.version
-        raise NotAnExplanation(
+        raise NotAnExplanationError(
             f"--against {file}: explained for cgroup v{wants}, this machine has v{has}: --cgroup v{has}"
         )
     return found.tree
 
 
-def differences(driver: CgroupDriver, view: View, wanted: Cgroup) -> dict[str, list[str]]:
+def differences(driver: CgroupDriver, view: TreeSnapshot, wanted: Cgroup) -> dict[str, list[str]]:
     names = {row.path: row.name for row in view.rows if row.what == "container"}
     each = expected(wanted, view.standings, names)
     seen: dict[str, Mapping[str, str]] = {}
@@ -157,7 +157,9 @@ def _names(files: tuple[str, ...], state_dir: Path | None) -> Names:
     return Names(found.pods, found.containers)
 
 
-def look(driver: CgroupDriver, root: str, names: Names, *, depth: int | None = None, with_tasks: bool = False) -> View:
+def look(
+    driver: CgroupDriver, root: str, names: Names, *, depth: int | None = None, with_tasks: bool = False
+) -> TreeSnapshot:
     standings = live_tree(driver, root, depth)
     owners = {path: owner_of(path) for path in standings}
     pause = sandboxes(driver, (path for path, owner in owners.items() if owner.kind == "container"), standings)
@@ -170,7 +172,7 @@ def look(driver: CgroupDriver, root: str, names: Names, *, depth: int | None = N
             if path in standings
         }
     kinds = [owner.kind for owner in owners.values()]
-    return View(
+    return TreeSnapshot(
         driver.version,
         root,
         rows,
@@ -204,14 +206,14 @@ def _chosen(driver: CgroupDriver, found: Hierarchies, cgroup: str | None, cgroup
     if cgroup is not None:
         path = below_mounts(cgroup, found)
         if driver.look(path, ()) is None and not driver.children(path):
-            raise NoSuchCgroup(path, driver.children("/"))
+            raise NoSuchCgroupError(path, driver.children("/"))
         return path
     name = root_name(below_mounts(cgroup_root, found))
     candidates = [cgroup_path(name, "cgroupfs"), cgroup_path(name, "systemd")]
     for path in candidates:
         if driver.look(path, ()) is not None:
             return path
-    raise NoPods(candidates)
+    raise NoPodsError(candidates)
 
 
 def below_mounts(text: str, found: Hierarchies) -> str:
@@ -224,7 +226,7 @@ def below_mounts(text: str, found: Hierarchies) -> str:
     return path
 
 
-def _print(view: View) -> None:
+def _print(view: TreeSnapshot) -> None:
     paint = Paint(colourful())
     picture = Picture(view.rows, view.standings, view.machine_bytes, view.notes, view.with_tasks)
     shown = [headline(view, paint), *lines(picture, paint, width() if on_terminal() else 0)]
@@ -235,7 +237,7 @@ def _print(view: View) -> None:
     click.echo("\n".join(shown))
 
 
-def headline(view: View, paint: Paint) -> str:
+def headline(view: TreeSnapshot, paint: Paint) -> str:
     style = "systemd" if any(row.owner.driver == "systemd" for row in view.rows) else "cgroupfs"
     facts = [f"cgroup v{view.version}"]
     if view.pods or view.rows[0].what == "pods":
@@ -256,7 +258,7 @@ def _by_reason(missing: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def document(view: View) -> dict[str, Any]:
+def document(view: TreeSnapshot) -> dict[str, Any]:
     """The same as JSON: a cgroup's children stand inside it."""
     below: dict[str, list[dict[str, Any]]] = {}
     first: dict[str, Any] = {}

@@ -13,7 +13,7 @@ import msgspec
 
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, display_width, inert
 from plimsoll.rules.cgroups.reasons import human_bytes
-from plimsoll.rules.cgroups.view import MARKS, Branch, Memory, Standing, bar, scales, throttled_percent
+from plimsoll.rules.cgroups.view import MARKS, Branch, MemoryUsageView, Standing, bar, scales, throttled_percent
 
 Piece = tuple[str, tuple[str, ...]]  # text and its styles
 Cell = list[Piece]
@@ -37,7 +37,7 @@ _NAME_STYLES: dict[str, tuple[str, ...]] = {
 }
 
 
-class Column(msgspec.Struct, frozen=True):
+class TreeColumn(msgspec.Struct, frozen=True):
     title: str
     cell: Callable[[Branch, Standing], Cell]
     keep: int  # the column with the lowest number goes first
@@ -96,8 +96,8 @@ def lines(picture: Picture, paint: Paint, screen: int) -> Iterator[str]:
 
 
 def _fitted(
-    columns: list[Column], widths: Mapping[str, int], names: Sequence[Name], screen: int
-) -> tuple[list[Column], int, int]:
+    columns: list[TreeColumn], widths: Mapping[str, int], names: Sequence[Name], screen: int
+) -> tuple[list[TreeColumn], int, int]:
     """Columns, the bar's width and the names'. Names get what is left, and no less than makes them useful."""
     longest = max(display_width(lead + name) for lead, name, _ in names)
     enough = max(display_width(lead + _short(name)) for lead, name, _ in names)
@@ -116,22 +116,22 @@ def _fitted(
         kept = [column for column in kept if column.keep != first]
 
 
-def _columns(picture: Picture) -> list[Column]:
+def _columns(picture: Picture) -> list[TreeColumn]:
     found = [
-        Column("USED", _used, 90),
-        Column("MAX", _amount(lambda memory: memory.max_bytes), 80),
-        Column("CACHE", _amount(lambda memory: memory.usage_bytes - memory.working_set_bytes or None), 15),
-        Column("MIN", _amount(lambda memory: memory.min_bytes or None), 10),
-        Column("LOW", _amount(lambda memory: memory.low_bytes or None), 10),
-        Column("HIGH", _amount(lambda memory: memory.high_bytes), 10),
-        Column("CPU", _cpu, 40),
-        Column("THROTTLED", _throttled, 60),
-        Column("PRESSURE", _pressure, 50, right=False),
-        Column("PIDS", _pids, 20),
-        Column("OOM", _oom_kills, 70),
+        TreeColumn("USED", _used, 90),
+        TreeColumn("MAX", _amount(lambda memory: memory.max_bytes), 80),
+        TreeColumn("CACHE", _amount(lambda memory: memory.usage_bytes - memory.working_set_bytes or None), 15),
+        TreeColumn("MIN", _amount(lambda memory: memory.min_bytes or None), 10),
+        TreeColumn("LOW", _amount(lambda memory: memory.low_bytes or None), 10),
+        TreeColumn("HIGH", _amount(lambda memory: memory.high_bytes), 10),
+        TreeColumn("CPU", _cpu, 40),
+        TreeColumn("THROTTLED", _throttled, 60),
+        TreeColumn("PRESSURE", _pressure, 50, right=False),
+        TreeColumn("PIDS", _pids, 20),
+        TreeColumn("OOM", _oom_kills, 70),
     ]
     if picture.with_tasks:
-        found.append(Column("TASKS", _tasks, 85, right=False))
+        found.append(TreeColumn("TASKS", _tasks, 85, right=False))
     return found
 
 
@@ -187,7 +187,7 @@ def _used(branch: Branch, standing: Standing) -> Cell:
     return [(human_bytes(used), ("bold", *colour))]
 
 
-def _amount(of: Callable[[Memory], int | None]) -> Callable[[Branch, Standing], Cell]:
+def _amount(of: Callable[[MemoryUsageView], int | None]) -> Callable[[Branch, Standing], Cell]:
     def cell(branch: Branch, standing: Standing) -> Cell:
         amount = None if standing.memory is None else of(standing.memory)
         return NOTHING if amount is None else [(human_bytes(amount), ())]
@@ -246,7 +246,7 @@ def _warned(share: float, warm: int, hot: int) -> tuple[str, ...]:
     return ("yellow",) if share >= warm else () if share else ("dim",)
 
 
-def _bar(branch: Branch, memory: Memory | None, scale_bytes: int, width: int, paint: Paint) -> str:
+def _bar(branch: Branch, memory: MemoryUsageView | None, scale_bytes: int, width: int, paint: Paint) -> str:
     if memory is None:
         return " " * width
     colour = CLASS_COLOURS.get(branch.qos_class or "", "blue")
@@ -254,7 +254,7 @@ def _bar(branch: Branch, memory: Memory | None, scale_bytes: int, width: int, pa
     return "".join(paint(text, *inks[ink]) for ink, text in bar(memory, scale_bytes, width))
 
 
-def _marked(memory: Memory | None) -> bool:
+def _marked(memory: MemoryUsageView | None) -> bool:
     return memory is not None and bool(memory.min_bytes or memory.low_bytes or memory.high_bytes)
 
 

@@ -7,14 +7,14 @@ from urllib.parse import urlencode
 
 import click
 
-from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.terminal import inert
+from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
     from plimsoll.cli.manifests import Manifest
-    from plimsoll.kube.discovery import Kind
+    from plimsoll.kube.discovery import DiscoveredKind
 
-Document = dict[str, Any]
 APPLY = "application/apply-patch+yaml"  # JSON is YAML
 MANAGER = "plimsoll"
 REFUSED = 2
@@ -42,12 +42,12 @@ def apply(files: tuple[str, ...], dry_run: bool, force_conflicts: bool, **option
     return answered(options, lambda cluster: _apply(cluster, manifests, dry_run, force_conflicts, options["namespace"]))
 
 
-async def _apply(cluster: Cluster, manifests: list[Manifest], dry_run: bool, force: bool, namespace: str) -> int:
+async def _apply(cluster: ClusterClient, manifests: list[Manifest], dry_run: bool, force: bool, namespace: str) -> int:
     from plimsoll.kube.discovery import kind_of_object
     from plimsoll.kube.request import ApiError
 
     kinds = await cluster.kinds()
-    meant: list[tuple[Manifest, Kind, str]] = []
+    meant: list[tuple[Manifest, DiscoveredKind, str]] = []
     for each in manifests:
         kind = kind_of_object(kinds, each.api_version, each.kind)
         if namespace and kind.namespaced and each.namespace not in ("", namespace):
@@ -69,7 +69,9 @@ async def _apply(cluster: Cluster, manifests: list[Manifest], dry_run: bool, for
     return code
 
 
-async def _applied(cluster: Cluster, manifest: Manifest, kind: Kind, namespace: str, dry_run: bool, force: bool) -> str:
+async def _applied(
+    cluster: ClusterClient, manifest: Manifest, kind: DiscoveredKind, namespace: str, dry_run: bool, force: bool
+) -> str:
     import msgspec
 
     from plimsoll.kube.request import Request, document, get
@@ -84,7 +86,7 @@ async def _applied(cluster: Cluster, manifest: Manifest, kind: Kind, namespace: 
     return "unchanged" if _wanted(document(before)) == _wanted(after) else "configured"
 
 
-def _wanted(found: Document) -> Document:
+def _wanted(found: JsonObject) -> JsonObject:
     """What somebody may have wanted of an object; status and bookkeeping change by themselves."""
     metadata = found.get("metadata") or {}
     kept = {key: value for key, value in metadata.items() if key not in ("managedFields", "resourceVersion")}

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.terminal import inert
 
 if TYPE_CHECKING:
     from plimsoll.cli.manifests import Manifest
-    from plimsoll.kube.discovery import Kind
+    from plimsoll.kube.discovery import DiscoveredKind
 
 WAIT_S = 60.0
 NOT_GONE, REFUSED = 1, 2
-Target = tuple["Kind", str, str]  # kind, namespace, name
+Target = tuple["DiscoveredKind", str, str]  # kind, namespace, name
 
 
 @click.command("delete")
@@ -50,7 +50,9 @@ def delete(words: tuple[str, ...], files: tuple[str, ...], **options: Any) -> in
     return answered(options, lambda cluster: _delete(cluster, words, manifests, options))
 
 
-async def _delete(cluster: Cluster, words: tuple[str, ...], manifests: list[Manifest], options: dict[str, Any]) -> int:
+async def _delete(
+    cluster: ClusterClient, words: tuple[str, ...], manifests: list[Manifest], options: dict[str, Any]
+) -> int:
     targets = await (_from_words(cluster, words, options) if words else _from_manifests(cluster, manifests))
     if not targets:
         click.echo("No resources found.", err=True)
@@ -87,7 +89,7 @@ async def _delete(cluster: Cluster, words: tuple[str, ...], manifests: list[Mani
     return code
 
 
-async def _from_words(cluster: Cluster, words: tuple[str, ...], options: dict[str, Any]) -> list[Target]:
+async def _from_words(cluster: ClusterClient, words: tuple[str, ...], options: dict[str, Any]) -> list[Target]:
     from plimsoll.kube.request import listing
 
     if any("/" in word for word in words):
@@ -105,7 +107,7 @@ async def _from_words(cluster: Cluster, words: tuple[str, ...], options: dict[st
     return [(kind, cluster.namespace if kind.namespaced else "", name) for kind, name in found]
 
 
-async def _from_manifests(cluster: Cluster, manifests: list[Manifest]) -> list[Target]:
+async def _from_manifests(cluster: ClusterClient, manifests: list[Manifest]) -> list[Target]:
     from plimsoll.kube.discovery import kind_of_object
 
     kinds = await cluster.kinds()
@@ -116,7 +118,7 @@ async def _from_manifests(cluster: Cluster, manifests: list[Manifest]) -> list[T
     return found
 
 
-async def _gone(cluster: Cluster, target: Target) -> None:
+async def _gone(cluster: ClusterClient, target: Target) -> None:
     """Follows the object until it is deleted; a namesake made since is another one."""
     from plimsoll.kube.request import get, watching
 

@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plimsoll.api.machinery.timestamps import age
-from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.printers import message, when
 from plimsoll.cli.terminal import inert, table
 from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.rules.cgroups.reasons import human_bytes, human_cores
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import CPU, MEMORY, Pod
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resize.progress import progress
 from plimsoll.rules.resources.effective import pod_limits, pod_requests
 
 if TYPE_CHECKING:
-    from plimsoll.kube.discovery import Kind
+    from plimsoll.kube.discovery import DiscoveredKind
 
 
-Document = dict[str, Any]
 LABEL = 18
 _HIDDEN = ("managedFields", "uid", "resourceVersion", "selfLink")
 _NOT_LISTED = ("apiVersion", "kind", "metadata")
 
 
 def described(
-    kind: str, document: Document, events: Sequence[Document], pods: Sequence[Document], now_s: float
+    kind: str, document: JsonObject, events: Sequence[JsonObject], pods: Sequence[JsonObject], now_s: float
 ) -> Iterator[str]:
     if kind == "Pod":
         yield from _pod(document, now_s)
@@ -47,7 +47,7 @@ def described(
     yield from _event_lines(events, now_s)
 
 
-def _heading(document: Document, now_s: float) -> Iterator[str]:
+def _heading(document: JsonObject, now_s: float) -> Iterator[str]:
     metadata = _part(document, "metadata")
     yield _field("Name", metadata.get("name"))
     if metadata.get("namespace"):
@@ -68,7 +68,7 @@ def _heading(document: Document, now_s: float) -> Iterator[str]:
 # --- pods ---
 
 
-def _pod(document: Document, now_s: float) -> Iterator[str]:
+def _pod(document: JsonObject, now_s: float) -> Iterator[str]:
     spec, status = _part(document, "spec"), _part(document, "status")
     yield from _heading(document, now_s)
     yield _field("Node", spec.get("nodeName") or "<none>")
@@ -100,7 +100,7 @@ def _pod(document: Document, now_s: float) -> Iterator[str]:
             yield inert(f"  {volume.get('name')}: {kinds}")
 
 
-def _sums(document: Document) -> Iterator[str]:
+def _sums(document: JsonObject) -> Iterator[str]:
     pod, problems = read_as_far(document, Pod)
     if problems:
         return
@@ -112,7 +112,7 @@ def _sums(document: Document) -> Iterator[str]:
         yield _field(title, ", ".join(words) or "none")
 
 
-def _resize(document: Document) -> Iterator[str]:
+def _resize(document: JsonObject) -> Iterator[str]:
     if _part(document, "status").get("phase") != "Running":
         return
     found = progress(document)
@@ -120,7 +120,7 @@ def _resize(document: Document) -> Iterator[str]:
         yield _field("Resize", f"{found.stage}{f': {found.message}' if found.message else ''}")
 
 
-def _container(container: Document, status: Document, now_s: float) -> Iterator[str]:
+def _container(container: JsonObject, status: JsonObject, now_s: float) -> Iterator[str]:
     yield inert(f"  {container.get('name')}:")
     yield _field("Image", container.get("image"), 4)
     if container.get("command"):
@@ -151,12 +151,12 @@ def _container(container: Document, status: Document, now_s: float) -> Iterator[
         yield _field("Resize policy", ", ".join(policies), 4)
 
 
-def _actual(resources: Document) -> Document:
+def _actual(resources: JsonObject) -> JsonObject:
     limits = {f"{name} limit": amount for name, amount in (resources.get("limits") or {}).items()}
     return {**(resources.get("requests") or {}), **limits}
 
 
-def _state(title: str, state: Document, now_s: float) -> Iterator[str]:
+def _state(title: str, state: JsonObject, now_s: float) -> Iterator[str]:
     for name, about in state.items():
         about = about or {}
         words = name.capitalize()
@@ -173,7 +173,7 @@ def _state(title: str, state: Document, now_s: float) -> Iterator[str]:
             yield _field("", about["message"], 4)
 
 
-def _conditions(status: Document) -> Iterator[str]:
+def _conditions(status: JsonObject) -> Iterator[str]:
     rows = [
         [
             inert(f"  {each.get('type')}"),
@@ -191,7 +191,7 @@ def _conditions(status: Document) -> Iterator[str]:
 # --- nodes ---
 
 
-def _node(document: Document, pods: Sequence[Document], now_s: float) -> Iterator[str]:
+def _node(document: JsonObject, pods: Sequence[JsonObject], now_s: float) -> Iterator[str]:
     spec, status = _part(document, "spec"), _part(document, "status")
     yield from _heading(document, now_s)
     taints = [f"{each.get('key')}={each.get('value') or ''}:{each.get('effect')}" for each in spec.get("taints") or ()]
@@ -216,7 +216,7 @@ def _node(document: Document, pods: Sequence[Document], now_s: float) -> Iterato
     yield from _held(document, pods)
 
 
-def _held(node: Document, pods: Sequence[Document]) -> Iterator[str]:
+def _held(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
     """What the pods ask for, each and together, against what the node offers."""
     allocatable = read_amounts(_part(_part(node, "status"), "allocatable"))
     rows, sums = [], {(kind, name): ZERO for kind in ("requests", "limits") for name in (CPU, MEMORY)}
@@ -241,15 +241,15 @@ def _held(node: Document, pods: Sequence[Document]) -> Iterator[str]:
         yield from table([*rows, total], head)
 
 
-def read_amounts(amounts: Document) -> Any:
-    from plimsoll.errors import InvalidQuantity
+def read_amounts(amounts: JsonObject) -> Any:
+    from plimsoll.errors import InvalidQuantityError
     from plimsoll.rules.quantity import QUANTITIES
 
     found = {}
     for name, text in amounts.items():
         try:
             found[name] = QUANTITIES[str(text)]
-        except InvalidQuantity:
+        except InvalidQuantityError:
             continue
     return found
 
@@ -284,7 +284,7 @@ def _listed(value: Any, depth: int) -> Iterator[str]:
                 yield f"{blank}- {inert(_scalar(item))}"
 
 
-def _event_lines(events: Sequence[Document], now_s: float) -> Iterator[str]:
+def _event_lines(events: Sequence[JsonObject], now_s: float) -> Iterator[str]:
     if not events:
         yield _field("Events", "<none>")
         return
@@ -323,7 +323,7 @@ def _scalar(value: Any) -> str:
     return str(value)
 
 
-def _part(document: Document, name: str) -> Document:
+def _part(document: JsonObject, name: str) -> JsonObject:
     part = document.get(name)
     return part if isinstance(part, dict) else {}
 
@@ -344,7 +344,7 @@ def describe(words: tuple[str, ...], selector: str, **options: Any) -> int:
     return answered(options, lambda cluster: _describe(cluster, words, selector))
 
 
-async def _describe(cluster: Cluster, words: tuple[str, ...], selector: str) -> int:
+async def _describe(cluster: ClusterClient, words: tuple[str, ...], selector: str) -> int:
 
     printed = False
     for kind, document in await _objects(cluster, words, selector):
@@ -361,7 +361,9 @@ async def _describe(cluster: Cluster, words: tuple[str, ...], selector: str) -> 
     return 0
 
 
-async def _objects(cluster: Cluster, words: tuple[str, ...], selector: str) -> list[tuple[Kind, Document]]:
+async def _objects(
+    cluster: ClusterClient, words: tuple[str, ...], selector: str
+) -> list[tuple[DiscoveredKind, JsonObject]]:
     from plimsoll.kube.request import get, listing
 
     if any("/" in word for word in words):
@@ -380,7 +382,7 @@ async def _objects(cluster: Cluster, words: tuple[str, ...], selector: str) -> l
     ]
 
 
-async def _events(cluster: Cluster, kind: Kind, document: Document) -> list[Document]:
+async def _events(cluster: ClusterClient, kind: DiscoveredKind, document: JsonObject) -> list[JsonObject]:
     from plimsoll.cli.printers import last_seen
     from plimsoll.kube.request import EVENTS, listing
 
@@ -392,12 +394,12 @@ async def _events(cluster: Cluster, kind: Kind, document: Document) -> list[Docu
     return sorted(listed.get("items") or (), key=last_seen)
 
 
-async def _pods_of(cluster: Cluster, node: Document) -> list[Document]:
+async def _pods_of(cluster: ClusterClient, node: JsonObject) -> list[JsonObject]:
     from plimsoll.kube.request import PODS, listing
 
     found = await cluster.ask(listing(PODS, fields=f"spec.nodeName={node['metadata']['name']}"))
     return [each for each in found.get("items") or () if _phase(each) not in ("Succeeded", "Failed")]
 
 
-def _phase(pod: Document) -> str:
+def _phase(pod: JsonObject) -> str:
     return str((pod.get("status") or {}).get("phase") or "")

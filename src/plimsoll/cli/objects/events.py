@@ -7,10 +7,9 @@ from typing import Any
 import click
 import msgspec
 
-from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.printers import EVENTS_HEADER, Columns, last_seen, row, shown
-
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
 
 
 @click.command("events")
@@ -36,7 +35,7 @@ def events(about: str, types: str, watch: bool, output: str | None, **options: A
 
 
 async def _events(
-    cluster: Cluster, about: str, types: set[str], watch: bool, output: str | None, options: dict[str, Any]
+    cluster: ClusterClient, about: str, types: set[str], watch: bool, output: str | None, options: dict[str, Any]
 ) -> int:
     from plimsoll.kube.request import EVENTS, listing, watching
 
@@ -72,7 +71,7 @@ async def _events(
     return 0
 
 
-def _of(event: Document, types: set[str]) -> bool:
+def _of(event: JsonObject, types: set[str]) -> bool:
     return not types or event.get("type") in types
 
 

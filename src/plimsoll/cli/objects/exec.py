@@ -21,7 +21,7 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from plimsoll.cli.client import Cluster, PodName, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.terminal import inert
 from plimsoll.kube.request import PODS
 from plimsoll.kube.websocket import WebSocket
@@ -32,7 +32,7 @@ CHUNK = 1 << 15
 BROKEN = 1
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ExecOptions(msgspec.Struct, frozen=True):
     pod: str
     container: str
     command: tuple[str, ...]
@@ -40,7 +40,7 @@ class Asked(msgspec.Struct, frozen=True):
     tty: bool
 
 
-async def executed(cluster: Cluster, asked: Asked) -> int:
+async def executed(cluster: ClusterClient, asked: ExecOptions) -> int:
     """The command's exit code."""
     query = [("command", each) for each in asked.command]
     query += [("container", asked.container)] if asked.container else []
@@ -182,5 +182,5 @@ def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, 
         click.echo("plimsoll: -t without a terminal, or without -i: going on without", err=True)
         tty = False
 
-    asked = Asked(pod, container, command, with_input, tty)
+    asked = ExecOptions(pod, container, command, with_input, tty)
     return answered(options, lambda cluster: executed(cluster, asked))

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from plimsoll.cli.client import Cluster, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.printers import ACCEPT, Columns, as_table, header, rows, shown, without_managed_fields
 from plimsoll.cli.terminal import inert
+from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
-    from plimsoll.kube.discovery import Kind
+    from plimsoll.kube.discovery import DiscoveredKind
     from plimsoll.kube.request import Request
-
-Document = dict[str, Any]
 
 
 @click.command("get")
@@ -41,7 +40,7 @@ def get(words: tuple[str, ...], watch: bool, **options: Any) -> int:
     return answered(options, lambda cluster: _get(cluster, words, watch, options))
 
 
-async def _get(cluster: Cluster, words: tuple[str, ...], watch: bool, options: dict[str, Any]) -> int:
+async def _get(cluster: ClusterClient, words: tuple[str, ...], watch: bool, options: dict[str, Any]) -> int:
     asked = await _asked(cluster, words)
     if watch and (len(asked) != 1 or options["output"] not in (None, "wide", "name")):
         raise click.UsageError("-w follows one kind or one object, as a table")
@@ -64,7 +63,7 @@ async def _get(cluster: Cluster, words: tuple[str, ...], watch: bool, options: d
     return 0
 
 
-async def _asked(cluster: Cluster, words: tuple[str, ...]) -> list[tuple[Kind, str]]:
+async def _asked(cluster: ClusterClient, words: tuple[str, ...]) -> list[tuple[DiscoveredKind, str]]:
     """Each kind, with a name where one object is meant."""
     from plimsoll.kube.discovery import kinds_meant
 
@@ -80,7 +79,7 @@ async def _asked(cluster: Cluster, words: tuple[str, ...]) -> list[tuple[Kind, s
     return [(kind, name) for kind in meant for name in (words[1:] or ("",))]
 
 
-def _request(cluster: Cluster, kind: Kind, name: str, options: dict[str, Any], accept: str) -> Request:
+def _request(cluster: ClusterClient, kind: DiscoveredKind, name: str, options: dict[str, Any], accept: str) -> Request:
     from plimsoll.kube.request import get as one
     from plimsoll.kube.request import listing
 
@@ -96,7 +95,13 @@ def _request(cluster: Cluster, kind: Kind, name: str, options: dict[str, Any], a
 
 
 def _print(
-    found: Document, kind: Kind, many: bool, columns: Columns, options: dict[str, Any], *, head: bool = False
+    found: JsonObject,
+    kind: DiscoveredKind,
+    many: bool,
+    columns: Columns,
+    options: dict[str, Any],
+    *,
+    head: bool = False,
 ) -> int:
     if options["output"] == "name":
         for row in found.get("rows") or ():
@@ -113,7 +118,12 @@ def _print(
 
 
 async def _follow(
-    cluster: Cluster, kind: Kind, name: str, listed: Document, columns: Columns, options: dict[str, Any]
+    cluster: ClusterClient,
+    kind: DiscoveredKind,
+    name: str,
+    listed: JsonObject,
+    columns: Columns,
+    options: dict[str, Any],
 ) -> None:
     from plimsoll.kube.request import ApiError, watching
 
@@ -139,7 +149,7 @@ async def _follow(
         _print({**changed, "columnDefinitions": definitions}, kind, False, columns, options)
 
 
-async def _documents(cluster: Cluster, asked: list[tuple[Kind, str]], options: dict[str, Any]) -> int:
+async def _documents(cluster: ClusterClient, asked: list[tuple[DiscoveredKind, str]], options: dict[str, Any]) -> int:
     found = [await cluster.ask(_request(cluster, kind, name, options, "application/json")) for kind, name in asked]
     if len(found) == 1 and asked[0][1]:
         click.echo(shown(without_managed_fields(found[0]), options["output"]))
@@ -150,7 +160,7 @@ async def _documents(cluster: Cluster, asked: list[tuple[Kind, str]], options: d
     return 0
 
 
-def _items(document: Document) -> list[Document]:
+def _items(document: JsonObject) -> list[JsonObject]:
     """A list's items, each with its type: the server leaves that to the list."""
     if not isinstance(document.get("items"), list):
         return [document]

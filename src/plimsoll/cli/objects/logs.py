@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import click
 
-from plimsoll.cli.client import Cluster, PodName, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.terminal import inert, on_terminal
 
 
@@ -38,8 +38,8 @@ def logs(pod: str, named: str | None, container: str, raw: bool, **options: Any)
     return answered(options, lambda cluster: _logs(cluster, pod, container or named or "", options, harmless))
 
 
-async def _logs(cluster: Cluster, pod: str, container: str, options: dict[str, Any], harmless: bool) -> int:
-    from plimsoll.kube.request import PODS, Answer, Request, api_error
+async def _logs(cluster: ClusterClient, pod: str, container: str, options: dict[str, Any], harmless: bool) -> int:
+    from plimsoll.kube.request import PODS, ApiResponse, Request, api_error
 
     asked = {
         "container": container,
@@ -53,7 +53,7 @@ async def _logs(cluster: Cluster, pod: str, container: str, options: dict[str, A
     path = PODS.path(cluster.namespace, pod, "log") + (f"?{query}" if query else "")
     rest = b""
     async for part in cluster.transport.stream(Request("GET", path, accept="*/*")):
-        if isinstance(part, Answer):
+        if isinstance(part, ApiResponse):
             if part.status >= 400:
                 raise api_error(part)
             continue

@@ -13,21 +13,21 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from plimsoll.cli.client import Cluster, PodName, answered, cluster_options
-from plimsoll.cli.parameters import Amount
+from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
+from plimsoll.cli.parameters import QuantityParam
 from plimsoll.cli.printers import json_text
 from plimsoll.cli.resize.answer import DONE, NOT_NOW, REFUSED, ResizeAnswer, lines
 from plimsoll.cli.terminal import Paint, colourful, inert
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import CPU, MEMORY
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resize.request import ListName
 
-Document = dict[str, Any]
 WAIT_S = 60.0
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ResizeOptions(msgspec.Struct, frozen=True):
     pod: str
     container: str
     amounts: dict[str, Quantity]
@@ -39,13 +39,13 @@ class Wanted(msgspec.Struct, frozen=True):
     output: str
 
 
-class _Cpu(Amount):
+class _Cpu(QuantityParam):
     examples = "2 or 500m"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Quantity:
         try:
             QUANTITIES[str(value)]
-        except InvalidQuantity:
+        except InvalidQuantityError:
             self.fail(f"{value!r} is no amount; write it as {self.examples}", param, ctx)
         return super().convert(value, param, ctx)
 
@@ -118,7 +118,7 @@ def resize(
     kinds: tuple[ListName, ...] = ("limits",) if limits_only else ("requests",) if requests_only else ()
     if dry_run and wait:
         raise click.UsageError("--dry-run changes nothing that --wait could follow")
-    wanted = Wanted(pod, container, amounts, kinds, dry_run, wait, yes, timeout_s, output)
+    wanted = ResizeOptions(pod, container, amounts, kinds, dry_run, wait, yes, timeout_s, output)
     # A question on a terminal is asked between two runs of the client: inside one, Ctrl-C would not end it.
     prepared = answered(options, lambda cluster: _prepared(cluster, wanted))
     code = _decided(wanted, prepared.answer)
@@ -132,13 +132,13 @@ def resize(
 
 
 class _Prepared(msgspec.Struct, frozen=True):
-    patch: Document
+    patch: JsonObject
     subresource: str  # "": a plain PATCH
     answer: ResizeAnswer
     generation: int | None  # of the pod before
 
 
-async def _prepared(cluster: Cluster, wanted: Wanted) -> _Prepared:
+async def _prepared(cluster: ClusterClient, wanted: ResizeOptions) -> _Prepared:
     from plimsoll.cli.resize.forecast import foreseen, stored_pod
     from plimsoll.codec.lean.lean import lean_pod
     from plimsoll.rules.resize.request import change_of, chosen_container, resize_patch
@@ -153,7 +153,7 @@ async def _prepared(cluster: Cluster, wanted: Wanted) -> _Prepared:
     return _Prepared(patch, subresource, answer, stored["metadata"].get("generation"))
 
 
-def _decided(wanted: Wanted, answer: ResizeAnswer) -> int | None:
+def _decided(wanted: ResizeOptions, answer: ResizeAnswer) -> int | None:
     """Says what will come of it; None where the server is to be asked."""
     _say(answer, wanted.output)
     if answer.outcome == "refused":
@@ -166,7 +166,7 @@ def _decided(wanted: Wanted, answer: ResizeAnswer) -> int | None:
     return NOT_NOW if answer.risky and not wanted.yes and not _agreed() else None
 
 
-async def _carried_out(cluster: Cluster, wanted: Wanted, prepared: _Prepared) -> int:
+async def _carried_out(cluster: ClusterClient, wanted: ResizeOptions, prepared: _Prepared) -> int:
     if wanted.dry_run:
         return await _asked(cluster, wanted, prepared)
     sent = await _sent(cluster, wanted.pod, prepared)
@@ -201,7 +201,7 @@ def _agreed() -> bool:
     return agreed
 
 
-async def _asked(cluster: Cluster, wanted: Wanted, prepared: _Prepared) -> int:
+async def _asked(cluster: ClusterClient, wanted: ResizeOptions, prepared: _Prepared) -> int:
     """The server's own word, which also knows quotas and limit ranges."""
     from plimsoll.kube.request import ApiError
 
@@ -214,7 +214,7 @@ async def _asked(cluster: Cluster, wanted: Wanted, prepared: _Prepared) -> int:
     return prepared.answer.exit_code
 
 
-async def _sent(cluster: Cluster, pod: str, prepared: _Prepared, *, dry_run: bool = False) -> Document:
+async def _sent(cluster: ClusterClient, pod: str, prepared: _Prepared, *, dry_run: bool = False) -> JsonObject:
     from plimsoll.kube.request import PODS
     from plimsoll.kube.request import patch as patching
 

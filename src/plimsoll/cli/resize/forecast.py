@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from plimsoll.cli.client import Cluster, Document
+from plimsoll.cli.client import ClusterClient
 from plimsoll.cli.node_info import (
     container_sets,
     kubelet_config,
@@ -24,22 +24,23 @@ from plimsoll.cli.node_info import (
 from plimsoll.cli.resize.answer import ResizeAnswer, resize_answer
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document, lean_pod
-from plimsoll.errors import InvalidConfig, InvalidConfigs, PlimsollError
+from plimsoll.errors import InvalidConfigError, InvalidConfigsError, PlimsollError
 from plimsoll.kube.request import NODES, PODS, ApiError, document, get, listing
-from plimsoll.rules.admission.comparison import Version
+from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.eviction.assessment import NODE_CONDITIONS, NodeCondition
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MEMORY, Node, Pod
-from plimsoll.rules.node.admission import Refused
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.admission import AdmissionRefusal
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile, profile_named
 from plimsoll.rules.resize.forecast import Api, Outcome, forecast, forecast_without_node
-from plimsoll.rules.resize.request import Change, wished
+from plimsoll.rules.resize.request import ResourceChange, wished
 from plimsoll.rules.resize.verdict import ResizeSetting, resize_setting
-from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.scheduling.fit import allocated_load
 
 
-def cpu_refusal(setting: Setting, held: Sequence[Pod]) -> Callable[[Pod], Refused | None]:
+def cpu_refusal(setting: NodeConfig, held: Sequence[Pod]) -> Callable[[Pod], AdmissionRefusal | None]:
     """`held`: the node's pods as allocated. Cores are counted as one thread each: nobody tells how they are laid out.
 
     Raises InvalidConfig where the node would not start with that policy.
@@ -71,16 +72,16 @@ JUDGED: tuple[Outcome, ...] = ("accepted", "deferred", "infeasible")
 
 
 class NodeSeen(msgspec.Struct, frozen=True):
-    node: Document
+    node: JsonObject
     pods: list[Pod]  # all that have not ended, the one in question included
-    config: Document
+    config: JsonObject
 
 
-class NoSuchPod(PlimsollError):
+class NoSuchPodError(PlimsollError):
     """There is no pod of that name; the message names the nearest, or those there are."""
 
 
-async def stored_pod(cluster: Cluster, name: str) -> Document:
+async def stored_pod(cluster: ClusterClient, name: str) -> JsonObject:
     try:
         return await cluster.ask(get(PODS, name, cluster.namespace))
     except ApiError as error:
@@ -90,7 +91,7 @@ async def stored_pod(cluster: Cluster, name: str) -> Document:
         if listed.status >= 400:
             raise
         names = [str(each["metadata"]["name"]) for each in document(listed).get("items") or ()]
-    raise NoSuchPod(f"no pod {name} in namespace {cluster.namespace}{_rather(name, names)}")
+    raise NoSuchPodError(f"no pod {name} in namespace {cluster.namespace}{_rather(name, names)}")
 
 
 def _rather(name: str, names: list[str]) -> str:
@@ -103,12 +104,12 @@ def _rather(name: str, names: list[str]) -> str:
 
 
 async def foreseen(
-    cluster: Cluster, stored: Document, container: str, change: Change, *, subresource: bool = True
+    cluster: ClusterClient, stored: JsonObject, container: str, change: ResourceChange, *, subresource: bool = True
 ) -> ResizeAnswer:
     """`subresource`: whether the server has `resize` for pods."""
     profile = profile_named(await cluster.profile_name())
     spec = lean_pod(stored)
-    old = Version(stored, spec)
+    old = PodVersion(stored, spec)
     new = with_defaults(wished(stored, container, change), resize_policy=profile.resize_policy_defaulted, stored=spec)
     api, name = Api(subresource=subresource), spec.spec.node_name
     if not name:
@@ -125,12 +126,12 @@ async def foreseen(
     sets = container_sets(usage.by_pod.get((spec.metadata.namespace, spec.metadata.name)))
     if MEMORY in change.get("limits", {}) and container not in sets:
         notes.append("nobody tells how much memory it uses: whether that limit is safe is not known")
-    setting = node_setting(seen, held_pod(spec), profile, notes)
+    setting = node_setting(seen, allocated_from_status(spec), profile, notes)
     found = forecast(old, new, setting, working_sets=sets, api=api)
     return resize_answer(found, spec, new.pod, notes=notes if found.outcome in JUDGED else ())
 
 
-async def _seen(cluster: Cluster, name: str) -> NodeSeen:
+async def _seen(cluster: ClusterClient, name: str) -> NodeSeen:
     described = await cluster.ask(get(NODES, name))
     return NodeSeen(described, await pods_on(cluster, name), await kubelet_config(cluster, name))
 
@@ -138,7 +139,7 @@ async def _seen(cluster: Cluster, name: str) -> NodeSeen:
 def node_setting(seen: NodeSeen, pod: Pod, profile: Profile, notes: list[str]) -> ResizeSetting:
     """As the node's own agent would have it; `pod` as it is held. Adds to the notes."""
     key = (pod.metadata.namespace, pod.metadata.name)
-    others = [held_pod(each) for each in seen.pods if (each.metadata.namespace, each.metadata.name) != key]
+    others = [allocated_from_status(each) for each in seen.pods if (each.metadata.namespace, each.metadata.name) != key]
     under = reported_conditions(seen.node)
     conditions = tuple(each for each in NODE_CONDITIONS if each in under)
     node = from_document(seen.node, Node)
@@ -148,13 +149,13 @@ def node_setting(seen: NodeSeen, pod: Pod, profile: Profile, notes: list[str]) -
         notes.append("the node does not tell how it is configured: defaults are assumed")
     try:
         return _configured(seen.config, node, others, pod, profile, conditions)
-    except (InvalidConfig, InvalidConfigs) as error:
+    except (InvalidConfigError, InvalidConfigsError) as error:
         notes.append(f"how the node is configured cannot be read here ({error}): defaults are assumed")
         return ResizeSetting(allocated_load(node, others), profile, conditions=conditions)
 
 
 def _configured(
-    told: Document,
+    told: JsonObject,
     node: Node,
     others: Sequence[Pod],
     pod: Pod,

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import click
 import msgspec
 
-from plimsoll.cli.client import Cluster
+from plimsoll.cli.client import ClusterClient
 from plimsoll.cli.resize.answer import DONE, NOT_NOW
 from plimsoll.cli.terminal import Paint, inert
-from plimsoll.rules.resize.progress import Progress, Said, progress, verdict_said
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.resize.progress import ResizeProgress, Said, progress, verdict_said
 
-Document = dict[str, Any]
 _COLOURS = {"deferred": "yellow", "infeasible": "red", "reported": "green", "ended": "yellow"}
 _MEANS = {
     "proposed": "the API server has taken it, the node has not answered",
@@ -29,7 +28,7 @@ _OVER = {"reported": DONE, "infeasible": NOT_NOW, "ended": NOT_NOW}
 
 
 async def followed(
-    cluster: Cluster, pod: Document, timeout_s: float, paint: Paint, *, generation_before: int | None = None
+    cluster: ClusterClient, pod: JsonObject, timeout_s: float, paint: Paint, *, generation_before: int | None = None
 ) -> int:
     """Until it is reported, infeasible, pointless or too late. Progress goes to stderr: it is for whoever looks."""
     is_new = pod["metadata"].get("generation") != generation_before
@@ -55,9 +54,9 @@ class _Telling:
     def __init__(self, paint: Paint, restarts: int, earlier: Said) -> None:
         self._earlier = earlier
         self._paint, self._restarts, self._began_s = paint, restarts, time.monotonic()
-        self.last: Progress | None = None
+        self.last: ResizeProgress | None = None
 
-    def told(self, pod: Document) -> int | None:
+    def told(self, pod: JsonObject) -> int | None:
         """Says what is new; the exit code once it is over."""
         found = progress(pod, self._earlier)
         if found.restarts > self._restarts:
@@ -77,7 +76,7 @@ class _Telling:
         click.echo(f"{self._paint(passed, 'dim')}  {styled}  {inert(text)}", err=True)
 
 
-async def _until_done(cluster: Cluster, pod: Document, telling: _Telling) -> int:
+async def _until_done(cluster: ClusterClient, pod: JsonObject, telling: _Telling) -> int:
     """A watch that ends is begun anew from what is there then."""
     from plimsoll.kube.request import PODS, ApiError, get, watching
 
@@ -104,5 +103,5 @@ async def _until_done(cluster: Cluster, pod: Document, telling: _Telling) -> int
             return code
 
 
-def _restarts(pod: Document) -> int:
+def _restarts(pod: JsonObject) -> int:
     return progress(pod).restarts

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from plimsoll.cli.daemon import Child, ChildFailed, host_and_port
+from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
 from plimsoll.cli.node.machine import LiveNode, node_name, opened
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.errors import PlimsollError
+from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
     from plimsoll.cli.server.up_containerd import UpContainerd
@@ -34,8 +35,6 @@ END_S = 4.0  # Ctrl-C ends everything within five seconds; the rest is for what 
 API_LISTEN, NODE_LISTEN = "127.0.0.1:6443", "127.0.0.1:10250"
 LOOK_S = 0.1
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
-
-Document = dict[str, Any]
 
 
 class UpOptions(msgspec.Struct, frozen=True):
@@ -78,7 +77,7 @@ async def run(options: UpOptions, paint: Paint) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, pressed)
-    cluster = Cluster(options, paint)
+    cluster = LocalCluster(options, paint)
     serving = asyncio.create_task(cluster.serve())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -97,7 +96,7 @@ async def run(options: UpOptions, paint: Paint) -> int:
     return 0
 
 
-async def _ended(cluster: Cluster, force: asyncio.Event) -> None:
+async def _ended(cluster: LocalCluster, force: asyncio.Event) -> None:
     ending, forcing = asyncio.create_task(cluster.end()), asyncio.create_task(force.wait())
     await asyncio.wait({ending, forcing}, return_when=asyncio.FIRST_COMPLETED)
     forcing.cancel()
@@ -109,14 +108,14 @@ async def _ended(cluster: Cluster, force: asyncio.Event) -> None:
     await cluster.sweep()
 
 
-class Cluster:
+class LocalCluster:
     def __init__(self, options: UpOptions, paint: Paint) -> None:
         self._options, self._paint = options, paint
         self._name = node_name(options.name)
         self._live: LiveNode | None = None
         self._state = Path()
-        self._api: Child | None = None
-        self._node: Child | None = None
+        self._api: DaemonProcess | None = None
+        self._node: DaemonProcess | None = None
         self._containerd: UpContainerd | None = None
 
     async def serve(self) -> None:
@@ -158,20 +157,20 @@ class Cluster:
         Set up here already, so that a tree of somebody else's is refused, and a lack of rights found, before anything
         runs. The node agent finds it done.
         """
-        from plimsoll.cgroups.drivers.detect import CgroupsUnusable
+        from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
         from plimsoll.cgroups.drivers.interface import CgroupError
-        from plimsoll.cgroups.engine.executor import StepRefused
+        from plimsoll.cgroups.engine.executor import StepError
 
         if not self._options.simulate:
             try:
                 live = self._live = self._looked(simulate=False)
                 await live.tree.setup()
                 return live, False
-            except CgroupsUnusable as error:
+            except CgroupsUnusableError as error:
                 if self._containerd is not None:
                     raise
                 reason = str(error)
-            except StepRefused as error:
+            except StepError as error:
                 not_ours = isinstance(error.cause, CgroupError) and error.cause.errno in NOT_ALLOWED
                 if error.left or not not_ours or self._containerd is not None:
                     raise
@@ -198,7 +197,7 @@ class Cluster:
         words = ["api", "--state-dir", str(self._state), "--listen", listen, "--profile", self._options.profile]
         if self._options.feature_gates:
             words += ["--feature-gates", self._options.feature_gates]
-        self._api = Child("API server", words, self._state / "api.log")
+        self._api = DaemonProcess("API server", words, self._state / "api.log")
         await self._api.start()
         url = await self._api.line()
         kubeconfig = (await self._api.line()).removeprefix("KUBECONFIG=")
@@ -213,13 +212,13 @@ class Cluster:
         write_private(file, node_kubeconfig(Authority(self._state), url, self._name))
         words = ["node", "--kubeconfig", str(file), "--name", self._name, "--listen", NODE_LISTEN, "--end-pods"]
         words += self._options.node_words(self._state, simulate=simulate, endpoint=self._endpoint())
-        self._node = Child("node agent", words, self._state / "node.log")
+        self._node = DaemonProcess("node agent", words, self._state / "node.log")
         await self._node.start()
         ready = await self._node.line()
         if not ready.startswith("ready"):
-            raise ChildFailed(f"the node agent said {ready!r}; see {self._node.log}")
+            raise DaemonFailedError(f"the node agent said {ready!r}; see {self._node.log}")
 
-    async def _demo(self, client: Client, until_s: float) -> list[Document]:
+    async def _demo(self, client: Client, until_s: float) -> list[JsonObject]:
         """The pods of this node once the demo's run, or as they are when the time is over."""
         from plimsoll.kube import request
         from plimsoll.kube.request import ApiError
@@ -249,7 +248,7 @@ class Cluster:
 
     # --- words ---
 
-    def _announce(self, url: str, kubeconfig: Path, pods: list[Document], took_s: float) -> None:
+    def _announce(self, url: str, kubeconfig: Path, pods: list[JsonObject], took_s: float) -> None:
         from plimsoll.cli.server.up_report import node_report, printed
 
         assert self._live is not None
@@ -340,7 +339,7 @@ def _free(listen: str, *, chosen: bool) -> str:
     return listen
 
 
-def _manifests(file: Path | None) -> Iterator[Document]:
+def _manifests(file: Path | None) -> Iterator[JsonObject]:
     from plimsoll.codec.yaml.reader import YamlError, read
 
     for found in read(file.read_bytes()) if file is not None else ():
@@ -349,17 +348,17 @@ def _manifests(file: Path | None) -> Iterator[Document]:
         yield found.value
 
 
-def _is_over(pod: Document) -> bool:
+def _is_over(pod: JsonObject) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _is_ready(pod: Document) -> bool:
+def _is_ready(pod: JsonObject) -> bool:
     status = pod.get("status") or {}
     conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
     return status.get("phase") == "Running" and conditions.get("Ready") == "True"
 
 
-def _troubles(pods: list[Document]) -> Iterator[str]:
+def _troubles(pods: list[JsonObject]) -> Iterator[str]:
     for pod in pods:
         status = pod.get("status") or {}
         waiting = [

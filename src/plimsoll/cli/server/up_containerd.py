@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from plimsoll.cli.daemon import ChildFailed
+from plimsoll.cli.daemon import DaemonFailedError
 from plimsoll.cli.terminal import Paint
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.mounts import make_private
@@ -65,7 +65,7 @@ class UpContainerd:
         """One that ends by itself is a fault."""
         while not self._daemon.has_ended():  # noqa: ASYNC110  a child of ours: nothing tells but asking
             await asyncio.sleep(LOOK_S)
-        raise ChildFailed(f"containerd ended; see {self._daemon.directory}/log")
+        raise DaemonFailedError(f"containerd ended; see {self._daemon.directory}/log")
 
     async def end(self) -> list[str]:
         """What is left, in sentences."""

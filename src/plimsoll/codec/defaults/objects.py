@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document, lean_pod
 from plimsoll.codec.schema.field_order import in_go_order, put
-from plimsoll.codec.schema.schema import Kind, struct
+from plimsoll.codec.schema.schema import SchemaKind, struct
 from plimsoll.rules.admission.limit_range import defaulted_limit_range
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.model.policies import LimitRange
 from plimsoll.rules.quantity import QUANTITIES
@@ -42,10 +42,8 @@ def pull_policy(image: str) -> str:
     return "Always" if tag == "latest" else "IfNotPresent"
 
 
-Document = dict[str, Any]
-
 _MODE = 0o644
-_BY_SOURCE: dict[str, Document] = {
+_BY_SOURCE: dict[str, JsonObject] = {
     "hostPath": {"type": ""},
     "secret": {"defaultMode": _MODE},
     "configMap": {"defaultMode": _MODE},
@@ -59,7 +57,7 @@ _BY_SOURCE: dict[str, Document] = {
 _TOKEN_SECONDS = 3600
 
 
-def defaulted_volume(volume: Document) -> Document:
+def defaulted_volume(volume: JsonObject) -> JsonObject:
     """A volume without any source is an emptyDir."""
     source = next((name for name in volume if name != "name" and volume[name] is not None), "")
     if not source:
@@ -76,21 +74,21 @@ def defaulted_volume(volume: Document) -> Document:
     return volume if value is volume[source] else {**volume, source: value}
 
 
-def _filled(holder: Document, name: str, defaults: Document) -> Document:
+def _filled(holder: JsonObject, name: str, defaults: JsonObject) -> JsonObject:
     return put(struct("core.Volume").fields[name].type.struct, holder[name], defaults) if defaults else holder[name]
 
 
-def _with_items(source: Document) -> Document:
+def _with_items(source: JsonObject) -> JsonObject:
     items = source.get("items")
     return {**source, "items": [_file(each) for each in items]} if items else source
 
 
-def _file(item: Document) -> Document:
+def _file(item: JsonObject) -> JsonObject:
     reference = item.get("fieldRef")
     return {**item, "fieldRef": put("core.ObjectFieldSelector", reference, {"apiVersion": "v1"})} if reference else item
 
 
-def _projection(source: Document) -> Document:
+def _projection(source: JsonObject) -> JsonObject:
     if source.get("downwardAPI"):
         return {**source, "downwardAPI": _with_items(source["downwardAPI"])}
     token = source.get("serviceAccountToken")
@@ -100,7 +98,7 @@ def _projection(source: Document) -> Document:
     return {**source, "serviceAccountToken": filled}
 
 
-def _ephemeral(source: Document) -> Document:
+def _ephemeral(source: JsonObject) -> JsonObject:
     template = source.get("volumeClaimTemplate")
     if not template:
         return source
@@ -115,7 +113,7 @@ _HOOKS = ("postStart", "preStop")
 _RESOURCES = (("resources", "limits"), ("resources", "requests"))
 _MAX_INT32 = 2**31 - 1
 
-_POD_SPEC: Document = {
+_POD_SPEC: JsonObject = {
     "restartPolicy": "Always",
     "terminationGracePeriodSeconds": 30,
     "dnsPolicy": "ClusterFirst",
@@ -123,22 +121,22 @@ _POD_SPEC: Document = {
     "schedulerName": "default-scheduler",
     "enableServiceLinks": True,
 }
-_CONTAINER: Document = {
+_CONTAINER: JsonObject = {
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
 }
-_PROBE: Document = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
-_HTTP: Document = {"path": "/", "scheme": "HTTP"}
+_PROBE: JsonObject = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_HTTP: JsonObject = {"path": "/", "scheme": "HTTP"}
 
 
 def with_kind_defaults(
-    kind: Kind,
-    document: Document,
+    kind: SchemaKind,
+    document: JsonObject,
     *,
     pod_level: bool = True,
     resize_policy: bool = False,
-    stored: Document | None = None,
-) -> Document:
+    stored: JsonObject | None = None,
+) -> JsonObject:
     """A decoded document with Kubernetes' defaults; raises InvalidObject. Idempotent; never changes its argument.
 
     `stored`: what it is an update of.
@@ -153,8 +151,8 @@ def with_kind_defaults(
     return document if change is None else change(document)
 
 
-def defaulted_pod_spec(spec: Document, *, is_template: bool) -> Document:
-    changed: Document = {}
+def defaulted_pod_spec(spec: JsonObject, *, is_template: bool) -> JsonObject:
+    changed: JsonObject = {}
     if volumes := spec.get("volumes"):
         changed["volumes"] = [defaulted_volume(each) for each in volumes]
     for kind in _CONTAINERS:
@@ -168,7 +166,7 @@ def defaulted_pod_spec(spec: Document, *, is_template: bool) -> Document:
     return put("core.PodSpec", {**spec, **changed}, _POD_SPEC)
 
 
-def _round_template(changed: Document, spec: Document) -> None:
+def _round_template(changed: JsonObject, spec: JsonObject) -> None:
     for kind in _CONTAINERS:
         if kind in changed:
             changed[kind] = [_with_lists(each, *_RESOURCES) for each in changed[kind]]
@@ -176,8 +174,8 @@ def _round_template(changed: Document, spec: Document) -> None:
     changed.update({name: rounded[name] for name in ("overhead", "resources") if name in rounded})
 
 
-def defaulted_container(container: Document, kind: str, *, host_ports: bool) -> Document:
-    changed: Document = {}
+def defaulted_container(container: JsonObject, kind: str, *, host_ports: bool) -> JsonObject:
+    changed: JsonObject = {}
     if ports := container.get("ports"):
         changed["ports"] = [_port(each, host_ports and kind != "ephemeralContainers") for each in ports]
     if variables := container.get("env"):
@@ -196,14 +194,14 @@ def defaulted_container(container: Document, kind: str, *, host_ports: bool) -> 
     return put(name, {**container, **changed} if changed else container, defaults)
 
 
-def _port(port: Document, on_host: bool) -> Document:
-    defaults: Document = {"protocol": "TCP"}
+def _port(port: JsonObject, on_host: bool) -> JsonObject:
+    defaults: JsonObject = {"protocol": "TCP"}
     if on_host and port.get("containerPort"):
         defaults["hostPort"] = port["containerPort"]
     return put("core.ContainerPort", port, defaults)
 
 
-def _variable(variable: Document) -> Document:
+def _variable(variable: JsonObject) -> JsonObject:
     source = variable.get("valueFrom")
     if not source or not source.get("fieldRef"):
         return variable
@@ -211,31 +209,31 @@ def _variable(variable: Document) -> Document:
     return {**variable, "valueFrom": {**source, "fieldRef": reference}}
 
 
-def _probe(probe: Document) -> Document:
+def _probe(probe: JsonObject) -> JsonObject:
     probe = _handler(probe)
     if probe.get("grpc") and probe["grpc"].get("service") is None:
         probe = {**probe, "grpc": put("core.GRPCAction", {**probe["grpc"], "service": ""}, {})}
     return put("core.Probe", probe, _PROBE)
 
 
-def _handler(handler: Document) -> Document:
+def _handler(handler: JsonObject) -> JsonObject:
     if handler.get("httpGet") is None:
         return handler
     return {**handler, "httpGet": put("core.HTTPGetAction", handler["httpGet"], _HTTP)}
 
 
-def _with_template(document: Document, name: str, defaults: Document) -> Document:
+def _with_template(document: JsonObject, name: str, defaults: JsonObject) -> JsonObject:
     spec = put(name, document.get("spec") or {}, defaults)
     template = spec.get("template") or {}
     pod_spec = defaulted_pod_spec(template.get("spec") or {}, is_template=True)
     return {**document, "spec": {**spec, "template": {**template, "spec": pod_spec}}}
 
 
-def _replica_set(document: Document) -> Document:
+def _replica_set(document: JsonObject) -> JsonObject:
     return _with_template(document, "apps.ReplicaSetSpec", {"replicas": 1})
 
 
-def _deployment(document: Document) -> Document:
+def _deployment(document: JsonObject) -> JsonObject:
     spec = document.get("spec") or {}
     strategy = put("apps.DeploymentStrategy", spec.get("strategy") or {}, {"type": "RollingUpdate"})
     if strategy["type"] == "RollingUpdate":
@@ -250,10 +248,10 @@ def _deployment(document: Document) -> Document:
     return _with_template({**document, "spec": spec}, "apps.DeploymentSpec", defaults)
 
 
-def _job(document: Document) -> Document:
+def _job(document: JsonObject) -> JsonObject:
     spec = document.get("spec") or {}
     policy = spec.get("podFailurePolicy")
-    defaults: Document = {
+    defaults: JsonObject = {
         "parallelism": 1,
         "backoffLimit": 6 if spec.get("backoffLimitPerIndex") is None else _MAX_INT32,
         "completionMode": "NonIndexed",
@@ -270,14 +268,14 @@ def _job(document: Document) -> Document:
     return document
 
 
-_WORKLOADS: dict[str, Callable[[Document], Document]] = {
+_WORKLOADS: dict[str, Callable[[JsonObject], JsonObject]] = {
     "ReplicaSet": _replica_set,
     "Deployment": _deployment,
     "Job": _job,
 }
 
 
-def _limit_range(document: Document) -> Document:
+def _limit_range(document: JsonObject) -> JsonObject:
     items = (document.get("spec") or {}).get("limits") or ()
     if not items:
         return document
@@ -300,19 +298,19 @@ def _texts(amounts: ResourceList) -> dict[str, str]:
     return {name: str(amount) for name, amount in sorted(amounts.items())}
 
 
-def _resource_quota(document: Document) -> Document:
+def _resource_quota(document: JsonObject) -> JsonObject:
     return _with_lists(document, ("spec", "hard"), ("status", "hard"), ("status", "used"))
 
 
-def _node(document: Document) -> Document:
+def _node(document: JsonObject) -> JsonObject:
     return _with_lists(document, ("status", "capacity"), ("status", "allocatable"))
 
 
-def _priority_class(document: Document) -> Document:
+def _priority_class(document: JsonObject) -> JsonObject:
     return {**document, "preemptionPolicy": document.get("preemptionPolicy") or "PreemptLowerPriority"}
 
 
-_OTHERS: dict[str, Callable[[Document], Document]] = {
+_OTHERS: dict[str, Callable[[JsonObject], JsonObject]] = {
     "LimitRange": _limit_range,
     "ResourceQuota": _resource_quota,
     "Node": _node,
@@ -320,14 +318,14 @@ _OTHERS: dict[str, Callable[[Document], Document]] = {
 }
 
 
-def _with_lists(document: Document, *paths: tuple[str, ...]) -> Document:
+def _with_lists(document: JsonObject, *paths: tuple[str, ...]) -> JsonObject:
     """The document with the resource lists at these paths rounded."""
     for path in paths:
         document = _with_rounded(document, path)
     return document
 
 
-def _with_rounded(document: Document, path: tuple[str, ...]) -> Document:
+def _with_rounded(document: JsonObject, path: tuple[str, ...]) -> JsonObject:
     name, *rest = path
     value = document.get(name)
     if not isinstance(value, dict):

@@ -8,21 +8,22 @@ shared with the given document; that one is never touched.
 from __future__ import annotations
 
 from plimsoll.codec.lean.lean import lean_pod
-from plimsoll.rules.admission.comparison import Document, Version
+from plimsoll.rules.admission.comparison import PodVersion
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Container, ContainerStatus, Pod, PodStatus, ResourceList, Resources
 from plimsoll.rules.resources.defaulting import defaulted
 
 
 def with_defaults(
-    document: Document, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None
-) -> Version:
+    document: JsonObject, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None
+) -> PodVersion:
     """The version that the server would store; raises InvalidObject. The arguments are `defaulted`'s."""
     given = lean_pod(document)
     pod = defaulted(given, pod_level=pod_level, resize_policy=resize_policy, stored=stored)
-    return Version(written(document, pod, given), pod)
+    return PodVersion(written(document, pod, given), pod)
 
 
-def written(document: Document, pod: Pod, given: Pod) -> Document:
+def written(document: JsonObject, pod: Pod, given: Pod) -> JsonObject:
     result = dict(document)
     spec = dict(document.get("spec") or {})
     for key, containers, before in (
@@ -45,7 +46,7 @@ def written(document: Document, pod: Pod, given: Pod) -> Document:
     return result
 
 
-def _container(document: Document, container: Container, given: Container) -> Document:
+def _container(document: JsonObject, container: Container, given: Container) -> JsonObject:
     result = dict(document)
     if result.get("resources") is not None:
         result["resources"] = _resources(result["resources"], container.resources)
@@ -57,7 +58,7 @@ def _container(document: Document, container: Container, given: Container) -> Do
     return result
 
 
-def _status(document: Document, pod: Pod) -> Document:
+def _status(document: JsonObject, pod: Pod) -> JsonObject:
     result = dict(document)
     for key, statuses in (
         ("containerStatuses", pod.status.container_statuses),
@@ -68,7 +69,7 @@ def _status(document: Document, pod: Pod) -> Document:
     return _holding(result, pod.status)
 
 
-def _holding(document: Document, holder: PodStatus | ContainerStatus) -> Document:
+def _holding(document: JsonObject, holder: PodStatus | ContainerStatus) -> JsonObject:
     """A status with `resources` and `allocatedResources`: the pod's or a container's."""
     result = dict(document)
     if holder.resources is not None:
@@ -77,14 +78,14 @@ def _holding(document: Document, holder: PodStatus | ContainerStatus) -> Documen
     return result
 
 
-def _resources(document: Document, resources: Resources) -> Document:
+def _resources(document: JsonObject, resources: Resources) -> JsonObject:
     result = dict(document)
     _set_list(result, "requests", resources.requests)
     _set_list(result, "limits", resources.limits)
     return result
 
 
-def _set_list(target: Document, key: str, resources: ResourceList | None) -> None:
+def _set_list(target: JsonObject, key: str, resources: ResourceList | None) -> None:
     if resources is None:
         target.pop(key, None)
     else:

@@ -16,7 +16,7 @@ from plimsoll.rules.cpuset import cpu_numbers, cpu_text
 Entries = Mapping[str, Mapping[str, frozenset[int]]]
 
 
-class CpuStateDamaged(PlimsollError):
+class CpuStateCorruptError(PlimsollError):
     pass
 
 
@@ -69,9 +69,9 @@ def cpu_state_from_json(data: bytes) -> CpuState:
     try:
         file = msgspec.json.decode(data, type=_File)
     except msgspec.DecodeError as error:
-        raise CpuStateDamaged(str(error)) from None
+        raise CpuStateCorruptError(str(error)) from None
     if checksum(file.policy_name, file.default, file.entries) != file.checksum:
-        raise CpuStateDamaged("checkpoint is corrupted")
+        raise CpuStateCorruptError("checkpoint is corrupted")
     return CpuState(
         file.policy_name,
         _cpus("default cpu set", file.default),
@@ -85,5 +85,5 @@ def cpu_state_from_json(data: bytes) -> CpuState:
 def _cpus(what: str, text: str) -> frozenset[int]:
     numbers = cpu_numbers(text)
     if numbers is None:
-        raise CpuStateDamaged(f'could not parse {what}: "{text}"')
+        raise CpuStateCorruptError(f'could not parse {what}: "{text}"')
     return frozenset(numbers)

@@ -12,7 +12,7 @@ Keyed = dict[str, int]
 _OCTAL = re.compile(r"\\([0-7]{3})", re.ASCII)
 
 
-class UnreadableKernelText(PlimsollError):
+class KernelTextError(PlimsollError):
     """A kernel file in a form that nobody has described: a bug here, or a kernel to learn about."""
 
     def __init__(self, file: str, text: str) -> None:
@@ -45,7 +45,7 @@ def cpu_max(text: str) -> CpuMax:
     """`<quota|max> <period>`."""
     quota, _, period = text.strip().partition(" ")
     if not period.isdecimal() or not (quota == "max" or quota.isdecimal()):
-        raise UnreadableKernelText("cpu.max", text)
+        raise KernelTextError("cpu.max", text)
     return CpuMax(None if quota == "max" else int(quota), int(period))
 
 
@@ -58,12 +58,12 @@ class PressureLine(msgspec.Struct, frozen=True):
     total_us: int
 
 
-class Pressure(msgspec.Struct, frozen=True):
+class PressureStall(msgspec.Struct, frozen=True):
     some: PressureLine | None = None
     full: PressureLine | None = None  # a kernel before 5.13 has none for cpu
 
 
-def pressure(text: str | bytes) -> Pressure:
+def pressure(text: str | bytes) -> PressureStall:
     """`some avg10=0.00 avg60=0.00 avg300=0.00 total=0` and the same for `full`."""
     shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
     lines: dict[str, PressureLine] = {}
@@ -75,8 +75,8 @@ def pressure(text: str | bytes) -> Pressure:
                 float(values["avg10"]), float(values["avg60"]), float(values["avg300"]), int(values["total"])
             )
         except (KeyError, ValueError):
-            raise UnreadableKernelText("pressure", shown) from None
-    return Pressure(lines.get("some"), lines.get("full"))
+            raise KernelTextError("pressure", shown) from None
+    return PressureStall(lines.get("some"), lines.get("full"))
 
 
 class MountLine(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ def mountinfo(text: str) -> list[MountLine]:
         before, separator, after = line.partition(" - ")
         fields, rest = before.split(" "), after.split(" ")
         if not separator or len(fields) < 6 or len(rest) < 3:
-            raise UnreadableKernelText("mountinfo", line)
+            raise KernelTextError("mountinfo", line)
         options, super_options = fields[5].split(","), tuple(rest[2].split(","))
         read_only = "ro" in options or "ro" in super_options
         found.append(
@@ -123,7 +123,7 @@ def own_cgroups(text: str) -> list[OwnCgroup]:
     for line in text.splitlines():
         parts = line.split(":", 2)
         if len(parts) != 3 or not parts[0].isdecimal():
-            raise UnreadableKernelText("/proc/PID/cgroup", line)
+            raise KernelTextError("/proc/PID/cgroup", line)
         controllers = tuple(filter(None, parts[1].split(",")))
         path = parts[2].removesuffix(" (deleted)")
         found.append(OwnCgroup(int(parts[0]), controllers, path, path != parts[2]))
@@ -166,5 +166,5 @@ def process_stat(text: str) -> ProcessStat:
     name, closing, tail = rest.rpartition(") ")
     fields = tail.split()
     if not opening or not closing or len(fields) < 20:
-        raise UnreadableKernelText("/proc/PID/stat", text)
+        raise KernelTextError("/proc/PID/stat", text)
     return ProcessStat(int(pid), name, fields[0], int(fields[1]), int(fields[19]))

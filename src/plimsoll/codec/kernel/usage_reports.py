@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, ContainerUsage, FsUsage, PodUsage
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.quantity import QUANTITIES
 
-Document = dict[str, Any]
 PodKey = tuple[str, str]  # namespace, name
 
 
-def summary_usage(summary: Document) -> dict[PodKey, PodUsage]:
+def summary_usage(summary: JsonObject) -> dict[PodKey, PodUsage]:
     found: dict[PodKey, PodUsage] = {}
     for each in _items(summary, "pods"):
         about = _part(each, "podRef")
@@ -37,7 +37,7 @@ def summary_usage(summary: Document) -> dict[PodKey, PodUsage]:
     return found
 
 
-def metrics_usage(listed: Document) -> dict[PodKey, PodUsage]:
+def metrics_usage(listed: JsonObject) -> dict[PodKey, PodUsage]:
     """A PodMetricsList: memory only, and the pod's is the sum of its containers'."""
     found: dict[PodKey, PodUsage] = {}
     for each in _items(listed, "items"):
@@ -52,27 +52,27 @@ def metrics_usage(listed: Document) -> dict[PodKey, PodUsage]:
     return found
 
 
-def _fs(part: Document) -> FsUsage:
+def _fs(part: JsonObject) -> FsUsage:
     used, inodes = _number(part, "usedBytes"), _number(part, "inodesUsed")
     return NO_FS_USAGE if used is None and inodes is None else FsUsage(used, inodes)
 
 
-def _items(document: Document, name: str) -> list[Document]:
+def _items(document: JsonObject, name: str) -> list[JsonObject]:
     listed = document.get(name)
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
-def _part(document: Document, name: str) -> Document:
+def _part(document: JsonObject, name: str) -> JsonObject:
     part = document.get(name)
     return part if isinstance(part, dict) else {}
 
 
-def _text(document: Document, name: str) -> str:
+def _text(document: JsonObject, name: str) -> str:
     text = document.get(name)
     return text if isinstance(text, str) else ""
 
 
-def _number(document: Document, name: str) -> int | None:
+def _number(document: JsonObject, name: str) -> int | None:
     number = document.get(name)
     if isinstance(number, str):  # as our own YAML and JSON readers keep numbers
         return int(number) if number.isdecimal() else None
@@ -82,5 +82,5 @@ def _number(document: Document, name: str) -> int | None:
 def _amount(text: Any) -> int | None:
     try:
         return None if text is None else QUANTITIES[str(text)].value
-    except InvalidQuantity:
+    except InvalidQuantityError:
         return None

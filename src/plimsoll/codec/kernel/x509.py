@@ -17,7 +17,7 @@ _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
 _TIME = re.compile(r"[0-9]{14}Z", re.ASCII)
 
 
-class BadCertificate(PlimsollError):
+class CertificateFormatError(PlimsollError):
     """Bytes that are no certificate."""
 
 
@@ -25,7 +25,7 @@ def validity(pem: bytes) -> tuple[str, str]:
     """`20261116000000Z`, from and to, of the first certificate in the text."""
     found = _PEM.search(pem)
     if found is None:
-        raise BadCertificate("there is no certificate in it")
+        raise CertificateFormatError("there is no certificate in it")
     try:
         _, certificate, _ = _element(base64.b64decode(found[1]), _SEQUENCE)
         _, rest, _ = _element(certificate, _SEQUENCE)
@@ -37,7 +37,7 @@ def validity(pem: bytes) -> tuple[str, str]:
         begin, rest = _time(both)
         end, _ = _time(rest)
     except (IndexError, ValueError, binascii.Error) as error:
-        raise BadCertificate(f"it cannot be read: {error}") from None
+        raise CertificateFormatError(f"it cannot be read: {error}") from None
     return begin, end
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from plimsoll.errors import FieldError, InvalidObject, InvalidQuantity
+from plimsoll.errors import FieldError, InvalidObjectError, InvalidQuantityError
 from plimsoll.rules.model.objects import Lean, Pod
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 
@@ -45,17 +45,17 @@ def pod_from_json(data: bytes | str) -> Pod:
     """One Pod from JSON; raises InvalidObject with every problem."""
     try:
         return _pod_decode()(data)
-    except (msgspec.ValidationError, InvalidQuantity):
+    except (msgspec.ValidationError, InvalidQuantityError):
         return from_document(json_document(data), Pod)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidObject([FieldError("FieldValueInvalid", "", f"not JSON: {error}")]) from None
+        raise InvalidObjectError([FieldError("FieldValueInvalid", "", f"not JSON: {error}")]) from None
 
 
 def lean_pod(document: dict[str, Any]) -> Pod:
     """One Pod from a document, by the fast way where it goes; raises InvalidObject with every problem."""
     try:
         return msgspec.convert(document, Pod, dec_hook=quantity_hook)
-    except (msgspec.ValidationError, InvalidQuantity, RecursionError):
+    except (msgspec.ValidationError, InvalidQuantityError, RecursionError):
         return from_document(document, Pod)
 
 
@@ -64,7 +64,7 @@ def json_document(data: bytes | str) -> Any:
     try:
         return json.loads(data, parse_int=NumberText, parse_float=NumberText, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise InvalidObject([FieldError("FieldValueInvalid", "", f"not JSON: {error}")]) from None
+        raise InvalidObjectError([FieldError("FieldValueInvalid", "", f"not JSON: {error}")]) from None
 
 
 def _no_constant(name: str) -> Any:
@@ -75,7 +75,7 @@ def from_document(document: Any, kind: type[T], path: str = "") -> T:
     """A lean object from a document of JSON types; raises InvalidObject with every problem, paths below `path`."""
     value, problems = read_as_far(document, kind, path)
     if problems:
-        raise InvalidObject(problems)
+        raise InvalidObjectError(problems)
     return value
 
 
@@ -196,7 +196,7 @@ def _read_quantity(value: Any, path: str, problems: _Problems) -> Quantity | Non
         return None
     try:
         return QUANTITIES[text]
-    except InvalidQuantity as error:
+    except InvalidQuantityError as error:
         problems.append(FieldError("FieldValueInvalid", path, error.reason, text))
         return None
 

@@ -14,12 +14,11 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.lean.lean import quantity_text
-from plimsoll.errors import FieldError, InvalidObject, InvalidQuantity
+from plimsoll.errors import FieldError, InvalidObjectError, InvalidQuantityError
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.quantity import QUANTITIES, Quantity
-
-Document = dict[str, Any]
 
 # What Kubernetes prints whether or not it is zero.
 _ALWAYS_PRINTED = {"ready": False, "restartCount": 0, "image": "", "imageID": "", "lastState": {}, "state": {}}
@@ -42,28 +41,28 @@ def run_pod_from_json(data: bytes | str) -> RunPod:
     """One pod; raises InvalidObject."""
     try:
         return _decoder()(data)
-    except (msgspec.ValidationError, InvalidQuantity):
+    except (msgspec.ValidationError, InvalidQuantityError):
         return _patiently(msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise InvalidObject([FieldError("FieldValueInvalid", "", f"not JSON: {error}")]) from None
+        raise InvalidObjectError([FieldError("FieldValueInvalid", "", f"not JSON: {error}")]) from None
 
 
-def run_pod(document: Document) -> RunPod:
+def run_pod(document: JsonObject) -> RunPod:
     """The same from a document of JSON types."""
     try:
         return msgspec.convert(document, RunPod, dec_hook=_quantity)
-    except (msgspec.ValidationError, InvalidQuantity):
+    except (msgspec.ValidationError, InvalidQuantityError):
         return _patiently(document)
 
 
 def _patiently(document: Any) -> RunPod:
     try:
         return msgspec.convert(_without_nulls(document), RunPod, dec_hook=_quantity)
-    except InvalidQuantity as error:
-        raise InvalidObject([FieldError("FieldValueInvalid", "", str(error))]) from None
+    except InvalidQuantityError as error:
+        raise InvalidObjectError([FieldError("FieldValueInvalid", "", str(error))]) from None
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).partition(" - at `$")
-        raise InvalidObject([FieldError("FieldValueInvalid", path.strip(".`"), sentence)]) from None
+        raise InvalidObjectError([FieldError("FieldValueInvalid", path.strip(".`"), sentence)]) from None
 
 
 def _without_nulls(value: Any) -> Any:
@@ -74,10 +73,10 @@ def _without_nulls(value: Any) -> Any:
     return value
 
 
-def status_document(status: RunStatus) -> Document:
+def status_document(status: RunStatus) -> JsonObject:
     """As a kubelet would send it: absent members left out, those that are always printed put in."""
     # By way of JSON: lists, not tuples, so that it can be compared with what an API server answered.
-    document: Document = msgspec.json.decode(msgspec.json.encode(status, enc_hook=str))
+    document: JsonObject = msgspec.json.decode(msgspec.json.encode(status, enc_hook=str))
     for kind in _CONTAINER_LISTS:
         for container in document.get(kind, ()):
             for field, zero in _ALWAYS_PRINTED.items():
@@ -90,7 +89,7 @@ def status_document(status: RunStatus) -> Document:
     return document
 
 
-def _complete_state(state: Document) -> None:
+def _complete_state(state: JsonObject) -> None:
     terminated = state.get("terminated")
     if terminated is not None:
         terminated.setdefault("exitCode", 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -20,23 +20,23 @@ from plimsoll.codec.manifests.manifests import FoundPod, found_pods
 from plimsoll.codec.manifests.unknown_fields import unknown_fields
 from plimsoll.codec.schema.schema import KINDS
 from plimsoll.codec.yaml.reader import YamlError, read
-from plimsoll.errors import InvalidObject, PlimsollError
+from plimsoll.errors import InvalidObjectError, PlimsollError
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.lifecycle.environment import wanted_config_maps
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION, SOURCE_ANNOTATION, Pod
 from plimsoll.rules.model.runnable import RunPod, volume_kind
 from plimsoll.rules.resources.defaulting import BUILT_IN, defaulted
 
 HASH_ANNOTATION, SEEN_ANNOTATION = "kubernetes.io/config.hash", "kubernetes.io/config.seen"
 Source = Literal["file", "http"]
-Document = dict[str, Any]
 _POD = next(kind for kind in KINDS if kind.name == "Pod")
 _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
 # Volumes that come from objects in the API; a refused kind of another sort is the volumes' own business.
 _API_VOLUMES = {"secret": "secrets", "persistentVolumeClaim": "persistentvolumeclaims", "ephemeral": "volumes"}
 
 
-class StaticPodRefused(PlimsollError):
+class StaticPodError(PlimsollError):
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(where, reason)
         self.where, self.reason = where, reason
@@ -50,7 +50,7 @@ class StaticPod(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     where: str  # file or address
-    document: Document
+    document: JsonObject
     body: bytes  # the same as JSON
 
     @property
@@ -62,19 +62,19 @@ def static_pods(data: bytes, where: str, source: Source, node_name: str, seen: s
     """`seen`: the time, as the annotation tells it. A file holds one Pod, an address a Pod or a PodList."""
     found = [_static(each, where, source, node_name, seen) for each in _pods(data, where)]
     if source == "file" and len(found) != 1:
-        raise StaticPodRefused(where, f"a file holds one Pod, this one {len(found)}")
+        raise StaticPodError(where, f"a file holds one Pod, this one {len(found)}")
     return tuple(found)
 
 
 def _pods(data: bytes, where: str) -> Iterator[FoundPod]:
     for each in read(data):
         if isinstance(each, YamlError):
-            raise StaticPodRefused(where, f"line {each.line}: {each.message}" if each.line else each.message)
+            raise StaticPodError(where, f"line {each.line}: {each.message}" if each.line else each.message)
         if each.value.get("kind") not in ("Pod", "PodList", "List"):
-            raise StaticPodRefused(where, f"kind {each.value.get('kind')!r} is no Pod")
+            raise StaticPodError(where, f"kind {each.value.get('kind')!r} is no Pod")
         for found in found_pods(each.value):
             if not isinstance(found, FoundPod):
-                raise StaticPodRefused(where, found.reason)
+                raise StaticPodError(where, found.reason)
             yield found
 
 
@@ -82,11 +82,11 @@ def _static(found: FoundPod, where: str, source: Source, node_name: str, seen: s
     given = found.document
     metadata, spec = (_object(given, name) for name in ("metadata", "spec"))
     if not metadata.get("name"):
-        raise StaticPodRefused(where, "metadata.name: Required value")
+        raise StaticPodError(where, "metadata.name: Required value")
     try:
         document = with_kind_defaults(_POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    except InvalidObject as error:
-        raise StaticPodRefused(where, str(error)) from None
+    except InvalidObjectError as error:
+        raise StaticPodError(where, str(error)) from None
     uid = _uid(document, where, source, node_name)
     namespace = str(metadata.get("namespace") or "default")
     kept = {key: value for key, value in metadata.items() if key in ("labels", "annotations", "generateName")}
@@ -113,12 +113,12 @@ def _static(found: FoundPod, where: str, source: Source, node_name: str, seen: s
     return StaticPod(uid, namespace, document["metadata"]["name"], where, document, body)
 
 
-def _object(document: Document, name: str) -> Document:
+def _object(document: JsonObject, name: str) -> JsonObject:
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _uid(document: Document, where: str, source: Source, node_name: str) -> str:
+def _uid(document: JsonObject, where: str, source: Source, node_name: str) -> str:
     """32 hexadecimal digits, as a kubelet's; the same manifest in the same place on the same node has the same."""
     told = {key: value for key, value in document["metadata"].items() if key != "uid"}
     content = msgspec.json.encode({**document, "metadata": told}, order="sorted")
@@ -126,20 +126,20 @@ def _uid(document: Document, where: str, source: Source, node_name: str) -> str:
     return hashlib.md5(content + f"host:{node_name}{origin}:{where}".encode(), usedforsecurity=False).hexdigest()
 
 
-def _check(document: Document, body: bytes, where: str) -> None:
+def _check(document: JsonObject, body: bytes, where: str) -> None:
     pod, errors = read_as_far(document, Pod)
     errors += [each for each in create_errors(defaulted(pod)) if each not in errors]
     if errors:
-        raise StaticPodRefused(where, "; ".join(map(str, errors)))
+        raise StaticPodError(where, "; ".join(map(str, errors)))
     wrong = [each for each in unknown_fields(document) if each.is_error]
     if wrong:
-        raise StaticPodRefused(where, f"{wrong[0].field}: {wrong[0].message()}")
+        raise StaticPodError(where, f"{wrong[0].field}: {wrong[0].message()}")
     try:
         run = run_pod_from_json(body)
     except PlimsollError as error:
-        raise StaticPodRefused(where, str(error)) from None
+        raise StaticPodError(where, str(error)) from None
     if kind := _from_api(run):
-        raise StaticPodRefused(where, f"static pods may not reference {kind}: they run without the API")
+        raise StaticPodError(where, f"static pods may not reference {kind}: they run without the API")
 
 
 def _from_api(pod: RunPod) -> str:
@@ -150,7 +150,7 @@ def _from_api(pod: RunPod) -> str:
     return next((_API_VOLUMES[kind] for kind in map(volume_kind, pod.spec.volumes) if kind in _API_VOLUMES), "")
 
 
-def mirror_document(pod: StaticPod, node_uid: str) -> Document:
+def mirror_document(pod: StaticPod, node_uid: str) -> JsonObject:
     """What the API is given to show it: the same pod, owned by the node, marked with the hash of what runs."""
     metadata = pod.document["metadata"]
     owner = {

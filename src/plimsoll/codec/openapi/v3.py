@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from typing import Any
 
 import msgspec
 
-from plimsoll.codec.schema.schema import KINDS, Field, Kind, StructType, Type, struct
-
-Document = dict[str, Any]
+from plimsoll.codec.schema.schema import KINDS, Field, SchemaKind, StructType, Type, struct
+from plimsoll.rules.model.json_object import JsonObject
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _PACKAGES = {"meta": _META, "metrics": "io.k8s.metrics.pkg.apis.metrics.v1beta1"}
-_NAMED_SCALARS: dict[str, tuple[str, Document]] = {
+_NAMED_SCALARS: dict[str, tuple[str, JsonObject]] = {
     "Quantity": (
         "io.k8s.apimachinery.pkg.api.resource.Quantity",
         {"description": "An exact amount, such as 500m or 128Mi.", "oneOf": [{"type": "string"}, {"type": "number"}]},
@@ -44,7 +42,7 @@ _NAMED_SCALARS: dict[str, tuple[str, Document]] = {
     "Duration": (f"{_META}.Duration", {"description": "A duration, such as 20s.", "type": "string"}),
     "FieldsV1": (f"{_META}.FieldsV1", {"description": "A set of fields.", "type": "object"}),
 }
-_SCALARS: dict[str, Document] = {
+_SCALARS: dict[str, JsonObject] = {
     "string": {"type": "string"},
     "bytes": {"type": "string", "format": "byte"},
     "bool": {"type": "boolean"},
@@ -91,8 +89,8 @@ def openapi_hash(path: str) -> str:
 
 
 @cache
-def _kinds_by_path() -> dict[str, tuple[Kind, ...]]:
-    found: dict[str, tuple[Kind, ...]] = {}
+def _kinds_by_path() -> dict[str, tuple[SchemaKind, ...]]:
+    found: dict[str, tuple[SchemaKind, ...]] = {}
     for kind in KINDS:
         if kind.version != "v1" and kind.group == "policy":
             continue  # the old eviction, read but not served
@@ -103,8 +101,8 @@ def _kinds_by_path() -> dict[str, tuple[Kind, ...]]:
 
 @cache
 def _document(path: str) -> bytes:
-    schemas: Document = {}
-    paths: Document = {}
+    schemas: JsonObject = {}
+    paths: JsonObject = {}
     kinds = _kinds_by_path()[path]
     for kind in kinds:
         _add(schemas, kind.root)
@@ -121,11 +119,11 @@ def _document(path: str) -> bytes:
     return msgspec.json.encode(document)
 
 
-def _group_version_kind(kind: Kind) -> Document:
+def _group_version_kind(kind: SchemaKind) -> JsonObject:
     return {"group": kind.group, "kind": kind.name, "version": kind.version}
 
 
-def _paths(path: str, kind: Kind) -> Document:
+def _paths(path: str, kind: SchemaKind) -> JsonObject:
     collection = f"/{path}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"/{path}/{kind.plural}"
     body = {"*/*": {"schema": {"$ref": _reference(kind.table)}}}
     patch = {type_: {"schema": {"type": "object"}} for type_ in _PATCH_TYPES}
@@ -145,15 +143,15 @@ def _paths(path: str, kind: Kind) -> Document:
     }
 
 
-def _path_parameters(*names: str) -> list[Document]:
+def _path_parameters(*names: str) -> list[JsonObject]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
         for name in names
     ]
 
 
-def _operation(kind: Kind, action: str, options: tuple[str, ...], body: Document | None = None) -> Document:
-    operation: Document = {
+def _operation(kind: SchemaKind, action: str, options: tuple[str, ...], body: JsonObject | None = None) -> JsonObject:
+    operation: JsonObject = {
         "parameters": [
             {
                 "name": name,
@@ -181,12 +179,12 @@ def _reference(table: str) -> str:
     return f"#/components/schemas/{_name(table)}"
 
 
-def _add(schemas: Document, kind: StructType) -> None:
+def _add(schemas: JsonObject, kind: StructType) -> None:
     """A struct and everything it reaches."""
     name = _name(kind.name)
     if name in schemas:
         return
-    properties: Document = {}
+    properties: JsonObject = {}
     schemas[name] = {"description": kind.description, "type": "object", "properties": properties}
     required = [field.name for field in kind.fields.values() if field.required]
     if required:
@@ -197,7 +195,7 @@ def _add(schemas: Document, kind: StructType) -> None:
         properties[field.name] = _property(schemas, field)
 
 
-def _property(schemas: Document, field: Field) -> Document:
+def _property(schemas: JsonObject, field: Field) -> JsonObject:
     result = {"description": field.description, **_schema(schemas, field.type)}
     if field.type.form == "list":
         result["x-kubernetes-list-type"] = "map" if field.keys else "set" if field.is_set else "atomic"
@@ -219,7 +217,7 @@ def _property(schemas: Document, field: Field) -> Document:
     return result
 
 
-def _schema(schemas: Document, kind: Type) -> Document:
+def _schema(schemas: JsonObject, kind: Type) -> JsonObject:
     if kind.form == "object":
         _add(schemas, struct(kind.struct))
         return {"allOf": [{"$ref": _reference(kind.struct)}]}
@@ -233,5 +231,5 @@ def _schema(schemas: Document, kind: Type) -> Document:
     return dict(_SCALARS[kind.form])
 
 
-def _map_schema(item: Document) -> Document:
+def _map_schema(item: JsonObject) -> JsonObject:
     return {"type": "object", "additionalProperties": item}

@@ -15,8 +15,8 @@ from plimsoll.codec.schema.decode import MAX_DEPTH, JsonError, may_repeat_keys, 
 from plimsoll.codec.schema.tolerant_decode import Members, plain
 from plimsoll.codec.yaml.json_stream import is_deeper
 from plimsoll.errors import PlimsollError
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 # Their Status: 400 BadRequest (decoding, format), 413 (too-large), 422 Invalid with `details: {}` (rejected), 500
 # without reason (internal).
 PatchProblem = Literal["decoding", "format", "too-large", "rejected", "internal"]
@@ -130,7 +130,7 @@ def _duplicates(value: Any, at: str) -> dict[str, None]:
     return found
 
 
-def apply_merge_patch(document: Document, patch: Document) -> Document:
+def apply_merge_patch(document: JsonObject, patch: JsonObject) -> JsonObject:
     """RFC 7386."""
     result = dict(document)
     for name, value in patch.items():
@@ -144,7 +144,7 @@ def apply_merge_patch(document: Document, patch: Document) -> Document:
     return result
 
 
-def apply_json_patch(document: Document, operations: list[Any]) -> Any:
+def apply_json_patch(document: JsonObject, operations: list[Any]) -> Any:
     """RFC 6902; raises PatchError."""
     patching = _Patching(document)
     for operation in operations:
@@ -157,7 +157,7 @@ def apply_json_patch(document: Document, operations: list[Any]) -> Any:
 class _Patching:
     """A document while operations are applied; `_own` are the containers that have been copied for it already."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: JsonObject) -> None:
         self.document: Any = dict(document)
         self._own = {id(self.document): self.document}
         self._copied_bytes = 0
@@ -249,7 +249,7 @@ def _rejected() -> PatchError:
     return PatchError("rejected", REJECTED)
 
 
-def _value(operation: Document) -> Any:
+def _value(operation: JsonObject) -> Any:
     return operation.get("value")
 
 

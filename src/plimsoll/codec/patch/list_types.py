@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.codec.patch.field_sets import element_by_keys, element_by_value
-from plimsoll.codec.schema.schema import Field, Kind, StructType, Type, struct
+from plimsoll.codec.schema.schema import Field, SchemaKind, StructType, Type, struct
 
 _SCALARS = {"string": "string", "bytes": "string", "bool": "boolean", "int32": "numeric", "int64": "numeric"}
 
@@ -73,7 +73,7 @@ def _by_one_key(key: str, value: str) -> str:
 ANY = Shape("any")
 
 
-def root_shape(kind: Kind) -> Shape:
+def root_shape(kind: SchemaKind) -> Shape:
     return _struct_shape(kind.root)
 
 

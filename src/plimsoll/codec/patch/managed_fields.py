@@ -27,9 +27,8 @@ from plimsoll.codec.patch.field_sets import (
 from plimsoll.codec.patch.list_types import root_shape
 from plimsoll.codec.patch.merge import Comparison, compare, set_fields
 from plimsoll.codec.schema.decode import decode_document
-from plimsoll.codec.schema.schema import Kind
-
-Document = dict[str, Any]
+from plimsoll.codec.schema.schema import SchemaKind
+from plimsoll.rules.model.json_object import JsonObject
 
 APPLY, UPDATE = "Apply", "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -70,7 +69,7 @@ class Manager(msgspec.Struct, frozen=True, order=True):
     subresource: str = ""
 
 
-class Owner(msgspec.Struct, frozen=True):
+class FieldOwner(msgspec.Struct, frozen=True):
     """What a manager owns. `api_version` is that of its last write."""
 
     fields: FieldSet
@@ -78,7 +77,7 @@ class Owner(msgspec.Struct, frozen=True):
     time: str = ""
 
 
-Owners = dict[Manager, Owner]
+Owners = dict[Manager, FieldOwner]
 
 
 def read_owners(entries: Any) -> Owners:
@@ -98,20 +97,20 @@ def read_owners(entries: Any) -> Owners:
             version if operation == UPDATE else "",
             str(entry.get("subresource") or ""),
         )
-        owners[manager] = Owner(fields, version, str(entry.get("time") or ""))
+        owners[manager] = FieldOwner(fields, version, str(entry.get("time") or ""))
     return owners
 
 
-def write_owners(owners: Owners) -> list[Document]:
+def write_owners(owners: Owners) -> list[JsonObject]:
     """Entries in Kubernetes' order: appliers first, then by time and name."""
 
-    def rank(item: tuple[Manager, Owner]) -> tuple[str, ...]:
+    def rank(item: tuple[Manager, FieldOwner]) -> tuple[str, ...]:
         manager, owner = item
         return manager.operation, owner.time, manager.name, owner.api_version, manager.subresource
 
     entries = []
     for manager, owner in sorted(owners.items(), key=rank):
-        entry: Document = {"manager": manager.name, "operation": manager.operation, "apiVersion": owner.api_version}
+        entry: JsonObject = {"manager": manager.name, "operation": manager.operation, "apiVersion": owner.api_version}
         if owner.time:
             entry["time"] = owner.time
         entry |= {"fieldsType": "FieldsV1", "fieldsV1": owner.fields}
@@ -122,8 +121,8 @@ def write_owners(owners: Owners) -> list[Document]:
 
 
 def track_update(
-    kind: Kind, before: Document | None, after: Document, manager: str, subresource: str, now: str
-) -> Document:
+    kind: SchemaKind, before: JsonObject | None, after: JsonObject, manager: str, subresource: str, now: str
+) -> JsonObject:
     """`after` with managedFields brought up to date for a non-apply write. `before` is the stored object (None on
     create); `now` is RFC 3339 UTC. Call it on the defaulted object, before admission adds its own fields (E2)."""
     sent = (after.get("metadata") or {}).get("managedFields")
@@ -136,14 +135,14 @@ def track_update(
     return with_owners(after, owners)
 
 
-def _creator(kind: Kind, after: Document, manager: str, now: str) -> Owners:
+def _creator(kind: SchemaKind, after: JsonObject, manager: str, now: str) -> Owners:
     """Who creates an object owns all that it sets; the same as `updated` from nothing, in one walk."""
     taken = set_fields(root_shape(kind), empty_object(kind), without_owners(after))
     own = difference(without_branch(taken, _STATUS), _NEVER_OWNED)
-    return {Manager(UPDATE, manager, kind.api_version): Owner(own, kind.api_version, now)} if own else {}
+    return {Manager(UPDATE, manager, kind.api_version): FieldOwner(own, kind.api_version, now)} if own else {}
 
 
-def _sent_or_live(sent: Any, before: Document | None, subresource: str) -> Owners:
+def _sent_or_live(sent: Any, before: JsonObject | None, subresource: str) -> Owners:
     """An update may rewrite the owners, except through a subresource; `[]` and `[{}]` clear them."""
     live = ((before or {}).get("metadata") or {}).get("managedFields")
     if before is None or (subresource and sent is not None):
@@ -163,7 +162,7 @@ def updated(owners: Owners, changes: Comparison, manager: Manager, now: str) -> 
     own = difference(taken, _NEVER_OWNED)
     if own:
         held = result[manager].fields if manager in result else EMPTY
-        result[manager] = Owner(in_order(union(held, own)), manager.api_version, now)
+        result[manager] = FieldOwner(in_order(union(held, own)), manager.api_version, now)
     return _capped(result)
 
 
@@ -173,7 +172,7 @@ def lose(owners: Owners, fields: FieldSet) -> Owners:
     for manager, owner in owners.items():
         kept = difference(owner.fields, fields)
         if kept:
-            result[manager] = owner if kept is owner.fields else Owner(kept, owner.api_version, owner.time)
+            result[manager] = owner if kept is owner.fields else FieldOwner(kept, owner.api_version, owner.time)
     return result
 
 
@@ -188,28 +187,28 @@ def _capped(owners: Owners) -> Owners:
         owner = result.pop(manager)
         ancient = Manager(UPDATE, _ANCIENT, owner.api_version)
         held = result[ancient].fields if ancient in result else EMPTY
-        result[ancient] = Owner(in_order(union(held, owner.fields)), owner.api_version, time)
+        result[ancient] = FieldOwner(in_order(union(held, owner.fields)), owner.api_version, time)
     return result
 
 
-def with_owners(document: Document, owners: Owners) -> Document:
+def with_owners(document: JsonObject, owners: Owners) -> JsonObject:
     metadata = {name: value for name, value in (document.get("metadata") or {}).items() if name != "managedFields"}
     if owners:
         metadata["managedFields"] = write_owners(owners)
     return {**document, "metadata": metadata}
 
 
-def without_owners(document: Document) -> Document:
+def without_owners(document: JsonObject) -> JsonObject:
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return document
     return {**document, "metadata": {name: each for name, each in metadata.items() if name != "managedFields"}}
 
 
-def same_but_times(before: Document, after: Document) -> bool:
+def same_but_times(before: JsonObject, after: JsonObject) -> bool:
     """Whether only the times in managedFields differ: such a write is none, and the stored object stays."""
 
-    def timeless(document: Document) -> Document:
+    def timeless(document: JsonObject) -> JsonObject:
         entries = (document.get("metadata") or {}).get("managedFields") or ()
         bare = [{name: value for name, value in entry.items() if name != "time"} for entry in entries]
         return {**document, "metadata": {**(document.get("metadata") or {}), "managedFields": bare}}
@@ -217,7 +216,7 @@ def same_but_times(before: Document, after: Document) -> bool:
     return timeless(before) == timeless(after)
 
 
-def changed_fields(kind: Kind, before: Document | None, after: Document, subresource: str) -> Comparison:
+def changed_fields(kind: SchemaKind, before: JsonObject | None, after: JsonObject, subresource: str) -> Comparison:
     """What a write changed, without what it cannot change."""
     if before is not None and subresource == "resize":
         # Nothing outside the spec is this endpoint's: there is no need to look.
@@ -228,23 +227,23 @@ def changed_fields(kind: Kind, before: Document | None, after: Document, subreso
 
 
 @cache
-def empty_object(kind: Kind) -> Document:
+def empty_object(kind: SchemaKind) -> JsonObject:
     """The object that a create starts from: what is always printed is there already, so nobody comes to own it."""
     return decode_document(kind, {}).document
 
 
-def within(kind: Kind, subresource: str, changes: Comparison) -> Comparison:
+def within(kind: SchemaKind, subresource: str, changes: Comparison) -> Comparison:
     return Comparison(
         *(_written(kind, subresource, each) for each in (changes.removed, changes.modified, changes.added))
     )
 
 
-def owned_within(kind: Kind, subresource: str, fields: FieldSet) -> FieldSet:
+def owned_within(kind: SchemaKind, subresource: str, fields: FieldSet) -> FieldSet:
     """The part of an applied set that this endpoint writes, without what nobody owns."""
     return in_order(_written(kind, subresource, difference(fields, _NEVER_OWNED)))
 
 
-def _written(kind: Kind, subresource: str, fields: FieldSet) -> FieldSet:
+def _written(kind: SchemaKind, subresource: str, fields: FieldSet) -> FieldSet:
     """The fields that a write to this endpoint can change."""
     if not fields:
         return fields

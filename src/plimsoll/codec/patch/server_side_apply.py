@@ -29,8 +29,8 @@ from plimsoll.codec.patch.managed_fields import (
     APPLY,
     BEFORE_FIRST_APPLY,
     UPDATE,
+    FieldOwner,
     Manager,
-    Owner,
     Owners,
     changed_fields,
     empty_object,
@@ -43,10 +43,9 @@ from plimsoll.codec.patch.managed_fields import (
     without_owners,
 )
 from plimsoll.codec.patch.merge import compare, field_set, merged, with_named_fields, without
-from plimsoll.codec.schema.schema import Kind
+from plimsoll.codec.schema.schema import SchemaKind
 from plimsoll.errors import PlimsollError
-
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECTL = "kubectl"
@@ -59,7 +58,7 @@ class Conflict(msgspec.Struct, frozen=True):
     path: Path
 
 
-class Conflicts(PlimsollError):
+class ApplyConflictError(PlimsollError):
     """409 Conflict; `message` is the text of the Status, each Conflict one cause FieldManagerConflict."""
 
     def __init__(self, conflicts: tuple[Conflict, ...]) -> None:
@@ -80,8 +79,15 @@ class ApplyError(PlimsollError):
 
 
 def apply_server_side(
-    kind: Kind, live: Document | None, applied: Document, manager: str, *, force: bool, subresource: str, now: str
-) -> Document:
+    kind: SchemaKind,
+    live: JsonObject | None,
+    applied: JsonObject,
+    manager: str,
+    *,
+    force: bool,
+    subresource: str,
+    now: str,
+) -> JsonObject:
     """The merged object with managedFields; `live` None creates. The caller decodes, defaults and validates the result;
     if then only times in managedFields differ (`same_but_times`), nothing is to be stored. Raises Conflicts,
     ApplyError."""
@@ -96,7 +102,7 @@ def apply_server_side(
     last = owners[applier].fields if applier in owners else EMPTY
     wanted = owned_within(kind, subresource, field_set(shape, applied))
     time = owners[applier].time if applier in owners else ""
-    claimed = {**owners, applier: Owner(wanted, kind.api_version, time)}
+    claimed = {**owners, applier: FieldOwner(wanted, kind.api_version, time)}
     new = _pruned(shape, merged(shape, old, applied), claimed, last)
     changes = within(kind, subresource, compare(shape, old, new))
     conflicts = _conflicts(claimed, union(changes.modified, changes.added), applier)
@@ -108,14 +114,14 @@ def apply_server_side(
         time = now
     left = difference(wanted, changes.removed)
     if left:
-        result[applier] = Owner(left, kind.api_version, time)
+        result[applier] = FieldOwner(left, kind.api_version, time)
     return with_owners(_with_last_applied(old, new, applied, manager), result)
 
 
-def _pruned(shape: Shape, new: Any, owners: Owners, last: FieldSet) -> Document:
+def _pruned(shape: Shape, new: Any, owners: Owners, last: FieldSet) -> JsonObject:
     """Without what the applier gave up; kept is what others own, or what is not the applier's to remove."""
     if not last:
-        result: Document = new
+        result: JsonObject = new
         return result
     given_up = with_named_fields(shape, last)
     kept = field_set(shape, without(shape, new, given_up) or {})
@@ -138,16 +144,16 @@ def _conflicts(owners: Owners, changed: FieldSet, applier: Manager) -> tuple[Con
     return tuple(found)
 
 
-def _refuse(kind: Kind, live: Document, manager: str, conflicts: tuple[Conflict, ...]) -> None:
+def _refuse(kind: SchemaKind, live: JsonObject, manager: str, conflicts: tuple[Conflict, ...]) -> None:
     """kubectl may take over what its client-side apply has set: those conflicts don't count."""
     if manager == _KUBECTL:
         allowed = _client_side(kind, live)
         conflicts = tuple(each for each in conflicts if difference(from_paths(each.path), allowed))
     if conflicts:
-        raise Conflicts(conflicts)
+        raise ApplyConflictError(conflicts)
 
 
-def _client_side(kind: Kind, live: Document) -> FieldSet:
+def _client_side(kind: SchemaKind, live: JsonObject) -> FieldSet:
     """The fields that client-side apply set, as far as they still have that value."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
@@ -161,7 +167,7 @@ def _client_side(kind: Kind, live: Document) -> FieldSet:
     return difference(field_set(shape, document), union(changed.modified, changed.added))
 
 
-def _with_last_applied(live: Document, new: Document, applied: Document, manager: str) -> Document:
+def _with_last_applied(live: JsonObject, new: JsonObject, applied: JsonObject, manager: str) -> JsonObject:
     """kubectl's own applies keep the annotation of client-side apply current, where there is one."""
     metadata = new.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
@@ -189,7 +195,7 @@ def _message(conflicts: tuple[Conflict, ...]) -> str:
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 
 
-def _check(kind: Kind, applied: Document) -> None:
+def _check(kind: SchemaKind, applied: JsonObject) -> None:
     problems = list(_problems(root_shape(kind), applied, ""))
     if not problems:
         return

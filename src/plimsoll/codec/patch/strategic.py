@@ -14,9 +14,8 @@ import msgspec
 
 from plimsoll.codec.golang.fmt import go_printed
 from plimsoll.codec.patch.json_patch import PatchError
-from plimsoll.codec.schema.schema import Field, Kind, StructType, struct
-
-Document = dict[str, Any]
+from plimsoll.codec.schema.schema import Field, SchemaKind, StructType, struct
+from plimsoll.rules.model.json_object import JsonObject
 
 DIRECTIVE = "$patch"
 RETAIN_KEYS = "$retainKeys"
@@ -36,7 +35,7 @@ class _Place(msgspec.Struct, frozen=True):
 _UNKNOWN = _Place()
 
 
-def apply_strategic(kind: Kind, document: Document, patch: Document) -> Document:
+def apply_strategic(kind: SchemaKind, document: JsonObject, patch: JsonObject) -> JsonObject:
     """The patched document; raises PatchError."""
     return _merged_map(document, patch, _Place(kind.root))
 
@@ -48,7 +47,7 @@ def _below(field: Field | None) -> _Place:
     return _Place(struct(inner.struct)) if inner.form == "object" else _UNKNOWN
 
 
-def _merged_map(live: Document, patch: Document, place: _Place) -> Document:
+def _merged_map(live: JsonObject, patch: JsonObject, place: _Place) -> JsonObject:
     patch = dict(patch)
     if DIRECTIVE in patch:
         return _directed(patch)
@@ -68,7 +67,7 @@ def _merged_map(live: Document, patch: Document, place: _Place) -> Document:
     return result
 
 
-def _directed(patch: Document) -> Document:
+def _directed(patch: JsonObject) -> JsonObject:
     directive = patch.pop(DIRECTIVE)
     if directive == "replace":
         return patch
@@ -77,11 +76,11 @@ def _directed(patch: Document) -> Document:
     raise _bad_directive(directive, {DIRECTIVE: directive, **patch})
 
 
-def _bad_directive(directive: Any, patch: Document) -> PatchError:
+def _bad_directive(directive: Any, patch: JsonObject) -> PatchError:
     return PatchError("internal", f"unknown patch type: {go_printed(directive)} in map: {go_printed(patch)}")
 
 
-def _retain(result: Document, patch: Document) -> None:
+def _retain(result: JsonObject, patch: JsonObject) -> None:
     wanted = patch.pop(RETAIN_KEYS)
     broken = PatchError("format", "invalid patch format of retainKeys")
     if not isinstance(wanted, list):
@@ -105,7 +104,7 @@ def _merged(live: Any, value: Any, place: _Place, name: str) -> Any:
     return value
 
 
-def _put_clean(result: Document, name: str, value: Any) -> None:
+def _put_clean(result: JsonObject, name: str, value: Any) -> None:
     keep, clean = _without_directives(value)
     if keep:
         result[name] = clean
@@ -119,7 +118,7 @@ def _without_directives(value: Any) -> tuple[bool, Any]:
     if isinstance(value, dict):
         if value.get(DIRECTIVE) == "delete":
             return False, None
-        result: Document = {}
+        result: JsonObject = {}
         for name, member in value.items():
             if name in (DIRECTIVE, RETAIN_KEYS) or name.startswith((_DELETE_FROM, _SET_ORDER)):
                 continue
@@ -141,7 +140,7 @@ def _list_name(name: str, prefix: str) -> str:
     return rest
 
 
-def _delete_scalars(result: Document, name: str, unwanted: Any) -> None:
+def _delete_scalars(result: JsonObject, name: str, unwanted: Any) -> None:
     live = result.get(name)
     if unwanted is None:
         result.pop(name, None)
@@ -150,7 +149,7 @@ def _delete_scalars(result: Document, name: str, unwanted: Any) -> None:
         result[name] = [member for member in live if member not in unwanted]
 
 
-def _merge_ordered_lists(result: Document, patch: Document, place: _Place) -> None:
+def _merge_ordered_lists(result: JsonObject, patch: JsonObject, place: _Place) -> None:
     for directive in [name for name in patch if name.startswith(_SET_ORDER)]:
         order = patch.pop(directive)
         name = _list_name(directive, _SET_ORDER)

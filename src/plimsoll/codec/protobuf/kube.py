@@ -17,16 +17,16 @@ import msgspec
 from plimsoll.codec.golang.times import TimeError, from_unix
 from plimsoll.codec.protobuf.wire import ProtobufError, as_bytes, as_signed, as_text, fields, packed
 from plimsoll.codec.schema.schema import Field, Type, schema, struct
+from plimsoll.rules.model.json_object import JsonObject
 
 __all__ = ["MAGIC", "ProtobufError", "from_protobuf"]
 
-Document = dict[str, Any]
 
 MAGIC = b"k8s\x00"
 _STRING = Type("string", "string")
 
 
-def from_protobuf(data: bytes) -> Document:
+def from_protobuf(data: bytes) -> JsonObject:
     """The document (with apiVersion and kind) inside a `k8s\\0` envelope; raises ProtobufError."""
     if not data.startswith(MAGIC):
         raise ProtobufError("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
@@ -61,13 +61,13 @@ def _numbers(name: str) -> dict[int, Field | dict[int, Field]]:
     return found
 
 
-def _message(name: str, data: bytes) -> Document:
-    result: Document = {}
+def _message(name: str, data: bytes) -> JsonObject:
+    result: JsonObject = {}
     _read_into(result, _numbers(name), data)
     return result
 
 
-def _read_into(result: Document, numbers: dict[int, Any], data: bytes) -> None:
+def _read_into(result: JsonObject, numbers: dict[int, Any], data: bytes) -> None:
     for number, value in fields(data):
         field = numbers.get(number)
         if isinstance(field, dict):
@@ -76,7 +76,7 @@ def _read_into(result: Document, numbers: dict[int, Any], data: bytes) -> None:
             _put(result, field, value)
 
 
-def _put(result: Document, field: Field, value: int | bytes) -> None:
+def _put(result: JsonObject, field: Field, value: int | bytes) -> None:
     kind = field.type
     item = kind.item or kind
     if kind.form == "list":

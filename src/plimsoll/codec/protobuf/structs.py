@@ -29,7 +29,7 @@ from plimsoll.codec.protobuf.wire import (
 
 Unsigned = NewType("Unsigned", int)
 Read = Callable[[int | bytes], Any]
-Write = Callable[[int, Any], bytes]
+FieldWriter = Callable[[int, Any], bytes]
 M = TypeVar("M", bound=msgspec.Struct)
 
 
@@ -38,7 +38,7 @@ class _Field(msgspec.Struct, frozen=True):
     number: int
     form: str  # one, repeated, packed or map
     read: Read
-    write: Write
+    write: FieldWriter
 
 
 def encode(message: msgspec.Struct) -> bytes:
@@ -110,7 +110,7 @@ def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
     return tuple(sorted(plan, key=lambda field: field.number))
 
 
-def _codec(of: Any) -> tuple[Read, Write]:
+def _codec(of: Any) -> tuple[Read, FieldWriter]:
     if of is str:
         return as_text, _write_text
     if of is bytes:

@@ -20,12 +20,11 @@ import msgspec
 
 from plimsoll.codec.lean.lean import NumberText
 from plimsoll.codec.schema import fast_decode
-from plimsoll.codec.schema.schema import KINDS, Kind
-from plimsoll.codec.schema.tolerant_decode import Members, Stopped, Walk, plain
-from plimsoll.codec.yaml.json_stream import Problem, is_deeper, stream, without_surrogates
-from plimsoll.errors import InvalidQuantity, PlimsollError
-
-Document = dict[str, Any]
+from plimsoll.codec.schema.schema import KINDS, SchemaKind
+from plimsoll.codec.schema.tolerant_decode import DecodeStoppedError, Members, Walk, plain
+from plimsoll.codec.yaml.json_stream import JsonStreamError, is_deeper, stream, without_surrogates
+from plimsoll.errors import InvalidQuantityError, PlimsollError
+from plimsoll.rules.model.json_object import JsonObject
 
 MAX_DEPTH = 100  # of a body; the deepest field of the schema lies at 20
 DELETE_OPTIONS = "DeleteOptions"
@@ -51,17 +50,17 @@ class DecodeError(PlimsollError):
 class Decoded(msgspec.Struct, frozen=True):
     """`problems` are the strict ones in document order: `unknown field "spec.x"`, `duplicate field "spec.y"`."""
 
-    document: Document
+    document: JsonObject
     problems: tuple[str, ...] = ()
 
 
-def decode(kind: Kind, data: bytes) -> Decoded:
+def decode(kind: SchemaKind, data: bytes) -> Decoded:
     """A JSON request body; raises DecodeError. Missing apiVersion and kind are filled in; `null` is an empty object."""
     try:
         document = fast_decode.to_document(fast_decode.from_json(kind, data))
         if not may_repeat_keys(data) and not _is_odd(document):
             return Decoded(_named(kind, document))
-    except (msgspec.DecodeError, InvalidQuantity, RecursionError, UnicodeDecodeError):
+    except (msgspec.DecodeError, InvalidQuantityError, RecursionError, UnicodeDecodeError):
         pass
     try:
         value = read_pairs(data)
@@ -70,18 +69,18 @@ def decode(kind: Kind, data: bytes) -> Decoded:
     return _walked(kind, value, data)
 
 
-def decode_document(kind: Kind, document: Document) -> Decoded:
+def decode_document(kind: SchemaKind, document: JsonObject) -> Decoded:
     """The same for a document already in memory (after a patch, from YAML or protobuf); raises DecodeError."""
     try:
         found = fast_decode.to_document(fast_decode.from_builtins(kind, document))
         if not _is_odd(found):
             return Decoded(_named(kind, found))
-    except (msgspec.ValidationError, InvalidQuantity, RecursionError):
+    except (msgspec.ValidationError, InvalidQuantityError, RecursionError):
         pass
     return _walked(kind, document, None)
 
 
-def _is_odd(document: Document) -> bool:
+def _is_odd(document: JsonObject) -> bool:
     """Owned fields are the one part without a schema: they may be too deep."""
     owners = document.get("metadata", {}).get("managedFields")
     if not owners:
@@ -91,7 +90,7 @@ def _is_odd(document: Document) -> bool:
     return text.count(b"{") + text.count(b"[") >= MAX_DEPTH and is_deeper(owners, MAX_DEPTH)
 
 
-def strict_error(kind: Kind, problems: tuple[str, ...]) -> str:
+def strict_error(kind: SchemaKind, problems: tuple[str, ...]) -> str:
     """The message of the 400 that fieldValidation=Strict answers to a POST or PUT with these problems."""
     return _unhandled(kind, kind.name, kind.version, strict_detail(problems)).message
 
@@ -171,7 +170,7 @@ def syntax_error(text: str) -> str:
     """What Go's json.Unmarshal says about a text that is no JSON."""
     found = list(stream(text, MAX_DEPTH))
     first = found[0] if found else None
-    if isinstance(first, Problem):
+    if isinstance(first, JsonStreamError):
         # Go's stream readers and its Unmarshal word this one differently.
         return first.message.replace("unexpected EOF", "unexpected end of JSON input")
     if first is None:
@@ -180,7 +179,7 @@ def syntax_error(text: str) -> str:
     return f"invalid character '{rest[:1]}' after top-level value" if rest else "exceeded max depth"
 
 
-def _walked(kind: Kind, value: Any, data: bytes | None) -> Decoded:
+def _walked(kind: SchemaKind, value: Any, data: bytes | None) -> Decoded:
     value = {} if value is None else value
     if data is None and is_deeper(value, MAX_DEPTH):
         raise _unhandled(kind, kind.name, kind.version, "exceeded max depth")
@@ -189,14 +188,14 @@ def _walked(kind: Kind, value: Any, data: bytes | None) -> Decoded:
     try:
         document = walk.document(kind, value)
         error = walk.error
-    except Stopped as stop:
+    except DecodeStoppedError as stop:
         document, error = {}, str(stop)
     if error:
         raise _unhandled(kind, kind.name, kind.version, error)
     return Decoded(_named(kind, document), tuple(walk.problems))
 
 
-def _check_type_meta(kind: Kind, value: Any, data: bytes | None) -> None:
+def _check_type_meta(kind: SchemaKind, value: Any, data: bytes | None) -> None:
     """A body that does not even tell its kind."""
     if not isinstance(value, (dict, Members)):
         name = "array" if isinstance(value, list) else "string" if type(value) is str else "bool"
@@ -218,7 +217,7 @@ def _shown(value: Any) -> bytes:
     return msgspec.json.encode(plain(value))
 
 
-def _named(kind: Kind, document: Document) -> Document:
+def _named(kind: SchemaKind, document: JsonObject) -> JsonObject:
     """The document with its kind and apiVersion in front; raises DecodeError if it names others."""
     found_kind, found_version = document.get("kind", ""), document.get("apiVersion", "")
     if found_kind == kind.name and found_version == kind.api_version:
@@ -231,7 +230,7 @@ def _named(kind: Kind, document: Document) -> Document:
     }
 
 
-def _check_names(kind: Kind, api_version: str, name: str) -> None:
+def _check_names(kind: SchemaKind, api_version: str, name: str) -> None:
     name = name or kind.name
     api_version = api_version or kind.api_version
     if (name, api_version) == (kind.name, kind.api_version) or name == kind.name == DELETE_OPTIONS:
@@ -252,11 +251,11 @@ def _check_names(kind: Kind, api_version: str, name: str) -> None:
     raise _unhandled(kind, name, version, error)
 
 
-def _unhandled(kind: Kind, name: str, version: str, detail: str) -> DecodeError:
+def _unhandled(kind: SchemaKind, name: str, version: str, detail: str) -> DecodeError:
     return DecodeError(f'{name} in version "{version}" cannot be handled as a {kind.name}: {detail}', detail)
 
 
-def _unrecognized(kind: Kind, data: bytes, error: str) -> DecodeError:
+def _unrecognized(kind: SchemaKind, data: bytes, error: str) -> DecodeError:
     detail = f"couldn't get version/kind; json parse error: {error}"
     return DecodeError(
         f"the object provided is unrecognized (must be of type {kind.name}): {detail} ({_summary(data)})", detail

@@ -16,10 +16,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from plimsoll.codec.golang.times import CANONICAL
-from plimsoll.codec.schema.schema import Field, Kind, StructType, Type, struct
+from plimsoll.codec.schema.schema import Field, SchemaKind, StructType, Type, struct
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.quantity import QUANTITIES, Quantity
-
-Document = dict[str, Any]
 
 _INT32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 _INT64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -46,24 +45,24 @@ def _quantity(_: type, value: Any) -> Quantity:
 
 
 @cache
-def _decoder(kind: Kind) -> Callable[[bytes], Any]:
+def _decoder(kind: SchemaKind) -> Callable[[bytes], Any]:
     return msgspec.json.Decoder(_struct_type(kind.root), dec_hook=_quantity).decode
 
 
-def from_json(kind: Kind, data: bytes) -> msgspec.Struct:
+def from_json(kind: SchemaKind, data: bytes) -> msgspec.Struct:
     """Raises msgspec.DecodeError (or ValidationError), InvalidQuantity."""
     decoded: msgspec.Struct = _decoder(kind)(data)
     return decoded
 
 
-def from_builtins(kind: Kind, document: Document) -> msgspec.Struct:
+def from_builtins(kind: SchemaKind, document: JsonObject) -> msgspec.Struct:
     """Raises msgspec.ValidationError, InvalidQuantity."""
     converted: msgspec.Struct = msgspec.convert(document, _struct_type(kind.root), dec_hook=_quantity)
     return converted
 
 
-def to_document(value: msgspec.Struct) -> Document:
-    document: Document = msgspec.to_builtins(value, order="deterministic", enc_hook=str)
+def to_document(value: msgspec.Struct) -> JsonObject:
+    document: JsonObject = msgspec.to_builtins(value, order="deterministic", enc_hook=str)
     return document
 
 

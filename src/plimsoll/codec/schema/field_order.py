@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from plimsoll.codec.schema.schema import struct
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 
-
-def put(name: str, document: Document, defaults: Document) -> Document:
+def put(name: str, document: JsonObject, defaults: JsonObject) -> JsonObject:
     """The document of a struct (by its name in the tables) with the members it lacks; itself, if it lacks none."""
     missing = {field: value for field, value in defaults.items() if document.get(field) is None}
     return in_go_order(name, {**document, **missing}) if missing else document
 
 
-def in_go_order(name: str, document: Document) -> Document:
+def in_go_order(name: str, document: JsonObject) -> JsonObject:
     """Known members in Go's order, then the others."""
     return {each: document[each] for each in sorted(document, key=_place_in(name))}
 

@@ -69,7 +69,7 @@ class StructType(msgspec.Struct, frozen=True, eq=False):
         return self.go.rpartition(".")[2]
 
 
-class Kind(msgspec.Struct, frozen=True):
+class SchemaKind(msgspec.Struct, frozen=True):
     """A served kind. `root` is its struct."""
 
     group: str
@@ -89,28 +89,28 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 _CORE, _APPS, _EVENTS = "", "apps", "events.k8s.io"
-KINDS: tuple[Kind, ...] = (
-    Kind(_CORE, "v1", "Pod", "pods", True, "core.Pod"),
-    Kind(_CORE, "v1", "Node", "nodes", False, "core.Node"),
-    Kind(_CORE, "v1", "Namespace", "namespaces", False, "core.Namespace"),
-    Kind(_CORE, "v1", "Event", "events", True, "core.Event"),
-    Kind(_CORE, "v1", "ConfigMap", "configmaps", True, "core.ConfigMap"),
-    Kind(_CORE, "v1", "ServiceAccount", "serviceaccounts", True, "core.ServiceAccount"),
-    Kind(_CORE, "v1", "LimitRange", "limitranges", True, "core.LimitRange"),
-    Kind(_CORE, "v1", "ResourceQuota", "resourcequotas", True, "core.ResourceQuota"),
-    Kind(_CORE, "v1", "Binding", "bindings", True, "core.Binding"),
-    Kind(_CORE, "v1", "DeleteOptions", "", True, "meta.DeleteOptions"),
-    Kind(_EVENTS, "v1", "Event", "events", True, "events.Event"),
-    Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "scheduling.PriorityClass"),
-    Kind("coordination.k8s.io", "v1", "Lease", "leases", True, "coordination.Lease"),
-    Kind(_APPS, "v1", "ReplicaSet", "replicasets", True, "apps.ReplicaSet"),
-    Kind(_APPS, "v1", "Deployment", "deployments", True, "apps.Deployment"),
-    Kind("batch", "v1", "Job", "jobs", True, "batch.Job"),
-    Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, "policy.PodDisruptionBudget"),
-    Kind("policy", "v1", "Eviction", "", True, "policy.Eviction"),
-    Kind("policy", "v1beta1", "Eviction", "", True, "policy.Eviction"),
-    Kind("autoscaling", "v1", "Scale", "", True, "autoscaling.Scale"),
-    Kind(
+KINDS: tuple[SchemaKind, ...] = (
+    SchemaKind(_CORE, "v1", "Pod", "pods", True, "core.Pod"),
+    SchemaKind(_CORE, "v1", "Node", "nodes", False, "core.Node"),
+    SchemaKind(_CORE, "v1", "Namespace", "namespaces", False, "core.Namespace"),
+    SchemaKind(_CORE, "v1", "Event", "events", True, "core.Event"),
+    SchemaKind(_CORE, "v1", "ConfigMap", "configmaps", True, "core.ConfigMap"),
+    SchemaKind(_CORE, "v1", "ServiceAccount", "serviceaccounts", True, "core.ServiceAccount"),
+    SchemaKind(_CORE, "v1", "LimitRange", "limitranges", True, "core.LimitRange"),
+    SchemaKind(_CORE, "v1", "ResourceQuota", "resourcequotas", True, "core.ResourceQuota"),
+    SchemaKind(_CORE, "v1", "Binding", "bindings", True, "core.Binding"),
+    SchemaKind(_CORE, "v1", "DeleteOptions", "", True, "meta.DeleteOptions"),
+    SchemaKind(_EVENTS, "v1", "Event", "events", True, "events.Event"),
+    SchemaKind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "scheduling.PriorityClass"),
+    SchemaKind("coordination.k8s.io", "v1", "Lease", "leases", True, "coordination.Lease"),
+    SchemaKind(_APPS, "v1", "ReplicaSet", "replicasets", True, "apps.ReplicaSet"),
+    SchemaKind(_APPS, "v1", "Deployment", "deployments", True, "apps.Deployment"),
+    SchemaKind("batch", "v1", "Job", "jobs", True, "batch.Job"),
+    SchemaKind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", True, "policy.PodDisruptionBudget"),
+    SchemaKind("policy", "v1", "Eviction", "", True, "policy.Eviction"),
+    SchemaKind("policy", "v1beta1", "Eviction", "", True, "policy.Eviction"),
+    SchemaKind("autoscaling", "v1", "Scale", "", True, "autoscaling.Scale"),
+    SchemaKind(
         "authorization.k8s.io",
         "v1",
         "SelfSubjectAccessReview",
@@ -118,7 +118,7 @@ KINDS: tuple[Kind, ...] = (
         False,
         "authorization.SelfSubjectAccessReview",
     ),
-    Kind(
+    SchemaKind(
         "authorization.k8s.io",
         "v1",
         "SelfSubjectRulesReview",
@@ -126,7 +126,7 @@ KINDS: tuple[Kind, ...] = (
         False,
         "authorization.SelfSubjectRulesReview",
     ),
-    Kind(
+    SchemaKind(
         "authentication.k8s.io",
         "v1",
         "SelfSubjectReview",
@@ -134,7 +134,7 @@ KINDS: tuple[Kind, ...] = (
         False,
         "authentication.SelfSubjectReview",
     ),
-    Kind(
+    SchemaKind(
         "certificates.k8s.io",
         "v1",
         "CertificateSigningRequest",
@@ -142,8 +142,8 @@ KINDS: tuple[Kind, ...] = (
         False,
         "certificates.CertificateSigningRequest",
     ),
-    Kind("metrics.k8s.io", "v1beta1", "PodMetrics", "pods", True, "metrics.PodMetrics"),
-    Kind("metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes", False, "metrics.NodeMetrics"),
+    SchemaKind("metrics.k8s.io", "v1beta1", "PodMetrics", "pods", True, "metrics.PodMetrics"),
+    SchemaKind("metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes", False, "metrics.NodeMetrics"),
 )
 _BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
 # Inline in every object (TypeMeta), before its other fields.
@@ -153,7 +153,7 @@ _TYPE_META = (
 )
 
 
-def schema(api_version: str, kind: str) -> Kind:
+def schema(api_version: str, kind: str) -> SchemaKind:
     """The kind, e.g. `schema("v1", "Pod")`, `schema("apps/v1", "Deployment")`; raises KeyError."""
     return _BY_NAME[api_version, kind]
 

@@ -16,11 +16,10 @@ from typing import Any
 
 from plimsoll.codec.golang.times import ZERO, ZERO_MICRO, TimeError, utc_micro_time, utc_time
 from plimsoll.codec.lean.lean import NumberText, quantity_text
-from plimsoll.codec.schema.schema import Field, Kind, StructType, Type, struct
-from plimsoll.errors import InvalidQuantity
+from plimsoll.codec.schema.schema import Field, SchemaKind, StructType, Type, struct
+from plimsoll.errors import InvalidQuantityError
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.quantity import FORMAT_ERROR, QUANTITIES
-
-Document = dict[str, Any]
 
 MAX_PROBLEMS = 100  # of one document; Go stops there, too
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
@@ -37,7 +36,7 @@ class Members(list[tuple[str, Any]]):
     """An object of a JSON text: its pairs as written."""
 
 
-class Stopped(Exception):
+class DecodeStoppedError(Exception):
     """A text that its type cannot parse; `str()` is Go's sentence."""
 
 
@@ -48,7 +47,7 @@ class Walk:
         self.problems: dict[str, None] = {}
         self.error = ""
 
-    def document(self, kind: Kind, value: Any) -> Document:
+    def document(self, kind: SchemaKind, value: Any) -> JsonObject:
         found = self._object(kind.root, value, "", "")
         return found if isinstance(found, dict) else {}
 
@@ -64,8 +63,8 @@ class Walk:
         if not isinstance(value, (dict, Members)):
             return self._mistyped(value, owner, path, kind.go)
         fields = kind.fields
-        found: Document = {}
-        unknown: Document = {}
+        found: JsonObject = {}
+        unknown: JsonObject = {}
         seen: set[str] = set()
         for name, member in value.items() if isinstance(value, dict) else value:
             here = f"{at}.{name}" if at else name
@@ -118,7 +117,7 @@ class Walk:
             return self._mistyped(value, owner, path, kind.go)
         item = kind.item
         assert item is not None
-        found: Document = {}
+        found: JsonObject = {}
         for name, member in value.items() if isinstance(value, dict) else value:
             if name in found:
                 self._note("duplicate", f"{at}.{name}")
@@ -137,18 +136,18 @@ class Walk:
                 return value
             number = _whole(value, "int32")
             if number is None:
-                raise Stopped(_wrong_type(value, owner, path, kind.go, _number_name(value)))
+                raise DecodeStoppedError(_wrong_type(value, owner, path, kind.go, _number_name(value)))
             return number
         if form == "bytes":
             return self._bytes(value) if type(value) is str else self._mistyped(value, owner, path, "[]uint8")
         if type(value) is not str:
-            raise Stopped(_wrong_type(value, owner, path, kind.go))
+            raise DecodeStoppedError(_wrong_type(value, owner, path, kind.go))
         if form == "Duration":
             return value
         try:
             return utc_time(value) if form == "Time" else utc_micro_time(value)
         except TimeError as error:
-            raise Stopped(str(error)) from None
+            raise DecodeStoppedError(str(error)) from None
 
     def _bytes(self, value: str) -> Any:
         try:
@@ -185,11 +184,11 @@ def _number_name(value: Any) -> str:
 def _quantity(value: Any) -> str:
     text = quantity_text(value)
     if text is None:
-        raise Stopped(FORMAT_ERROR)
+        raise DecodeStoppedError(FORMAT_ERROR)
     try:
         return str(QUANTITIES[text])
-    except InvalidQuantity as error:
-        raise Stopped(error.reason) from None
+    except InvalidQuantityError as error:
+        raise DecodeStoppedError(error.reason) from None
 
 
 def _bad_base64(value: str) -> int:
@@ -199,9 +198,9 @@ def _bad_base64(value: str) -> int:
     return start + (rest.end() if rest else 0)
 
 
-def _printed(fields: dict[str, Field], found: Document) -> Document:
+def _printed(fields: dict[str, Field], found: JsonObject) -> JsonObject:
     """What Go prints of an object, in its order."""
-    printed: Document = {}
+    printed: JsonObject = {}
     for name, field in fields.items():
         value = found.get(name, _ABSENT)
         if value is _ABSENT or value is _UNREADABLE:

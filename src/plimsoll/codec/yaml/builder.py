@@ -31,7 +31,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from plimsoll.codec.yaml.json_stream import MAX_DUPLICATES, Path, Problem
+from plimsoll.codec.yaml.json_stream import MAX_DUPLICATES, JsonStreamError, Path
 from plimsoll.codec.yaml.scalars import MERGE_TAG, Scalar, ScalarError, json_number, key_text, resolve, shortened
 
 UNKNOWN_ESCAPE: Final = "found unknown escape character"  # libyaml's words
@@ -104,7 +104,7 @@ class Builder:
         self._anchors: dict[str, _Anchor] = {}
         self._decoded = 1  # go-yaml counts the document too
         self._aliased = 0
-        self._failure: Problem | None = None
+        self._failure: JsonStreamError | None = None
         self._has_unsupported = False
         self._has_slash_escape = "\\/" in text
         self._hidden = hidden
@@ -115,10 +115,10 @@ class Builder:
             self._consume(loader)
         except yaml.reader.ReaderError as error:
             found = _CONTROL.search(self.text)
-            raise Problem(error.reason, found.start() if found else 0) from error
+            raise JsonStreamError(error.reason, found.start() if found else 0) from error
         except yaml.MarkedYAMLError as error:
             mark: Any = error.problem_mark
-            raise Problem(str(error.problem), mark.index) from error
+            raise JsonStreamError(str(error.problem), mark.index) from error
         finally:
             loader.dispose()
         if self._failure is not None:
@@ -146,7 +146,7 @@ class Builder:
             if count % _EVENTS_PER_LOOK == 0 and len(self._stack) > _HARMLESS_DEPTH:
                 work += len(self._stack) * _EVENTS_PER_LOOK
                 if work > _MAX_DEEP_WORK:
-                    raise Problem("the document is too large for its depth", event.start_mark.index)
+                    raise JsonStreamError("the document is too large for its depth", event.start_mark.index)
 
     def _on_scalar(self, event: Any) -> None:
         offset = event.start_mark.index
@@ -172,7 +172,7 @@ class Builder:
     def _on_start(self, kind: type[dict[str, Any] | list[Any]], event: Any) -> None:
         offset = event.start_mark.index
         if len(self._stack) >= self.max_depth:
-            raise Problem(f"exceeded max depth of {self.max_depth}", offset)
+            raise JsonStreamError(f"exceeded max depth of {self.max_depth}", offset)
         frame = _Frame(kind(), event.flow_style, offset, self._decoded)
         # go-yaml decodes the maps of a list under `<<`, but not the list.
         if not (kind is list and self._stack and self._stack[-1].merging):
@@ -192,7 +192,7 @@ class Builder:
         offset = event.start_mark.index
         anchor = self._anchors.get(event.anchor)
         if anchor is None:
-            raise Problem(f"unknown anchor '{shortened(event.anchor)}' referenced", offset)
+            raise JsonStreamError(f"unknown anchor '{shortened(event.anchor)}' referenced", offset)
         if anchor.weight == 0:
             self._fail(f"anchor '{shortened(event.anchor)}' value contains itself", offset)
         self._decoded += anchor.weight
@@ -212,19 +212,19 @@ class Builder:
     def _fail(self, message: str, offset: int) -> None:
         """Keep the first failure to build; parsing goes on, as a syntax error further down would come before it."""
         if self._failure is None:
-            self._failure = Problem(message, offset)
+            self._failure = JsonStreamError(message, offset)
 
     def _check_escapes(self, event: Any) -> None:
         """libyaml takes `\\/` for a slash, as YAML 1.2 does; go-yaml knows no such escape (Y2)."""
         start = event.start_mark.index
         for escape in _ESCAPE.finditer(self.text, start, event.end_mark.index):
             if escape[1] == "/":
-                raise Problem(UNKNOWN_ESCAPE, escape.start())
+                raise JsonStreamError(UNKNOWN_ESCAPE, escape.start())
 
-    def _stray_question_mark(self, offset: int) -> Problem:
+    def _stray_question_mark(self, offset: int) -> JsonStreamError:
         """In a flow collection go-yaml ends a plain scalar at `?`, and a key cannot start there: `[http://x?y]`."""
         closing = "}" if isinstance(self._stack[-1].value, dict) else "]"
-        return Problem(f"did not find expected ',' or '{closing}'", self.text.index("?", offset))
+        return JsonStreamError(f"did not find expected ',' or '{closing}'", self.text.index("?", offset))
 
     def _awaits_key(self) -> bool:
         return bool(self._stack) and self._stack[-1].key is None and type(self._stack[-1].value) is dict
@@ -312,7 +312,7 @@ class Builder:
         while copying:
             original, twin, depth = copying.pop()
             if depth > self.max_depth:
-                raise Problem(f"exceeded max depth of {self.max_depth}", offset)
+                raise JsonStreamError(f"exceeded max depth of {self.max_depth}", offset)
             for key, member in _members(original):
                 twin[key] = member
                 if isinstance(member, (dict, list)):
@@ -331,7 +331,7 @@ class Builder:
                     walking.append(member)
         if found:
             first = min(found, key=lambda unsupported: (unsupported.stage, unsupported.offset))
-            raise Problem(first.message, first.offset)
+            raise JsonStreamError(first.message, first.offset)
 
 
 def _shell(value: Any) -> Any:

@@ -45,7 +45,7 @@ _PAIR_ESCAPE: Final = r"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]"
 _LONGEST_INT64: Final = 20  # characters, with the sign
 
 
-class Problem(Exception):
+class JsonStreamError(Exception):
     """Why a value cannot be read, and where in the text. `end` is the end of one that is at least well-formed."""
 
     def __init__(self, message: str, offset: int) -> None:
@@ -64,14 +64,14 @@ class JsonValue(msgspec.Struct):
     duplicates: list[tuple[Path, int]] = msgspec.field(default_factory=list)
 
 
-def stream(text: str, max_depth: int) -> Iterator[JsonValue | Problem]:
+def stream(text: str, max_depth: int) -> Iterator[JsonValue | JsonStreamError]:
     """All values of a JSON stream; an error stands for the value that it spoiled."""
     at = _skip_blanks(text, 0)
     recoveries = 0
     while at < len(text) and recoveries <= MAX_RECOVERIES:
         try:
             item = _decode(text, at, max_depth)
-        except Problem as error:
+        except JsonStreamError as error:
             yield error
             recoveries += error.end is None
             at = _next_object(text, max(error.offset, at + 1)) if error.end is None else error.end
@@ -184,7 +184,7 @@ class _Scanner:
         self.at = start
         self.max_depth = max_depth
         self.locate = locate
-        self.overflow: Problem | None = None  # Go looks at numbers only after the syntax
+        self.overflow: JsonStreamError | None = None  # Go looks at numbers only after the syntax
         self.stack: list[_Frame] = []
         self.duplicates: list[tuple[Path, int]] = []
 
@@ -286,7 +286,7 @@ class _Scanner:
             return raw[1:-1]
         return without_surrogates(json.loads(raw))
 
-    def _broken_string(self) -> Problem:
+    def _broken_string(self) -> JsonStreamError:
         good = re.compile(_BROKEN_STRING).match(self.text, self.at)
         self.at = good.end() if good else self.at
         if self._peek() != "\\":
@@ -312,10 +312,10 @@ class _Scanner:
         try:
             return _float(match[0]) if match[2] else _int(match[0])
         except ValueError as error:
-            self.overflow = self.overflow or Problem(str(error), start)
+            self.overflow = self.overflow or JsonStreamError(str(error), start)
             return 0
 
-    def _broken_number(self) -> Problem:
+    def _broken_number(self) -> JsonStreamError:
         good = re.compile(_BROKEN_NUMBER).match(self.text, self.at)
         self.at = good.end() if good else self.at
         self._peek()
@@ -333,9 +333,9 @@ class _Scanner:
             return self.text[self.at]
         except IndexError:
             # Something is missing on the last line with text.
-            raise Problem("unexpected EOF", len(self.text.rstrip()) - 1) from None
+            raise JsonStreamError("unexpected EOF", len(self.text.rstrip()) - 1) from None
 
-    def _invalid(self, where: str) -> Problem:
+    def _invalid(self, where: str) -> JsonStreamError:
         char = self.text[self.at]
         shown = "\\'" if char == "'" else char if char.isprintable() else ascii(char)[1:-1]
-        return Problem(f"invalid character '{shown}' {where}", self.at)
+        return JsonStreamError(f"invalid character '{shown}' {where}", self.at)

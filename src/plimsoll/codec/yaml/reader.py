@@ -16,8 +16,8 @@ What kubectl accepts is not YAML by the book but the sum of several stages, and 
 kubectl stops at the first error. `read` yields it in place of the broken document and goes on with the next, so that
 one run tells all. An error of an earlier stage hides those of later stages in the same document, as in kubectl.
 
-Line numbers are needed only when something is wrong, so they are never collected while reading. `Document.line_of` runs
-the builder a second time; there, each member of a container is a pair (offset, value).
+Line numbers are needed only when something is wrong, so they are never collected while reading. `YamlDocument.line_of`
+runs the builder a second time; there, each member of a container is a pair (offset, value).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import msgspec
 
 from plimsoll.codec.yaml import json_stream
 from plimsoll.codec.yaml.builder import UNKNOWN_ESCAPE, Builder
-from plimsoll.codec.yaml.json_stream import Path, Problem
+from plimsoll.codec.yaml.json_stream import JsonStreamError, Path
 from plimsoll.codec.yaml.scalars import shortened
 from plimsoll.errors import PlimsollError
 
@@ -67,7 +67,7 @@ class YamlError(PlimsollError):
         self.line = line
 
 
-class Document(msgspec.Struct, frozen=True, eq=False):
+class YamlDocument(msgspec.Struct, frozen=True, eq=False):
     """One document: its value in JSON types, and where things stand in the file.
 
     `index` counts from 1 and leaves out empty documents, as kubectl skips them. `duplicates` are the keys written
@@ -93,7 +93,7 @@ class Document(msgspec.Struct, frozen=True, eq=False):
         return self._places.line_of(path)
 
 
-def read(data: bytes, max_depth: int = MAX_DEPTH) -> Iterator[Document | YamlError]:
+def read(data: bytes, max_depth: int = MAX_DEPTH) -> Iterator[YamlDocument | YamlError]:
     """All documents of a file in order, an error in the place of each broken one."""
     if len(data) > MAX_BYTES:
         yield YamlError(f"the input is larger than {MAX_BYTES >> 20} MiB", 1, None)
@@ -101,7 +101,7 @@ def read(data: bytes, max_depth: int = MAX_DEPTH) -> Iterator[Document | YamlErr
     source = _Source(_decoded(data))
     results = _read_json if _JSON_START.match(source.text) else _read_yaml
     for index, result in enumerate(results(source, max_depth), 1):
-        if isinstance(result, Problem):
+        if isinstance(result, JsonStreamError):
             yield YamlError(result.message, index, source.line(result.offset))
         elif not isinstance(result.value, dict):
             kind = _JSON_TYPES[type(result.value)]
@@ -109,7 +109,7 @@ def read(data: bytes, max_depth: int = MAX_DEPTH) -> Iterator[Document | YamlErr
             yield YamlError(message, index, result.places.line_of(()))
         else:
             duplicates = [(path, source.line(offset)) for path, offset in result.duplicates]
-            yield Document(result.value, index, duplicates, result.places)
+            yield YamlDocument(result.value, index, duplicates, result.places)
 
 
 def _decoded(data: bytes) -> str:
@@ -164,18 +164,18 @@ class _Parsed(msgspec.Struct):
     places: _Places
 
 
-def _read_json(source: _Source, max_depth: int) -> Iterator[_Parsed | Problem]:
+def _read_json(source: _Source, max_depth: int) -> Iterator[_Parsed | JsonStreamError]:
     for item in json_stream.stream(source.text, max_depth):
-        if isinstance(item, Problem):
+        if isinstance(item, JsonStreamError):
             yield item
         elif item.value is not None:
             locate = partial(json_stream.located, source.text, item.start, max_depth)
             yield _Parsed(item.value, item.duplicates, _Places(source, 0, item.start, locate))
 
 
-def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | Problem]:
+def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | JsonStreamError]:
     for piece in _pieces(source.text):
-        if isinstance(piece, Problem):
+        if isinstance(piece, JsonStreamError):
             yield piece
             continue
         start, text = piece
@@ -183,10 +183,10 @@ def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | Problem]:
             continue
         try:
             builder = _built(text, max_depth)
-        except Problem as problem:
+        except JsonStreamError as problem:
             # What is missing at the end is missing on the last line with text.
             at = problem.offset if problem.offset < len(text) else max(0, len(text.rstrip()) - 1)
-            yield Problem(problem.message, start + at)
+            yield JsonStreamError(problem.message, start + at)
             continue
         if builder.root is not None:
             duplicates = [(path, start + offset) for path, offset in builder.duplicates]
@@ -194,13 +194,13 @@ def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | Problem]:
             yield _Parsed(builder.root, duplicates, places)
 
 
-def _pieces(text: str) -> Iterator[tuple[int, str] | Problem]:
+def _pieces(text: str) -> Iterator[tuple[int, str] | JsonStreamError]:
     """The text between separators, each with its offset (Y4).
 
     kubectl loses the document before a bad separator and everything after it. We lose the one that it starts.
     """
     start = 0
-    spoiled: Problem | None = None
+    spoiled: JsonStreamError | None = None
     for separator in _SEPARATOR.finditer(text):
         bad = _bad_separator(separator)
         if spoiled is not None:
@@ -213,11 +213,11 @@ def _pieces(text: str) -> Iterator[tuple[int, str] | Problem]:
     yield spoiled if spoiled is not None else _piece(text, start, len(text))
 
 
-def _bad_separator(separator: re.Match[str]) -> Problem | None:
+def _bad_separator(separator: re.Match[str]) -> JsonStreamError | None:
     rest = separator[1].strip(_GO_BLANKS)
     if not rest or rest.startswith("#"):
         return None
-    return Problem(f"invalid Yaml document separator: {shortened(rest)}", separator.start())
+    return JsonStreamError(f"invalid Yaml document separator: {shortened(rest)}", separator.start())
 
 
 def _piece(text: str, start: int, end: int) -> tuple[int, str]:
@@ -243,7 +243,7 @@ def _built(text: str, max_depth: int, locate: bool = False) -> Builder:
         builder = Builder(text, max_depth, locate, hidden=_SHOW_HIDDEN if has_hidden else None)
         try:
             builder.build()
-        except Problem as problem:
+        except JsonStreamError as problem:
             stand_in = _stand_in(problem, text)
             if stand_in is None or trials == 0:
                 raise
@@ -253,7 +253,7 @@ def _built(text: str, max_depth: int, locate: bool = False) -> Builder:
             return builder
 
 
-def _stand_in(problem: Problem, text: str) -> str | None:
+def _stand_in(problem: JsonStreamError, text: str) -> str | None:
     if problem.message == "found unexpected ':'":
         return _HIDDEN_COLON
     if problem.message == UNKNOWN_ESCAPE and text.startswith("\\'", problem.offset):

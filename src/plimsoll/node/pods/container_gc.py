@@ -14,14 +14,14 @@ import os
 from collections.abc import Awaitable, Iterable
 
 from plimsoll.errors import PlimsollError
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.pods.container_spec import GRACE_PERIOD
 from plimsoll.node.pods.manager import Pods
 from plimsoll.node.pods.stop import remove_logs
 from plimsoll.node.resources.pleg import NOTHING, PodParts
 from plimsoll.node.volumes.pod_dirs import log_directory, pods_on_disk, remove_pod_files
 from plimsoll.rules.model.runnable import DEFAULT_GRACE_S
-from plimsoll.runtime.interface import ContainerSeen
+from plimsoll.runtime.interface import ContainerStateSeen
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ HURRIED_GRACE_S = 1.0
 
 
 class Cleanup:
-    def __init__(self, tools: Tools, pods: Pods) -> None:
+    def __init__(self, tools: Dependencies, pods: Pods) -> None:
         self._tools, self._pods = tools, pods
         self._one_at_a_time = asyncio.Lock()
 
@@ -103,7 +103,7 @@ class Cleanup:
                 remove_logs(self._tools, name)
 
 
-def grace_of(container: ContainerSeen) -> float:
+def grace_of(container: ContainerStateSeen) -> float:
     text = container.annotations.get(GRACE_PERIOD, "")
     return float(text) if text.isdigit() else float(DEFAULT_GRACE_S)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
-from plimsoll.node.dependencies import Place
+from plimsoll.node.dependencies import NodePaths
 from plimsoll.node.volumes.pod_dirs import (
     checked_label,
     checked_uid,
@@ -28,7 +28,7 @@ from plimsoll.rules.lifecycle.host_files import hostname, hosts_text, pod_dns, r
 from plimsoll.rules.lifecycle.security_context import security_values
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import DEFAULT_MESSAGE_PATH, RunContainer, RunPod, grace_period_s
-from plimsoll.runtime.interface import ContainerSpec, Image, Mount, Resources, SandboxSpec, Security
+from plimsoll.runtime.interface import ContainerMount, ContainerSpec, CriResources, Image, SandboxSpec, Security
 
 POD_NAME, POD_NAMESPACE, POD_UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"
@@ -39,7 +39,7 @@ MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
 GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 
 
-def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, place: Place) -> SandboxSpec:
+def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, place: NodePaths) -> SandboxSpec:
     metadata, spec = pod.metadata, pod.spec
     return SandboxSpec(
         pod_uid=checked_uid(metadata.uid),
@@ -69,11 +69,11 @@ def container_spec(
     attempt: int,
     image: Image,
     environment: Mapping[str, str],
-    mounts: tuple[Mount, ...],
-    place: Place,
+    mounts: tuple[ContainerMount, ...],
+    place: NodePaths,
     *,
     pod_ips: tuple[str, ...] = (),
-    resources: Resources | None = None,
+    resources: CriResources | None = None,
     cgroup: str = "",
 ) -> ContainerSpec:
     """`mounts` are those of its volumes. Raises ContainerConfigError, and OSError where a file cannot be written."""
@@ -107,7 +107,7 @@ def container_spec(
         log_path=container_log(name, attempt),
         termination_message_path=message_path,
         stop_signal=(lifecycle.stop_signal or "") if lifecycle is not None else "",
-        resources=Resources() if resources is None else resources,
+        resources=CriResources() if resources is None else resources,
         cgroup=cgroup,
         labels={**_pod_labels(pod.metadata), CONTAINER_NAME: name},
         annotations={
@@ -138,10 +138,10 @@ def _own_mounts(
     attempt: int,
     message_path: str,
     pod_ips: tuple[str, ...],
-    place: Place,
+    place: NodePaths,
     *,
     read_only: bool,
-) -> tuple[Mount, ...]:
+) -> tuple[ContainerMount, ...]:
     etc = pod_directory(place.state, pod.metadata.uid) / "etc"
     texts = {"hosts": hosts_text(pod, place.names, pod_ips)}
     if place.makes_etc:
@@ -151,8 +151,8 @@ def _own_mounts(
         write_file(etc / name, text)
     message = make_message_file(place.state, pod.metadata.uid, container, attempt)
     return (
-        *(Mount(str(etc / name), f"/etc/{name}", read_only) for name in texts),
-        Mount(str(message), _message_target(message_path)),
+        *(ContainerMount(str(etc / name), f"/etc/{name}", read_only) for name in texts),
+        ContainerMount(str(message), _message_target(message_path)),
     )
 
 

@@ -14,22 +14,22 @@ from functools import partial
 import msgspec
 
 from plimsoll.errors import ContainerConfigError, PlimsollError
-from plimsoll.kube.request import ApiError, Unreachable
+from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.linux.processes import oom_score_adj
-from plimsoll.node.dependencies import Place, Tools
+from plimsoll.node.dependencies import Dependencies, NodePaths
 from plimsoll.node.pods.container_spec import container_spec
-from plimsoll.node.pods.prober import Place as ProbePlace
+from plimsoll.node.pods.prober import ProbeTarget as ProbePlace
 from plimsoll.node.pods.prober import carried_out
 from plimsoll.node.volumes.volumes import ReadyVolumes
 from plimsoll.rules.cgroups.desired import workload
 from plimsoll.rules.lifecycle.environment import ConfigMaps, Surroundings, environment, wanted_config_maps
-from plimsoll.rules.lifecycle.events import About, never_pull_message
-from plimsoll.rules.lifecycle.probes import Answer
+from plimsoll.rules.lifecycle.events import ContainerEvents, never_pull_message
+from plimsoll.rules.lifecycle.probes import ProbeResult
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.model.observed import Start, StartTrouble
+from plimsoll.rules.model.observed import Start, StartFailure
 from plimsoll.rules.model.runnable import Hook, RunContainer, RunPod, container_named
 from plimsoll.rules.resources.cri import cri_resources
-from plimsoll.runtime.interface import Image, ImageTrouble, Resources, RuntimeTrouble, SandboxSpec
+from plimsoll.runtime.interface import CriResources, Image, ImageError, RuntimeCallError, SandboxSpec
 
 HOOK_MOST_S = 3600.0
 ERR_NEVER_PULL = "ErrImageNeverPull"
@@ -43,7 +43,7 @@ class Prepared(msgspec.Struct, frozen=True):
     volumes: ReadyVolumes
     config_maps: ConfigMaps
     surroundings: Surroundings
-    place: Place
+    place: NodePaths
 
     def with_ips(self, pod_ips: tuple[str, ...]) -> Prepared:
         return msgspec.structs.replace(self, surroundings=msgspec.structs.replace(self.surroundings, pod_ips=pod_ips))
@@ -52,7 +52,7 @@ class Prepared(msgspec.Struct, frozen=True):
 class Starter:
     """Of one pod."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Dependencies) -> None:
         self._tools = tools
         self._ignored_told: set[str] = set()
         self._scores_told: set[str] = set()
@@ -69,7 +69,7 @@ class Starter:
             tools.tell(pod, "Warning", note.reason, note.message)
         return Prepared(volumes, found, surroundings, tools.place)
 
-    def resources(self, cgroup_pod: Pod) -> dict[str, Resources]:
+    def resources(self, cgroup_pod: Pod) -> dict[str, CriResources]:
         """Container → its numbers, for runtimes that write them, and its oom_score_adj for all."""
         work = workload(cgroup_pod, self._tools.setting)
         each = zip(work.containers, work.container_values, work.scores, strict=True)
@@ -87,32 +87,32 @@ class Starter:
         sandbox_id: str,
         prepared: Prepared,
         cgroup: str,
-        resources: Resources,
-    ) -> StartTrouble | None:
+        resources: CriResources,
+    ) -> StartFailure | None:
         """None: it runs. RuntimeTrouble, ImageTrouble and the like end here, as its trouble."""
         container = container_named(pod, start.name)
         assert container is not None, start.name
-        about = About(container.name, self._tools.setting.profile, is_init=start.is_init)
+        about = ContainerEvents(container.name, self._tools.setting.profile, is_init=start.is_init)
         container_id = start.resume_id
         if not container_id:
             try:
                 image = await (self._ahead.pop(start.name, None) or self._image(pod, container, about))
-            except ImageTrouble as error:
+            except ImageError as error:
                 return self._image_trouble(pod, container, about, error)
-            except RuntimeTrouble as error:
+            except RuntimeCallError as error:
                 return self._failed(pod, about, "ImageInspectError", error.reason)
             try:
                 container_id = await self._made(
                     pod, container, start, image, sandbox, sandbox_id, prepared, cgroup, resources
                 )
-            except (ContainerConfigError, ApiError, Unreachable) as error:
+            except (ContainerConfigError, ApiError, UnreachableError) as error:
                 return self._failed(pod, about, "CreateContainerConfigError", str(error))
             except (PlimsollError, OSError) as error:
                 return self._failed(pod, about, "CreateContainerError", _words(error))
             self._tools.tell_lifecycle(pod, about.created())
         try:
             await self._tools.runtime.start_container(container_id)
-        except RuntimeTrouble as error:
+        except RuntimeCallError as error:
             return self._failed(pod, about, "RunContainerError", error.reason)
         self._tools.tell_lifecycle(pod, about.started())
         if not self._tools.runtime.makes_cgroups:
@@ -126,11 +126,11 @@ class Starter:
             message = f"FailedPostStartHook: container {container.name}"
             self._tools.tell_lifecycle(pod, about.killing("FailedPostStartHook"))
             await self._tools.runtime.stop_container(container_id, 2.0)
-            return StartTrouble("PostStartHookError", message)
+            return StartFailure("PostStartHookError", message)
         return None
 
     async def _compare_score(
-        self, pod: RunPod, container: RunContainer, about: About, container_id: str, want: int
+        self, pod: RunPod, container: RunContainer, about: ContainerEvents, container_id: str, want: int
     ) -> None:
         """Said once where this machine does not let us have it: a negative one takes a capability."""
         parts = await self._tools.view.pod(pod.metadata.uid)
@@ -153,7 +153,7 @@ class Starter:
         sandbox_id: str,
         prepared: Prepared,
         cgroup: str,
-        resources: Resources,
+        resources: CriResources,
     ) -> str:
         profile = self._tools.setting.profile
         found = environment(pod, container, prepared.config_maps, prepared.surroundings, profile=profile)
@@ -181,7 +181,7 @@ class Starter:
         for start in starts:
             container = container_named(pod, start.name)
             if container is not None and not start.resume_id and start.name not in self._ahead:
-                about = About(container.name, self._tools.setting.profile, is_init=start.is_init)
+                about = ContainerEvents(container.name, self._tools.setting.profile, is_init=start.is_init)
                 self._ahead[start.name] = asyncio.create_task(self._image(pod, container, about))
 
     async def look_no_more(self) -> None:
@@ -192,7 +192,7 @@ class Starter:
         if looking:
             await asyncio.gather(*looking, return_exceptions=True)
 
-    async def _image(self, pod: RunPod, container: RunContainer, about: About) -> Image:
+    async def _image(self, pod: RunPod, container: RunContainer, about: ContainerEvents) -> Image:
         """Told as a kubelet tells it; the embedded runtime has what it has, and never pulls."""
         tools, name, has_command = self._tools, container.image, bool(container.command)
         runtime, policy = tools.runtime, container.image_pull_policy
@@ -207,15 +207,15 @@ class Starter:
             tools.tell(pod, "Normal", IMAGE_IGNORED, image.note, field_path)
         return image
 
-    async def _pulled(self, pod: RunPod, container: RunContainer, about: About) -> Image:
+    async def _pulled(self, pod: RunPod, container: RunContainer, about: ContainerEvents) -> Image:
         tools, name, has_command = self._tools, container.image, bool(container.command)
         policy = container.image_pull_policy
         if policy != "Always" or tools.keeps_images:
             try:
                 image = await tools.runtime.image(name, has_command=has_command, pull=False)
-            except ImageTrouble:
+            except ImageError:
                 if policy == "Never":
-                    raise ImageTrouble(name, never_pull_message(name), ERR_NEVER_PULL) from None
+                    raise ImageError(name, never_pull_message(name), ERR_NEVER_PULL) from None
             else:
                 tools.tell_lifecycle(pod, about.present(name))
                 return image
@@ -226,31 +226,33 @@ class Starter:
         tools.tell_lifecycle(pod, about.pulled(name, took_s, took_s, image.size_bytes))
         return image
 
-    def _image_trouble(self, pod: RunPod, container: RunContainer, about: About, error: ImageTrouble) -> StartTrouble:
+    def _image_trouble(
+        self, pod: RunPod, container: RunContainer, about: ContainerEvents, error: ImageError
+    ) -> StartFailure:
         if error.reason == ERR_NEVER_PULL:
             self._tools.tell_lifecycle(pod, about.never_pulled(container.image))
         else:
             self._tools.tell_lifecycle(pod, about.pull_failed(container.image, error.message))
         self._tools.tell_lifecycle(pod, about.start_failed(error.reason))
-        return StartTrouble(error.reason, error.message)
+        return StartFailure(error.reason, error.message)
 
-    def _failed(self, pod: RunPod, about: About, reason: str, why: str) -> StartTrouble:
+    def _failed(self, pod: RunPod, about: ContainerEvents, reason: str, why: str) -> StartFailure:
         self._tools.tell_lifecycle(pod, about.start_failed(why))
-        return StartTrouble(reason, why)
+        return StartFailure(reason, why)
 
     # --- hooks ---
 
     async def hook(
         self, container: RunContainer, container_id: str, sandbox_id: str, hook: Hook, timeout_s: float
-    ) -> Answer:
+    ) -> ProbeResult:
         if hook.sleep is not None:
             await asyncio.sleep(min(hook.sleep.seconds, timeout_s))
-            return Answer(True)
+            return ProbeResult(True)
         place = ProbePlace(self._tools.runtime, sandbox_id, container_id, container, "", self._tools.setting.profile)
         try:
             return await carried_out(place, hook, timeout_s)
         except (PlimsollError, OSError) as error:
-            return Answer(False, _words(error))
+            return ProbeResult(False, _words(error))
 
 
 def _words(error: PlimsollError | OSError) -> str:

@@ -22,18 +22,25 @@ from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.reflector import ObjectChange
 from plimsoll.node.checkpoint import PodRecord
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.pods.manager_load import Allocated
 from plimsoll.node.pods.worker import PodWorker
-from plimsoll.node.reporting.status_manager import Version
+from plimsoll.node.reporting.status_manager import StoredVersion
 from plimsoll.node.resize.queue import ResizePolicyOfNode, Resizes
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.lifecycle.termination import Verdict, pod_grace_s
+from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.objects import Node, Pod, is_static
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.rules.node.admission import CONDITION_MESSAGE, EVENT_MESSAGE, PREEMPTING, Admitted, Refused, admit
+from plimsoll.rules.node.admission import (
+    CONDITION_MESSAGE,
+    EVENT_MESSAGE,
+    PREEMPTING,
+    AdmissionRefusal,
+    Admitted,
+    admit,
+)
 from plimsoll.rules.resize.allocation import (
     all_containers,
     allocated_pod,
@@ -43,13 +50,13 @@ from plimsoll.rules.resize.allocation import (
 )
 from plimsoll.rules.resize.conditions import operations
 from plimsoll.rules.resize.verdict import resize_setting
-from plimsoll.rules.resources.allocated_status import given_level, given_resources, held_pod
+from plimsoll.rules.resources.allocated_status import allocated_from_status, given_level, given_resources
 from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad
 
 log = logging.getLogger(__name__)
 
 RESTART_FIRST_S, RESTART_MOST_S = 1.0, 60.0
-PREEMPTED = Verdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True, condition_message=CONDITION_MESSAGE)
+PREEMPTED = TerminationVerdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True, condition_message=CONDITION_MESSAGE)
 COLLECTED_EVERY = 100  # pods that have gone: their tasks and errors refer to each other
 
 
@@ -63,7 +70,7 @@ _STATUS = msgspec.json.Decoder(_StatusOnly)
 class Pods:
     def __init__(
         self,
-        tools: Tools,
+        tools: Dependencies,
         node: Callable[[], Node],
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
     ) -> None:
@@ -132,7 +139,7 @@ class Pods:
             for operation in operations(before, pod):
                 self._tools.meters.resize_requested(*operation)
             self.resizes.changed(meta.uid)
-        self._tools.reporter.seen(meta.uid, status, Version(meta.resource_version, meta.generation))
+        self._tools.reporter.seen(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
 
     def _gone(self, change: ObjectChange) -> None:
         self._tools.reporter.forget(change.uid)
@@ -159,7 +166,7 @@ class Pods:
         if not isinstance(verdict, Admitted):
             self._tools.tell(pod, "Warning", verdict.reason, verdict.event_text)
             self._tools.meters.refusals.add(verdict.reason)
-            return checkpoint.put(uid, verdict=Verdict(verdict.reason, verdict.event_text), refused=True)
+            return checkpoint.put(uid, verdict=TerminationVerdict(verdict.reason, verdict.event_text), refused=True)
         for victim in verdict.victims:
             ending = self.end(victim.metadata.uid, PREEMPTED)
             if ending is not None:
@@ -175,7 +182,7 @@ class Pods:
         Its spec may be a wish that was refused, and must drive out neither the pod itself nor its neighbours."""
         if pod.status.start_time is None:
             return record
-        held = held_pod(pod)
+        held = allocated_from_status(pod)
         return self._tools.checkpoint.put(
             pod.metadata.uid,
             allocation=allocation_of(held, self._tools.gates),
@@ -195,7 +202,9 @@ class Pods:
         """Pods of which something may run: they keep what they hold alone, such as CPUs."""
         return {uid for uid, worker in self.workers.items() if not worker.released.is_set()}
 
-    def end(self, uid: str, verdict: Verdict, annotations: Mapping[str, str] | None = None) -> PodWorker | None:
+    def end(
+        self, uid: str, verdict: TerminationVerdict, annotations: Mapping[str, str] | None = None
+    ) -> PodWorker | None:
         """The node itself ends a pod: an eviction, a preemption. None for one that ends already."""
         worker = self.workers.get(uid)
         if worker is None or self._tools.checkpoint.get(uid).verdict is not None:
@@ -302,7 +311,7 @@ def asks_for_other(before: RunPod, after: RunPod) -> bool:
     )
 
 
-def resize_policy(tools: Tools) -> ResizePolicyOfNode:
+def resize_policy(tools: Dependencies) -> ResizePolicyOfNode:
     found = resize_setting(tools.setting, EMPTY)
     return ResizePolicyOfNode(
         found.profile,
@@ -317,13 +326,13 @@ def resize_policy(tools: Tools) -> ResizePolicyOfNode:
     )
 
 
-def cpu_refusal(tools: Tools, pod: Pod) -> Refused | None:
+def cpu_refusal(tools: Dependencies, pod: Pod) -> AdmissionRefusal | None:
     wanted = tools.cpus.wanted(pod)
-    return wanted if isinstance(wanted, Refused) else None
+    return wanted if isinstance(wanted, AdmissionRefusal) else None
 
 
-def give_cpus(tools: Tools, pod: Pod) -> None:
+def give_cpus(tools: Dependencies, pod: Pod) -> None:
     """To a pod that was not refused any."""
     wanted = tools.cpus.wanted(pod)
-    if not isinstance(wanted, Refused) and tools.cpus.give(pod.metadata.uid, wanted):
+    if not isinstance(wanted, AdmissionRefusal) and tools.cpus.give(pod.metadata.uid, wanted):
         tools.pinning.wake()

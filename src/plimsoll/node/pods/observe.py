@@ -11,7 +11,7 @@ from pathlib import Path
 
 from plimsoll.codec.kernel import cri_log
 from plimsoll.node.checkpoint import PodRecord
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.pods.container_spec import CONTAINER_HASH, container_hash
 from plimsoll.node.resources.pleg import PodParts
 from plimsoll.node.volumes.pod_dirs import (
@@ -22,11 +22,11 @@ from plimsoll.node.volumes.pod_dirs import (
 )
 from plimsoll.rules.lifecycle.pod_actions import definition_of
 from plimsoll.rules.model.objects import Pod, Resources
-from plimsoll.rules.model.observed import PodSeen, SeenContainer, SeenSandbox
+from plimsoll.rules.model.observed import ObservedContainer, ObservedPod, ObservedSandbox
 from plimsoll.rules.model.runnable import RunContainer, RunPod, container_named
 from plimsoll.rules.resize.status import status_resources
 from plimsoll.rules.resources.cri import unified
-from plimsoll.runtime.interface import ContainerSeen
+from plimsoll.runtime.interface import ContainerStateSeen
 
 KILLED = 137  # 128 + SIGKILL
 OOM_KILLED = "OOMKilled"
@@ -35,31 +35,33 @@ OOM_KILLED = "OOMKilled"
 class Observer:
     """Of one pod. Keeps what cannot change any more."""
 
-    def __init__(self, tools: Tools) -> None:
+    def __init__(self, tools: Dependencies) -> None:
         self._tools = tools
         self._messages: dict[str, str] = {}
         self._judged: set[str] = set()
 
-    def seen(self, pod: RunPod, parts: PodParts, record: PodRecord, given: Pod) -> PodSeen:
+    def seen(self, pod: RunPod, parts: PodParts, record: PodRecord, given: Pod) -> ObservedPod:
         """`pod` has its allocated resources; `given` is how its cgroups were sized."""
         self._place(pod, parts, given)
         record = self._oom_verdicts(pod, parts, record)
         there = {each.id for each in parts.containers}
         self._messages = {key: text for key, text in self._messages.items() if key in there}
         self._judged &= there
-        return PodSeen(
-            tuple(SeenSandbox(each.id, each.attempt, each.ready, each.created_s, each.ip) for each in parts.sandboxes),
+        return ObservedPod(
+            tuple(
+                ObservedSandbox(each.id, each.attempt, each.ready, each.created_s, each.ip) for each in parts.sandboxes
+            ),
             tuple(self._container(pod, each, record, given) for each in parts.containers),
         )
 
-    def _container(self, pod: RunPod, seen: ContainerSeen, record: PodRecord, given: Pod) -> SeenContainer:
+    def _container(self, pod: RunPod, seen: ContainerStateSeen, record: PodRecord, given: Pod) -> ObservedContainer:
         spec = container_named(pod, seen.name)
         reason, message = seen.reason, seen.message
         if seen.phase == "exited":
             message = self._message(pod, seen, spec)
             if seen.id in record.oom_killed:
                 reason = OOM_KILLED
-        return SeenContainer(
+        return ObservedContainer(
             id=seen.id,
             name=seen.name,
             phase=seen.phase,
@@ -78,7 +80,7 @@ class Observer:
         )
 
     def _resources(
-        self, spec: RunContainer | None, seen: ContainerSeen, record: PodRecord, given: Pod
+        self, spec: RunContainer | None, seen: ContainerStateSeen, record: PodRecord, given: Pod
     ) -> Resources | None:
         """As the kernel has them (03 §9); only of what runs."""
         if spec is None or seen.phase != "running":
@@ -88,7 +90,7 @@ class Observer:
             spec.resources, running=True, reported=reported, actuated=record.actuated.get(seen.name)
         )
 
-    def _message(self, pod: RunPod, seen: ContainerSeen, spec: RunContainer | None) -> str:
+    def _message(self, pod: RunPod, seen: ContainerStateSeen, spec: RunContainer | None) -> str:
         if seen.id not in self._messages:
             left = termination_message(self._tools.state_dir, pod.metadata.uid, seen.name, seen.attempt)
             policy = spec.termination_message_policy if spec is not None else ""
@@ -126,7 +128,7 @@ class Observer:
             self._tools.checkpoint.save_if_possible()  # the next start takes the evidence away
         return record
 
-    def _was_hit(self, uid: str, container: ContainerSeen, record: PodRecord) -> bool:
+    def _was_hit(self, uid: str, container: ContainerStateSeen, record: PodRecord) -> bool:
         cgroups = self._tools.cgroups
         own = cgroups.oom_kills(uid, container.name, container.id)
         if own is not None:
@@ -143,7 +145,7 @@ def oom_base_key(name: str, attempt: int) -> str:
     return f"{name}/{attempt}"
 
 
-def _definition(spec: RunContainer | None, seen: ContainerSeen) -> str:
+def _definition(spec: RunContainer | None, seen: ContainerStateSeen) -> str:
     """`definition_of` what it was started from, told by the hash it carries."""
     carried = seen.annotations.get(CONTAINER_HASH, "")
     if not carried or spec is None:

@@ -20,7 +20,7 @@ import msgspec
 
 from plimsoll.rules.lifecycle.probes import (
     MAX_OUTPUT_BYTES,
-    Answer,
+    ProbeResult,
     exec_answer,
     exec_timeout,
     http_answer,
@@ -28,16 +28,16 @@ from plimsoll.rules.lifecycle.probes import (
 )
 from plimsoll.rules.model.runnable import ExecAction, Hook, HttpGet, Probe, RunContainer, TcpSocket
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.runtime.interface import Runtime, RuntimeTrouble
+from plimsoll.runtime.interface import ContainerRuntime, RuntimeCallError
 
 REDIRECTS_MOST = 10
 LOOPBACK = "127.0.0.1"
 
 
-class Place(msgspec.Struct, frozen=True):
+class ProbeTarget(msgspec.Struct, frozen=True):
     """Where a probe is made: the container, and its pod's network."""
 
-    runtime: Runtime
+    runtime: ContainerRuntime
     sandbox_id: str
     container_id: str
     container: RunContainer
@@ -45,7 +45,7 @@ class Place(msgspec.Struct, frozen=True):
     profile: Profile = DEFAULT_PROFILE
 
 
-async def carried_out(place: Place, action: Probe | Hook, timeout_s: float) -> Answer:
+async def carried_out(place: ProbeTarget, action: Probe | Hook, timeout_s: float) -> ProbeResult:
     if action.exec is not None:
         return await _exec(place, action.exec, timeout_s)
     try:
@@ -55,11 +55,11 @@ async def carried_out(place: Place, action: Probe | Hook, timeout_s: float) -> A
             if action.tcp_socket is not None:
                 return await _tcp(place, action.tcp_socket)
     except TimeoutError:
-        return Answer(False, _too_late(place, action))
-    return Answer(False, "grpc probes are not supported on this node: use exec, httpGet or tcpSocket")
+        return ProbeResult(False, _too_late(place, action))
+    return ProbeResult(False, "grpc probes are not supported on this node: use exec, httpGet or tcpSocket")
 
 
-async def _exec(place: Place, action: ExecAction, timeout_s: float) -> Answer:
+async def _exec(place: ProbeTarget, action: ExecAction, timeout_s: float) -> ProbeResult:
     command = action.command
     result = await place.runtime.run_in(place.container_id, command, timeout_s, max_output_bytes=MAX_OUTPUT_BYTES)
     if result.timed_out:
@@ -67,18 +67,18 @@ async def _exec(place: Place, action: ExecAction, timeout_s: float) -> Answer:
     return exec_answer(result.exit_code, result.output.decode(errors="replace"))
 
 
-async def _tcp(place: Place, action: TcpSocket) -> Answer:
+async def _tcp(place: ProbeTarget, action: TcpSocket) -> ProbeResult:
     port = _port(place, action)
     host = action.host or place.ip or LOOPBACK
     try:
         connection = await _connected(place, host, port)
     except OSError as error:
-        return Answer(False, _dial_text(host, port, error))
+        return ProbeResult(False, _dial_text(host, port, error))
     connection.close()
-    return Answer(True)
+    return ProbeResult(True)
 
 
-async def _http(place: Place, action: HttpGet) -> Answer:
+async def _http(place: ProbeTarget, action: HttpGet) -> ProbeResult:
     port = _port(place, action)
     host = action.host or place.ip or LOOPBACK
     path = action.path if action.path.startswith("/") else f"/{action.path}"
@@ -90,25 +90,25 @@ async def _http(place: Place, action: HttpGet) -> Answer:
         except (OSError, httptools.HttpParserError) as error:
             parts = urlsplit(url)
             words = _dial_text(parts.hostname or "", parts.port or port, error) if isinstance(error, OSError) else error
-            return Answer(False, f'Get "{url}": {words}')
+            return ProbeResult(False, f'Get "{url}": {words}')
         if answer.status not in (301, 302, 303, 307, 308) or not answer.location:
             break
         url = urljoin(url, answer.location)
         if urlsplit(url).hostname != first:
             return http_answer(answer.status, answer.text, is_foreign_redirect=True)
     else:
-        return Answer(False, f'Get "{url}": stopped after {REDIRECTS_MOST} redirects')
+        return ProbeResult(False, f'Get "{url}": stopped after {REDIRECTS_MOST} redirects')
     return http_answer(answer.status, answer.text)
 
 
-def _port(place: Place, action: HttpGet | TcpSocket) -> int:
+def _port(place: ProbeTarget, action: HttpGet | TcpSocket) -> int:
     found = port_number(action, place.container)
     if found is None:
-        raise RuntimeTrouble("probe", f'container "{place.container.name}" has no port "{action.port}"')
+        raise RuntimeCallError("probe", f'container "{place.container.name}" has no port "{action.port}"')
     return found
 
 
-async def _connected(place: Place, host: str, port: int) -> socket.socket:
+async def _connected(place: ProbeTarget, host: str, port: int) -> socket.socket:
     inside = await place.runtime.pod_socket(place.sandbox_id)
     if inside is None:
         inside = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
@@ -146,7 +146,7 @@ class _Response:
         self.is_done = True
 
 
-async def _got(place: Place, url: str, action: HttpGet) -> _Response:
+async def _got(place: ProbeTarget, url: str, action: HttpGet) -> _Response:
     parts = urlsplit(url)
     is_secure = parts.scheme == "https"
     port = parts.port or (443 if is_secure else 80)
@@ -204,7 +204,7 @@ def _dial_text(host: str, port: int, error: OSError) -> str:
     return f"dial tcp {host}:{port}: connect: {reason}"
 
 
-def _too_late(place: Place, action: Probe | Hook) -> str:
+def _too_late(place: ProbeTarget, action: Probe | Hook) -> str:
     if action.http_get is not None:
         get = action.http_get
         host, path = get.host or place.ip or LOOPBACK, get.path if get.path.startswith("/") else f"/{get.path}"

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
 from plimsoll.errors import PlimsollError
-from plimsoll.node.dependencies import Tools
-from plimsoll.node.pods.prober import Place, carried_out
-from plimsoll.rules.lifecycle.events import About
+from plimsoll.node.dependencies import Dependencies
+from plimsoll.node.pods.prober import ProbeTarget, carried_out
+from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.probes import (
     KINDS,
-    Answer,
     ProbeKind,
+    ProbeResult,
     ProbeState,
     after_probe,
     due_s,
@@ -27,7 +27,7 @@ from plimsoll.rules.lifecycle.probes import (
     restored,
     with_verdict,
 )
-from plimsoll.rules.model.observed import NO_RESULTS, PodSeen, ProbeResults, SeenContainer
+from plimsoll.rules.model.observed import NO_RESULTS, ObservedContainer, ObservedPod, ProbeResults
 from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.model.runnable import Probe, RunContainer, RunPod, containers_of
 
@@ -35,13 +35,15 @@ Key = tuple[str, ProbeKind]  # container id
 
 
 class PodProbes:
-    def __init__(self, tools: Tools, group: asyncio.TaskGroup, changed: Callable[[], None]) -> None:
+    def __init__(self, tools: Dependencies, group: asyncio.TaskGroup, changed: Callable[[], None]) -> None:
         self._tools, self._group, self._changed = tools, group, changed
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._started: dict[str, asyncio.Event] = {}
         self.results: dict[str, ProbeResults] = {}
 
-    def watch(self, pod: RunPod, seen: PodSeen, before: RunStatus, *, is_ending: bool) -> Mapping[str, ProbeResults]:
+    def watch(
+        self, pod: RunPod, seen: ObservedPod, before: RunStatus, *, is_ending: bool
+    ) -> Mapping[str, ProbeResults]:
         """Probe what runs now, and nothing else; the results so far."""
         wanted = {(running.id, kind): (container, running) for container, running, kind in _probed(pod, seen)}
         for key in [key for key in self._tasks if key not in wanted or (is_ending and key[1] != "Readiness")]:
@@ -54,7 +56,7 @@ class PodProbes:
             if key in self._tasks or (is_ending and key[1] != "Readiness") or sandbox is None:
                 continue
             state = self._begun(key, container, before)
-            place = Place(
+            place = ProbeTarget(
                 self._tools.runtime,
                 running.sandbox_id or sandbox.id,
                 running.id,
@@ -87,14 +89,14 @@ class PodProbes:
             started.set()
 
     async def _probe(
-        self, pod: RunPod, place: Place, running: SeenContainer, kind: ProbeKind, state: ProbeState
+        self, pod: RunPod, place: ProbeTarget, running: ObservedContainer, kind: ProbeKind, state: ProbeState
     ) -> None:
         container, meta = place.container, pod.metadata
         probe = probe_of(container, kind)
         assert probe is not None, kind
         if kind != "Startup" and container.startup_probe is not None:
             await self._started.setdefault(running.id, asyncio.Event()).wait()
-        about = About(
+        about = ContainerEvents(
             container.name,
             self._tools.setting.profile,
             is_init=any(each.name == container.name for each in pod.spec.init_containers),
@@ -117,7 +119,7 @@ class PodProbes:
                 self._changed()
 
 
-def _probed(pod: RunPod, seen: PodSeen) -> Iterator[tuple[RunContainer, SeenContainer, ProbeKind]]:
+def _probed(pod: RunPod, seen: ObservedPod) -> Iterator[tuple[RunContainer, ObservedContainer, ProbeKind]]:
     for container in containers_of(pod):
         newest = seen.newest(container.name)
         if newest is None or newest.phase != "running":
@@ -127,15 +129,15 @@ def _probed(pod: RunPod, seen: PodSeen) -> Iterator[tuple[RunContainer, SeenCont
                 yield container, newest, kind
 
 
-def _word(answer: Answer) -> str:
+def _word(answer: ProbeResult) -> str:
     """As the kubelet's metric has it."""
     if answer.error:
         return "unknown"
     return "successful" if answer.is_success else "failed"
 
 
-async def _asked(place: Place, probe: Probe) -> Answer:
+async def _asked(place: ProbeTarget, probe: Probe) -> ProbeResult:
     try:
         return await carried_out(place, probe, max(probe.timeout_seconds, 1))
     except (PlimsollError, OSError) as error:
-        return Answer(False, error=str(error) or type(error).__name__)
+        return ProbeResult(False, error=str(error) or type(error).__name__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.pods.container_spec import sandbox_spec
 from plimsoll.node.pods.container_start import Prepared, Starter
 from plimsoll.node.pods.observe import oom_base_key
@@ -17,20 +17,20 @@ from plimsoll.node.resize import cri as cri_resize
 from plimsoll.node.resize.actuator import PodResize
 from plimsoll.rules.lifecycle.events import sandbox_failed
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.model.observed import PodSeen, PodWork, Start, StartTrouble
+from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure
 from plimsoll.rules.model.runnable import RunPod, containers_of
-from plimsoll.runtime.interface import RuntimeTrouble, SandboxSpec
+from plimsoll.runtime.interface import RuntimeCallError, SandboxSpec
 
-Note = Callable[[RunPod, Start, StartTrouble | None], None]
+Note = Callable[[RunPod, Start, StartFailure | None], None]
 
 
 class PodStart:
     """Of one pod."""
 
-    def __init__(self, tools: Tools, starter: Starter, sizes: PodResize, uid: str) -> None:
+    def __init__(self, tools: Dependencies, starter: Starter, sizes: PodResize, uid: str) -> None:
         self._tools, self._starter, self._sizes, self._uid = tools, starter, sizes, uid
 
-    async def start(self, pod: RunPod, seen: PodSeen, work: PodWork, note: Note) -> None:
+    async def start(self, pod: RunPod, seen: ObservedPod, work: PodActions, note: Note) -> None:
         """`note` is told of each container how it went."""
         tools = self._tools
         makes_cgroups = tools.runtime.makes_cgroups
@@ -58,7 +58,7 @@ class PodStart:
             await self._starter.look_no_more()
 
     async def _placed(
-        self, pod: RunPod, work: PodWork, sandbox: SandboxSpec, lean: Pod, ids: Mapping[str, str]
+        self, pod: RunPod, work: PodActions, sandbox: SandboxSpec, lean: Pod, ids: Mapping[str, str]
     ) -> tuple[Mapping[str, str], str]:
         """Cgroups and sandbox: the supervisor makes one while we make the other. CRI needs the cgroup first."""
         if self._tools.runtime.makes_cgroups:
@@ -73,14 +73,14 @@ class PodStart:
                 making.cancel()
             await asyncio.wait([making])
 
-    async def _sandbox(self, pod: RunPod, work: PodWork, spec: SandboxSpec) -> str:
+    async def _sandbox(self, pod: RunPod, work: PodActions, spec: SandboxSpec) -> str:
         if work.sandbox_attempt is None:
             return work.sandbox_id
         meters = self._tools.meters
         meters.started_pods.add()
         try:
             return await self._tools.runtime.make_sandbox(spec)
-        except RuntimeTrouble as error:
+        except RuntimeCallError as error:
             meters.started_pods_errors.add()
             self._tools.tell_lifecycle(pod, sandbox_failed(error.reason))
             raise
@@ -114,7 +114,7 @@ class PodStart:
             if trouble is not None and start.is_init and not start.is_sidecar:
                 return
 
-    def _promise(self, pod: RunPod, seen: PodSeen, starts: Iterable[Start], ids: Mapping[str, str]) -> None:
+    def _promise(self, pod: RunPod, seen: ObservedPod, starts: Iterable[Start], ids: Mapping[str, str]) -> None:
         """What they get, and what the pod's slice has counted so far."""
         tools, record = self._tools, self._tools.checkpoint.get(self._uid)
         resources = {each.name: each.resources for each in containers_of(pod)}
@@ -129,14 +129,14 @@ class PodStart:
         tools.checkpoint.put(self._uid, actuated=actuated, actuated_pod=pod_level, oom_bases=bases)
 
 
-def pod_ips(pod: RunPod, seen: PodSeen, tools: Tools) -> tuple[str, ...]:
+def pod_ips(pod: RunPod, seen: ObservedPod, tools: Dependencies) -> tuple[str, ...]:
     sandbox = seen.sandbox()
     if sandbox is not None and sandbox.ip:
         return (sandbox.ip,)
     return (tools.node_ip,) if pod.spec.host_network else ()
 
 
-def _attempt(seen: PodSeen, work: PodWork) -> int:
+def _attempt(seen: ObservedPod, work: PodActions) -> int:
     if work.sandbox_attempt is not None:
         return work.sandbox_attempt
     newest = seen.sandbox()

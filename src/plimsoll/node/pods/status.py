@@ -6,24 +6,24 @@ from collections.abc import Iterable
 from typing import Any
 
 from plimsoll.node.checkpoint import PodRecord
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.resources.pod_cgroups import lean_pod_of
 from plimsoll.rules.lifecycle.status import NodeView, pod_status, rejected_status
-from plimsoll.rules.model.observed import PodMemory, PodSeen
+from plimsoll.rules.model.observed import ObservedPod, SyncState
 from plimsoll.rules.model.pod_status import RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.rules.resize.conditions import ResizeMarks, resize_conditions, resize_word
+from plimsoll.rules.resize.conditions import ResizeConditions, resize_conditions, resize_word
 from plimsoll.rules.resize.status import status_resources
 from plimsoll.rules.resources.effective import pod_requests
 
 
 def made_status(
-    tools: Tools,
+    tools: Dependencies,
     record: PodRecord,
     pod: RunPod,
-    seen: PodSeen,
-    memory: PodMemory,
-    marks: ResizeMarks,
+    seen: ObservedPod,
+    memory: SyncState,
+    marks: ResizeConditions,
     *,
     desired: RunPod,
     is_final: bool = False,
@@ -46,7 +46,7 @@ def made_status(
     )
 
 
-def _pod_level(tools: Tools, record: PodRecord, pod: RunPod, seen: PodSeen) -> dict[str, Any]:
+def _pod_level(tools: Dependencies, record: PodRecord, pod: RunPod, seen: ObservedPod) -> dict[str, Any]:
     """Resources of the pod as a whole, where it has some and they can be resized (03 §3.2)."""
     own = pod.spec.resources
     if own is None or not tools.gates.pod_level_resize:
@@ -58,7 +58,7 @@ def _pod_level(tools: Tools, record: PodRecord, pod: RunPod, seen: PodSeen) -> d
     return {"resources": shown, "allocated_resources": allocated}
 
 
-def _conditions(tools: Tools) -> Iterable[RunCondition]:
+def _conditions(tools: Dependencies) -> Iterable[RunCondition]:
     if tools.cgroups.enforced:
         return ()
     message = tools.unenforced or "cgroups of this machine cannot be written"

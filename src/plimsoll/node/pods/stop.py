@@ -13,12 +13,12 @@ from collections.abc import Iterable, Sequence
 
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.safe_tree import remove_tree
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.pods.container_start import Starter
 from plimsoll.node.volumes.pod_dirs import log_directory, remove_pod_files
-from plimsoll.rules.lifecycle.events import About
-from plimsoll.rules.lifecycle.termination import Stop, Verdict, pod_grace_s, stop_grace_s, stops
-from plimsoll.rules.model.observed import Kill, PodSeen
+from plimsoll.rules.lifecycle.events import ContainerEvents
+from plimsoll.rules.lifecycle.termination import Stop, TerminationVerdict, pod_grace_s, stop_grace_s, stops
+from plimsoll.rules.model.observed import Kill, ObservedPod
 from plimsoll.rules.model.runnable import RunPod, container_named
 
 log = logging.getLogger(__name__)
@@ -27,20 +27,22 @@ log = logging.getLogger(__name__)
 class PodEnd:
     """Of one pod."""
 
-    def __init__(self, tools: Tools, starter: Starter) -> None:
+    def __init__(self, tools: Dependencies, starter: Starter) -> None:
         self._tools, self._starter = tools, starter
         self._grace_s = 0
         self._since: dict[str, float] = {}  # container id → when its end began
         self._hooked: set[str] = set()
         self._is_released = False
 
-    def stops(self, pod: RunPod, seen: PodSeen, verdict: Verdict | None, *, by_itself: bool) -> tuple[Stop, ...]:
+    def stops(
+        self, pod: RunPod, seen: ObservedPod, verdict: TerminationVerdict | None, *, by_itself: bool
+    ) -> tuple[Stop, ...]:
         if by_itself and verdict is None and pod.metadata.deletion_timestamp is None:
             return stops(pod, seen)
         self._grace_s = pod_grace_s(pod, verdict, self._grace_s)
         return stops(pod, seen, self._grace_s)
 
-    async def kill(self, pod: RunPod, seen: PodSeen, kills: Iterable[Kill]) -> None:
+    async def kill(self, pod: RunPod, seen: ObservedPod, kills: Iterable[Kill]) -> None:
         """Some containers of a pod that lives on."""
         wanted = []
         for kill in kills:
@@ -50,7 +52,7 @@ class PodEnd:
         await self.stop(pod, seen, wanted, {kill.id: kill.message for kill in kills})
 
     async def stop(
-        self, pod: RunPod, seen: PodSeen, wanted: Sequence[Stop], messages: dict[str, str] | None = None
+        self, pod: RunPod, seen: ObservedPod, wanted: Sequence[Stop], messages: dict[str, str] | None = None
     ) -> None:
         """Returns when all have ended; raises what the runtime said about the first that could not be stopped."""
         ended = {each.name: asyncio.Event() for each in wanted}
@@ -70,14 +72,16 @@ class PodEnd:
         for error in errors:
             raise error
 
-    async def _one(self, pod: RunPod, seen: PodSeen, stop: Stop, ended: dict[str, asyncio.Event], message: str) -> None:
+    async def _one(
+        self, pod: RunPod, seen: ObservedPod, stop: Stop, ended: dict[str, asyncio.Event], message: str
+    ) -> None:
         clock, runtime = self._tools.clock, self._tools.runtime
         is_new = stop.id not in self._since
         began_s = self._since.setdefault(stop.id, clock())
         container = container_named(pod, stop.name)
         is_init = any(each.name == stop.name for each in pod.spec.init_containers)
         if is_new:
-            about = About(stop.name, self._tools.setting.profile, is_init=is_init)
+            about = ContainerEvents(stop.name, self._tools.setting.profile, is_init=is_init)
             self._tools.tell_lifecycle(pod, about.killing(message))
         waits = [ended[name] for name in stop.after if name in ended]
         if waits:
@@ -94,16 +98,16 @@ class PodEnd:
             left_s = max(1.0, stop.grace_s - (clock() - began_s))
             answer = await self._starter.hook(container, stop.id, sandbox.id, stop.pre_stop, left_s)
             if not answer.is_success:
-                about = About(stop.name, self._tools.setting.profile, is_init=is_init)
+                about = ContainerEvents(stop.name, self._tools.setting.profile, is_init=is_init)
                 self._tools.tell_lifecycle(pod, about.pre_stop_failed())
         await runtime.stop_container(stop.id, stop_grace_s(stop.grace_s, clock() - began_s))
 
-    async def stop_sandboxes(self, seen: PodSeen) -> None:
+    async def stop_sandboxes(self, seen: ObservedPod) -> None:
         for each in seen.sandboxes:
             if each.ready:
                 await self._tools.runtime.stop_sandbox(each.id)
 
-    async def release(self, pod: RunPod, seen: PodSeen) -> None:
+    async def release(self, pod: RunPod, seen: ObservedPod) -> None:
         """Network, cgroups and volumes; what tells how it ended stays."""
         await self.stop_sandboxes(seen)
         if self._is_released:
@@ -113,7 +117,7 @@ class PodEnd:
         await asyncio.to_thread(remove_pod_files, self._tools.state_dir, pod.metadata.uid)
         self._is_released = True
 
-    async def forget(self, pod: RunPod, seen: PodSeen) -> None:
+    async def forget(self, pod: RunPod, seen: ObservedPod) -> None:
         """The records and logs, too."""
         runtime = self._tools.runtime
         for container in seen.containers:
@@ -123,7 +127,7 @@ class PodEnd:
         remove_logs(self._tools, log_directory(self._tools.logs, pod.metadata).name)
 
 
-def remove_logs(tools: Tools, name: str) -> None:
+def remove_logs(tools: Dependencies, name: str) -> None:
 
     try:
         parent = os.open(tools.logs, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

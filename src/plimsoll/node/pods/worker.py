@@ -20,14 +20,14 @@ import msgspec
 
 from plimsoll.codec.lean.runnable import status_document
 from plimsoll.errors import PlimsollError
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.pods.container_start import Starter
 from plimsoll.node.pods.observe import Observer
 from plimsoll.node.pods.probes import PodProbes
 from plimsoll.node.pods.start import PodStart, pod_ips
 from plimsoll.node.pods.status import made_status
 from plimsoll.node.pods.stop import PodEnd
-from plimsoll.node.reporting.status_manager import Version
+from plimsoll.node.reporting.status_manager import StoredVersion
 from plimsoll.node.resize.actuator import PodResize
 from plimsoll.node.resize.queue import Resizes
 from plimsoll.node.resources.pleg import PodParts
@@ -37,14 +37,14 @@ from plimsoll.rules.lifecycle.environment import wanted_config_maps
 from plimsoll.rules.lifecycle.events import deadline_exceeded, sync_failed
 from plimsoll.rules.lifecycle.pod_actions import kept, pod_work, pull_failed, remember, start_failed, started
 from plimsoll.rules.lifecycle.termination import deadline_verdict, has_ended, is_ending, stops
-from plimsoll.rules.lifecycle.volumes import VolumeRefused
+from plimsoll.rules.lifecycle.volumes import VolumeError
 from plimsoll.rules.model.objects import Pod, is_static
-from plimsoll.rules.model.observed import PodMemory, PodSeen, PodWork, Start, StartTrouble
+from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure, SyncState
 from plimsoll.rules.model.pod_status import FAILED, RUNNING, SUCCEEDED, RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod, container_named, containers_of
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod
 from plimsoll.rules.resize.conditions import NO_MARKS
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 
 log = logging.getLogger(__name__)
 
@@ -54,16 +54,16 @@ SLOW_START_S, SLOW_CRI_START_S, SLOW_STOP_S = 0.15, 0.5, 0.1
 
 
 class PodWorker:
-    def __init__(self, tools: Tools, resizes: Resizes, pod: RunPod, status: dict[str, Any], body: bytes) -> None:
+    def __init__(self, tools: Dependencies, resizes: Resizes, pod: RunPod, status: dict[str, Any], body: bytes) -> None:
         self._tools, self._resizes = tools, resizes
         self.pod, self.body, self.known_status = pod, body, status
         self.uid = pod.metadata.uid
         self.title = f"{pod.metadata.namespace}/{pod.metadata.name}"
         self.status: RunStatus | None = None  # as computed last
         self._new_since_s = None if status.get("phase") == RUNNING else tools.clock()
-        self.seen = PodSeen()
+        self.seen = ObservedPod()
         record = tools.checkpoint.get(self.uid)
-        self._memory = PodMemory(backoffs=record.backoffs, image_backoffs=record.image_backoffs)
+        self._memory = SyncState(backoffs=record.backoffs, image_backoffs=record.image_backoffs)
         self._observer, self._starter = Observer(tools), Starter(tools)
         self._end = PodEnd(tools, self._starter)
         self._sizes = PodResize(tools, resizes, self.uid)
@@ -151,7 +151,7 @@ class PodWorker:
             raise error
         log.warning("pod %s: %s; trying again in %g s", self.title, error, self._retry_s)
         log.debug("pod %s", self.title, exc_info=error)
-        if isinstance(error, VolumeRefused):
+        if isinstance(error, VolumeError):
             self._tools.tell(self.pod, "Warning", error.reason, str(error))
         else:
             self._tools.tell_lifecycle(self.pod, sync_failed(str(error)))
@@ -204,7 +204,7 @@ class PodWorker:
                 return
             await self._do(pod, seen, work)
 
-    async def _look(self) -> tuple[RunPod, PodSeen]:
+    async def _look(self) -> tuple[RunPod, ObservedPod]:
         self._parts = await self._tools.view.pod(self.uid)
         pod, seen = self._seen_in(self._parts)
         assert self._probes is not None
@@ -213,7 +213,7 @@ class PodWorker:
         self._memory = kept(msgspec.structs.replace(self._memory, probes=dict(probes)), seen)
         return pod, seen
 
-    def _seen_in(self, parts: PodParts) -> tuple[RunPod, PodSeen]:
+    def _seen_in(self, parts: PodParts) -> tuple[RunPod, ObservedPod]:
         pod = self._allocated()
         given = self._sizes.cgroup_pod(pod, {each.name for each in parts.containers if each.phase == "running"})
         self.seen = self._observer.seen(pod, parts, self._tools.checkpoint.get(self.uid), given)
@@ -226,7 +226,7 @@ class PodWorker:
         assert isinstance(pod, RunPod)
         return pod
 
-    async def _hand_out(self, pod: RunPod, seen: PodSeen) -> bool:
+    async def _hand_out(self, pod: RunPod, seen: ObservedPod) -> bool:
         """What is allocated and was not given yet, in place; whoever must restart for it is remembered for that."""
         left = self._sizes.left(pod, seen)
         restarts = self._sizes.restarts(left)
@@ -242,10 +242,10 @@ class PodWorker:
             self._sizes.settle(pod, seen)
         return True
 
-    def _remembered(self) -> PodMemory:
+    def _remembered(self) -> SyncState:
         return msgspec.structs.replace(self._memory, status=self.status)
 
-    def _without_retries(self, work: PodWork, now_s: float) -> tuple[PodWork, float | None]:
+    def _without_retries(self, work: PodActions, now_s: float) -> tuple[PodActions, float | None]:
         """Starts that have just failed wait a little: nothing else would keep us from trying without end."""
         waiting = {each.name for each in work.starts if self._retries.get(each.name, (0.0, 0.0))[0] > now_s}
         if not waiting:
@@ -260,7 +260,7 @@ class PodWorker:
 
     # --- doing ---
 
-    async def _do(self, pod: RunPod, seen: PodSeen, work: PodWork) -> None:
+    async def _do(self, pod: RunPod, seen: ObservedPod, work: PodActions) -> None:
         tools = self._tools
         if work.kills or (work.kill_pod and seen.live()):
             # A stop may take its whole grace.
@@ -280,7 +280,7 @@ class PodWorker:
                 await other.released.wait()
             await self._start.start(pod, seen, work, self._note)
 
-    def _note(self, pod: RunPod, start: Start, trouble: StartTrouble | None) -> None:
+    def _note(self, pod: RunPod, start: Start, trouble: StartFailure | None) -> None:
         container, now_s = container_named(pod, start.name), self._tools.clock()
         assert container is not None, start.name
         if trouble is None:
@@ -308,7 +308,7 @@ class PodWorker:
 
     # --- the end ---
 
-    async def _bring_to_end(self, pod: RunPod, seen: PodSeen) -> None:
+    async def _bring_to_end(self, pod: RunPod, seen: ObservedPod) -> None:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
         live = self._end.stops(pod, seen, record.verdict, by_itself=has_ended(pod, self.status))
         if live:
@@ -316,7 +316,7 @@ class PodWorker:
                 await self._end.stop(pod, seen, live)
             pod, seen = await self._look()
             if seen.live():
-                raise RuntimeTrouble("stop", f"{len(seen.live())} containers of {self.title} still run")
+                raise RuntimeCallError("stop", f"{len(seen.live())} containers of {self.title} still run")
         if not self._is_removed:
             self._report(pod, seen, is_final=True)
         self._look_again(None)
@@ -337,14 +337,16 @@ class PodWorker:
     # --- reporting ---
 
     @contextmanager
-    def _reported_if_slower(self, pause_s: float, pod: RunPod, seen: PodSeen) -> Iterator[None]:
+    def _reported_if_slower(self, pause_s: float, pod: RunPod, seen: ObservedPod) -> Iterator[None]:
         slow = asyncio.get_running_loop().call_later(pause_s, self._report, pod, seen)
         try:
             yield
         finally:
             slow.cancel()
 
-    def _report(self, pod: RunPod, seen: PodSeen, *, is_final: bool = False, must_be_seen: bool = False) -> RunStatus:
+    def _report(
+        self, pod: RunPod, seen: ObservedPod, *, is_final: bool = False, must_be_seen: bool = False
+    ) -> RunStatus:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
         pod = self._allocated()  # a newer document may have come since
         marks = NO_MARKS if is_final or record.verdict is not None else self._resizes.marks(self.uid)
@@ -357,7 +359,7 @@ class PodWorker:
             self._new_since_s = None
         if not self._is_removed and not self._is_told:
             meta = pod.metadata
-            uid, known, version = self.uid, self.known_status, Version(meta.resource_version, meta.generation)
+            uid, known, version = self.uid, self.known_status, StoredVersion(meta.resource_version, meta.generation)
             if is_static(pod):
                 mirror = tools.mirror_of(self.uid)
                 if mirror is None:

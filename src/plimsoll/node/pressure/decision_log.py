@@ -16,18 +16,18 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.linux.state_dir import replace_private
-from plimsoll.rules.eviction.decision import Decision
+from plimsoll.rules.eviction.decision import EvictionDecision
 
 KEPT = 64
 log = logging.getLogger(__name__)
-_DECODER = msgspec.json.Decoder(Decision)
+_DECODER = msgspec.json.Decoder(EvictionDecision)
 
 
 class DecisionLog:
     def __init__(self, file: Path | None = None) -> None:
         """Without a file they are kept in memory only."""
         self._file, self._lines = file, 0
-        self._kept: deque[Decision] = deque(maxlen=KEPT)
+        self._kept: deque[EvictionDecision] = deque(maxlen=KEPT)
         if file is not None:
             for line in _lines(file):
                 self._lines += 1
@@ -36,7 +36,7 @@ class DecisionLog:
                 except msgspec.DecodeError as error:
                     log.info("%s: a line cannot be read: %s", file, error)
 
-    def _keep(self, decision: Decision) -> None:
+    def _keep(self, decision: EvictionDecision) -> None:
         """A pod is evicted once; decided on twice where an agent was killed before it began with it."""
         victim = decision.victim
         if victim is not None:
@@ -44,16 +44,16 @@ class DecisionLog:
                 self._kept.remove(earlier)
         self._kept.append(decision)
 
-    def __iter__(self) -> Iterator[Decision]:
+    def __iter__(self) -> Iterator[EvictionDecision]:
         return iter(self._kept)
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __getitem__(self, index: int) -> Decision:
+    def __getitem__(self, index: int) -> EvictionDecision:
         return self._kept[index]
 
-    def add(self, decision: Decision) -> None:
+    def add(self, decision: EvictionDecision) -> None:
         self._keep(decision)
         if self._file is None:
             return
@@ -68,7 +68,7 @@ class DecisionLog:
             log.warning("the decision is not kept in %s: %s", self._file, error)
 
 
-def _line(decision: Decision) -> bytes:
+def _line(decision: EvictionDecision) -> bytes:
     return msgspec.json.encode(decision) + b"\n"
 
 

@@ -27,8 +27,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from plimsoll.cgroups.stats.notifications import Watcher
-from plimsoll.cgroups.stats.usage import Opens
+from plimsoll.cgroups.stats.notifications import CgroupWatcher
+from plimsoll.cgroups.stats.usage import CgroupOpener
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.cgroup_files import CgroupError
 from plimsoll.node.pressure.decision_log import DecisionLog
@@ -47,7 +47,7 @@ from plimsoll.rules.eviction.assessment import (
     reclaimed,
     wanted,
 )
-from plimsoll.rules.eviction.decision import THRESHOLD_MET, Decision, attempt_text, decision
+from plimsoll.rules.eviction.decision import THRESHOLD_MET, EvictionDecision, attempt_text, decision
 from plimsoll.rules.eviction.polling import LOOK_LEAST_S, RESTING_LEAST_S, Trend, next_look_s, trend
 from plimsoll.rules.eviction.ranking import PIDS
 from plimsoll.rules.model.objects import MEMORY, Pod
@@ -62,7 +62,7 @@ _KERNEL = "kernel"
 _LOG = logging.getLogger(__name__)
 
 
-class Sight(Protocol):
+class SignalSource(Protocol):
     """What `signals.Signals` sees of a real node; tests and simulations see others."""
 
     def memory(self) -> Observations: ...
@@ -70,7 +70,7 @@ class Sight(Protocol):
     def usage_marks(self, thresholds: Iterable[Threshold]) -> set[UsageMark]: ...
 
 
-def seen_now(sight: Sight) -> Observations:
+def seen_now(sight: SignalSource) -> Observations:
     return {**sight.others(), **sight.memory()}
 
 
@@ -86,7 +86,7 @@ class Victims(LimitedPods, Protocol):
     async def hurry(self, uid: str, grace_s: int) -> None:
         """One of them may take that long from now on, where it was given more."""
 
-    async def evict(self, uid: str, found: Decision) -> None:
+    async def evict(self, uid: str, found: EvictionDecision) -> None:
         """Begins to end the pod as the decision says."""
 
     async def reclaim(self, action: str) -> None:
@@ -101,10 +101,10 @@ class _Nobody(NamedTuple):
     uids: frozenset[str]
 
 
-class PressureLoop:
+class EvictionManager:
     def __init__(
         self,
-        signals: Sight,
+        signals: SignalSource,
         thresholds: Sequence[Threshold],
         victims: Victims,
         *,
@@ -160,9 +160,9 @@ class PressureLoop:
     def observations(self) -> Observations:
         return self._pressure.observations
 
-    async def run(self, files: Opens | None, pods_path: str) -> None:
+    async def run(self, files: CgroupOpener | None, pods_path: str) -> None:
         """For ever. `files` and `pods_path`: where kernel events come from."""
-        async with asyncio.TaskGroup() as group, Watcher[str]() as watcher:
+        async with asyncio.TaskGroup() as group, CgroupWatcher[str]() as watcher:
             if self.limits is not None:
                 group.create_task(self.limits.run(), name="storage limits")
             if files is not None and files.version == 2:
@@ -220,7 +220,7 @@ class PressureLoop:
             pause = min(pause, 1.0)
         return min(pause, self._others_pause_s())
 
-    async def _wait(self, watcher: Watcher[str]) -> None:
+    async def _wait(self, watcher: CgroupWatcher[str]) -> None:
         try:
             async with asyncio.timeout(self.pause_s()):
                 await (self._victims.one_is_gone() if self._is_waiting else anext(watcher))
@@ -229,7 +229,7 @@ class PressureLoop:
         # Events may come in swarms; one look answers them all.
         await asyncio.sleep(max(0.0, self._looked_s + LOOK_LEAST_S - self._clock()))
 
-    def _watch_events(self, watcher: Watcher[str], files: Opens, pods_path: str) -> None:
+    def _watch_events(self, watcher: CgroupWatcher[str], files: CgroupOpener, pods_path: str) -> None:
         """v2: whatever this kernel tells of by itself; what it refuses is only slower."""
         try:
             with files.directory(pods_path, "memory.events") as directory:
@@ -238,7 +238,7 @@ class PressureLoop:
         except (CgroupError, OSError) as error:
             _LOG.info("the kernel does not tell of every shortage by itself, looking alone will do: %s", error)
 
-    def _watch_usage(self, watcher: Watcher[str], files: Opens) -> None:
+    def _watch_usage(self, watcher: CgroupWatcher[str], files: CgroupOpener) -> None:
         """v1: at the usage where a threshold would be met; as limits and page cache move, so does that (§2.5)."""
         now_s = self._clock()
         if now_s - self._armed_s < REARM_S:

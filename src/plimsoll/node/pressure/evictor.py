@@ -20,19 +20,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupError
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.pods.manager import Pods
 from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.resources.pleg import NOTHING
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.stats.stats import Stats
 from plimsoll.rules.eviction.assessment import EVICTED, is_waited_for, kill_timeout_s
-from plimsoll.rules.eviction.decision import EVICTION_DECISION, Decision, LimitFinding, why_sentence
+from plimsoll.rules.eviction.decision import EVICTION_DECISION, EvictionDecision, LimitFinding, why_sentence
 from plimsoll.rules.eviction.usage import PodUsage
 from plimsoll.rules.lifecycle.events import exceeded_grace
-from plimsoll.rules.lifecycle.termination import Verdict, pod_grace_s
+from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.objects import Pod
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 
 DISK_AGE_S = 5.0
 ASKED_S = 1.0  # a runtime that hangs is typical of a machine that runs out of memory
@@ -48,10 +48,10 @@ class _End(msgspec.Struct):
     is_given_up: bool = False
 
 
-class PodVictims:
+class Evictor:
     def __init__(
         self,
-        tools: Tools,
+        tools: Dependencies,
         pods: Pods,
         cgroups: PodCgroups,
         stats: Stats,
@@ -72,8 +72,8 @@ class PodVictims:
         try:
             async with asyncio.timeout(ASKED_S):
                 await self._tools.view.all()
-        except (RuntimeTrouble, TimeoutError) as trouble:
-            said = trouble if isinstance(trouble, RuntimeTrouble) else f"no answer within {ASKED_S:g} s"
+        except (RuntimeCallError, TimeoutError) as trouble:
+            said = trouble if isinstance(trouble, RuntimeCallError) else f"no answer within {ASKED_S:g} s"
             log.warning("the runtime does not say what runs, its last word counts: %s", said)
         if disks:
             await self._stats.measure_disks(DISK_AGE_S)
@@ -106,8 +106,8 @@ class PodVictims:
         if not grace_s:
             await self._kill(worker)
 
-    async def evict(self, uid: str, found: Decision) -> None:
-        verdict = Verdict(EVICTED, found.message, int(found.grace_s), is_disruption=True)
+    async def evict(self, uid: str, found: EvictionDecision) -> None:
+        verdict = TerminationVerdict(EVICTED, found.message, int(found.grace_s), is_disruption=True)
         worker = self._pods.end(uid, verdict, found.annotations)
         if worker is None:
             return
@@ -117,7 +117,7 @@ class PodVictims:
         self._tools.tell(worker.pod, "Normal", EVICTION_DECISION, why_sentence(found))
 
     async def evict_for_limit(self, found: LimitFinding, grace_s: int) -> None:
-        worker = self._pods.end(found.pod.metadata.uid, Verdict(EVICTED, found.message, grace_s))
+        worker = self._pods.end(found.pod.metadata.uid, TerminationVerdict(EVICTED, found.message, grace_s))
         if worker is not None:
             self._begin(worker)
 

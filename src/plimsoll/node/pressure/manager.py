@@ -16,15 +16,15 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.stats.usage import Opens
+from plimsoll.cgroups.stats.usage import CgroupOpener
 from plimsoll.codec.node_pages import oom_page, pressure_page
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.processes import is_running
 from plimsoll.node.agent import Agent
 from plimsoll.node.pressure.decision_log import DecisionLog
-from plimsoll.node.pressure.eviction_manager import AFTER_TROUBLE_S, PressureLoop, seen_now
-from plimsoll.node.pressure.evictor import PodVictims
-from plimsoll.node.pressure.oom_ledger import Watched
+from plimsoll.node.pressure.eviction_manager import AFTER_TROUBLE_S, EvictionManager, seen_now
+from plimsoll.node.pressure.evictor import Evictor
+from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.pressure.oom_watcher import OomWatch
 from plimsoll.node.pressure.reclaim import MemoryReclaim
 from plimsoll.node.pressure.signals import Signals
@@ -39,7 +39,7 @@ from plimsoll.rules.config.thresholds import with_containerfs
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.eviction.decision import candidates
 from plimsoll.rules.eviction.ranking import ranked
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.oom.report import OomKill, oom_sentence, system_oom_message
 
 OOM_KILLING, SYSTEM_OOM = "OOMKilling", "SystemOOM"
@@ -47,14 +47,14 @@ Tell = Callable[[str, str, str], None]
 log = logging.getLogger(__name__)
 
 
-class UnderPressure:
+class PressureManager:
     def __init__(
         self,
         agent: Agent,
         stats: Stats,
-        setting: Setting,
+        setting: NodeConfig,
         extras: NodeExtras,
-        files: Opens | None,
+        files: CgroupOpener | None,
         place: NodePlace,
         *,
         state: Path,
@@ -90,7 +90,7 @@ class UnderPressure:
         reclaims: dict[str, Callable[[], Awaitable[None]]] = {"delete dead containers": agent.cleanup.dead_containers}
         if remove_images is not None:
             reclaims["delete unused images"] = remove_images
-        self._victims = PodVictims(agent.tools, agent.pods, agent.cgroups, stats, reclaims)
+        self._victims = Evictor(agent.tools, agent.pods, agent.cgroups, stats, reclaims)
         self._kills = OomWatch(
             files,
             self._watched,
@@ -143,9 +143,9 @@ class UnderPressure:
             "throttle watchdog": self._watchdog.run,
         }
 
-    def _pressure_loop(self) -> PressureLoop:
+    def _pressure_loop(self) -> EvictionManager:
         config = self._setting.config
-        return PressureLoop(
+        return EvictionManager(
             self._signals,
             self._thresholds,
             self._victims,
@@ -170,18 +170,18 @@ class UnderPressure:
             return None
         return MemoryReclaim(files, self._place.pods_path)
 
-    async def _lift(self, each: Watched, high: str) -> None:
+    async def _lift(self, each: MonitoredContainer, high: str) -> None:
         agent = self._agent
         if not agent.runtime.makes_cgroups:
             await agent.cgroups.lift(each.pod_uid, each.id, high)
         elif (worker := agent.pods.workers.get(each.pod_uid)) is not None:
             await cri_resize.lift(agent.tools, lean_pod_of(worker.pod), each.name, each.id, high)
 
-    async def _reclaim_from(self, each: Watched, wanted_bytes: int) -> None:
+    async def _reclaim_from(self, each: MonitoredContainer, wanted_bytes: int) -> None:
         if self._files is not None:
             await MemoryReclaim(self._files, self._place.pods_path).of(each.path, wanted_bytes)
 
-    def _watched(self) -> Iterator[Watched]:
+    def _watched(self) -> Iterator[MonitoredContainer]:
         """Every container that has a cgroup of its own, whether it runs or has ended."""
         cgroups, seen = self._agent.cgroups, self._agent.view.last
         for uid, title in cgroups.known().items():
@@ -189,14 +189,16 @@ class UnderPressure:
             pids = {each.id: each.pid for each in seen.get(uid, NOTHING).containers}
             for container, path in cgroups.paths(uid).items():
                 if container and (container_id := _container_id(path)):
-                    yield Watched(container_id, container, uid, namespace, name, path, pids.get(container_id, 0))
+                    yield MonitoredContainer(
+                        container_id, container, uid, namespace, name, path, pids.get(container_id, 0)
+                    )
 
     def _killed(self, kill: OomKill) -> None:
         if kill.level == "system":
             self._tell("Warning", SYSTEM_OOM, system_oom_message(kill.process, kill.pid))
         self._tell_pod(kill.pod_uid, kill.container, OOM_KILLING, oom_sentence(kill))
 
-    def _tell_container(self, each: Watched, reason: str, message: str) -> None:
+    def _tell_container(self, each: MonitoredContainer, reason: str, message: str) -> None:
         self._tell_pod(each.pod_uid, each.name, reason, message)
 
     def _tell_pod(self, uid: str, container: str, reason: str, message: str) -> None:
@@ -249,7 +251,7 @@ def _container_id(path: str) -> str:
     return owner_of(path).container_id
 
 
-def _lives(watched: Watched, killed_pid: int) -> bool | None:
+def _lives(watched: MonitoredContainer, killed_pid: int) -> bool | None:
     """A container ends with its first process, whoever else was in it."""
     if not watched.pid:
         return None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from plimsoll.codec.kernel.kmsg import KernelOomKill
-from plimsoll.rules.cgroups.cgroup_owner import Owner, owner_of
+from plimsoll.rules.cgroups.cgroup_owner import CgroupOwner, owner_of
 from plimsoll.rules.oom.report import Level, OomKill, Victim, level_of
 
 PATIENCE_S = 0.3
@@ -25,7 +25,7 @@ TOGETHER_S = 2.0  # processes of one container that are killed as one
 PAGE_BYTES = 4096
 
 
-class Watched(msgspec.Struct, frozen=True):
+class MonitoredContainer(msgspec.Struct, frozen=True):
     """A container whose kills are told."""
 
     id: str
@@ -69,7 +69,7 @@ class OomLedger:
         counters: Mapping[str, int] | None = None,
         pods_path: str = "",
         prefix: str = "",
-        lives: Callable[[Watched, int], bool | None] = lambda _watched, _pid: None,
+        lives: Callable[[MonitoredContainer, int], bool | None] = lambda _watched, _pid: None,
     ) -> None:
         """`counters`: container id → kills told so far, from an earlier run. `pods_path`: only what is below is ours.
 
@@ -78,12 +78,12 @@ class OomLedger:
         self._pods_path, self._prefix, self._lives = pods_path, prefix, lives
         self._counts: dict[str, _Count] = {key: _Count(told, told) for key, told in (counters or {}).items()}
         self._away: set[str] | None = None  # ran before we did, and not looked at yet; None until the first list
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, MonitoredContainer] = {}
         self._last: dict[str, LastSeen] = {}
         self.kills: list[OomKill] = []
         self.totals: Counter[str] = Counter()  # whose limit → how many processes
 
-    def watch(self, containers: Iterable[Watched]) -> None:
+    def watch(self, containers: Iterable[MonitoredContainer]) -> None:
         """Exactly these; counts of others are forgotten."""
         self._watched = {each.id: each for each in containers}
         for gone in self._counts.keys() - self._watched.keys():
@@ -101,7 +101,7 @@ class OomLedger:
     def logged(self, kill: KernelOomKill, wall_s: float, *, while_away: bool = False) -> OomKill | None:
         """The log's word. None for what is nobody's here, and for one more process of a container killed as a whole."""
         path = _below(kill.victim_cgroup, self._prefix)
-        victim = owner_of(path) if self._is_ours(path) else Owner(path, "other")
+        victim = owner_of(path) if self._is_ours(path) else CgroupOwner(path, "other")
         if victim.kind == "other" and kill.limit_cgroup is not None:
             return None
         watched = self._watched.get(victim.container_id)
@@ -122,7 +122,7 @@ class OomLedger:
     def _is_ours(self, path: str) -> bool:
         return not self._pods_path or path == self._pods_path or path.startswith(f"{self._pods_path}/")
 
-    def _joined(self, victim: Owner, wall_s: float) -> bool:
+    def _joined(self, victim: CgroupOwner, wall_s: float) -> bool:
         """The kernel names every process of a container that it kills as a whole: one record stands for them."""
         if not self.kills or not victim.container_id:
             return False
@@ -135,7 +135,7 @@ class OomLedger:
         self.totals[last.level] += 1
         return True
 
-    def _with_life(self, record: OomKill, watched: Watched) -> OomKill:
+    def _with_life(self, record: OomKill, watched: MonitoredContainer) -> OomKill:
         lives = False if record.whole_container else self._lives(watched, record.pid)
         return msgspec.structs.replace(record, container_lives=lives)
 
@@ -201,7 +201,12 @@ class OomLedger:
 
 
 def _from_log(
-    kill: KernelOomKill, wall_s: float, victim: Owner, watched: Watched | None, limit: Owner | None, while_away: bool
+    kill: KernelOomKill,
+    wall_s: float,
+    victim: CgroupOwner,
+    watched: MonitoredContainer | None,
+    limit: CgroupOwner | None,
+    while_away: bool,
 ) -> OomKill:
     return OomKill(
         wall_s,

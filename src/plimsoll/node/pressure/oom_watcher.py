@@ -15,13 +15,13 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.stats.notifications import Watcher
-from plimsoll.cgroups.stats.usage import MemoryEvents, Opens, Usage, usage
+from plimsoll.cgroups.stats.notifications import CgroupWatcher
+from plimsoll.cgroups.stats.usage import CgroupOpener, CgroupUsage, MemoryEvents, usage
 from plimsoll.codec.kernel.kmsg import OomReports, kernel_record
 from plimsoll.linux.cgroup_files import CgroupError
 from plimsoll.linux.kernel_log import DEVICE, KernelLog
 from plimsoll.linux.state_dir import replace_private
-from plimsoll.node.pressure.oom_ledger import PATIENCE_S, UNKNOWN, LastSeen, LimitHit, OomLedger, Watched
+from plimsoll.node.pressure.oom_ledger import PATIENCE_S, UNKNOWN, LastSeen, LimitHit, MonitoredContainer, OomLedger
 from plimsoll.rules.cgroups.desired_files import parent_path
 from plimsoll.rules.oom.report import Level, OomKill
 
@@ -44,8 +44,8 @@ class OomRecord(msgspec.Struct, frozen=True, rename="camel"):
 class OomWatch:
     def __init__(
         self,
-        files: Opens | None,
-        containers: Callable[[], Iterable[Watched]],
+        files: CgroupOpener | None,
+        containers: Callable[[], Iterable[MonitoredContainer]],
         told: Callable[[OomKill], None],
         file: Path,
         *,
@@ -53,7 +53,7 @@ class OomWatch:
         clock: Callable[[], float],
         wall: Callable[[], float],
         boot_id: str,
-        lives: Callable[[Watched, int], bool | None] = lambda _watched, _pid: None,
+        lives: Callable[[MonitoredContainer, int], bool | None] = lambda _watched, _pid: None,
         device: str = DEVICE,
         prefix: str = "",
     ) -> None:
@@ -71,13 +71,13 @@ class OomWatch:
         self._ledger = OomLedger(record.counters if is_same_boot else {}, pods_path, prefix, lives)
         self._ledger.kills.extend(record.kills)
         self._ledger.totals.update(record.totals)
-        self._watched: dict[str, Watched] = {}
+        self._watched: dict[str, MonitoredContainer] = {}
         self._listened: set[str] = set()  # those of which the kernel tells the watcher
         self._early: frozenset[str] = frozenset()  # v1 tells of them before it kills: to be looked at once more
         self._evidence: dict[str, int] = {}  # path → how often its own limit was hit, as last seen
         self._reports = OomReports()
         self._is_first_look = True
-        self._watcher: Watcher[str] | None = None
+        self._watcher: CgroupWatcher[str] | None = None
         self._log = None if files is None else _opened(device)
 
     @property
@@ -98,7 +98,7 @@ class OomWatch:
         if self._files is None:
             return
         loop = asyncio.get_running_loop()
-        async with Watcher[str]() as watcher:
+        async with CgroupWatcher[str]() as watcher:
             self._watcher = watcher
             self._listened.clear()
             if self._log is not None:
@@ -171,7 +171,7 @@ class OomWatch:
         if self._watcher is not None:
             self._watcher.forget(container_id)
 
-    def _listen(self, watcher: Watcher[str], each: Watched) -> None:
+    def _listen(self, watcher: CgroupWatcher[str], each: MonitoredContainer) -> None:
         assert self._files is not None
         self._listened.add(each.id)
         try:
@@ -184,7 +184,7 @@ class OomWatch:
         except (CgroupError, OSError) as error:
             log.debug("%s is not watched for OOM kills: %s", each.path, error)
 
-    def _with_group(self, each: Watched) -> Watched:
+    def _with_group(self, each: MonitoredContainer) -> MonitoredContainer:
         """Whether the kernel kills it as a whole."""
         assert self._files is not None
         if self._files.version == 1:
@@ -233,7 +233,7 @@ class OomWatch:
         if seen.memory is not None:
             self._ledger.sampled(container_id, LastSeen(self._wall(), seen.memory.usage_bytes))
 
-    def _seen(self, path: str) -> Usage | None:
+    def _seen(self, path: str) -> CgroupUsage | None:
         assert self._files is not None
         try:
             return usage(self._files, path, ("memory", "events"))
@@ -242,7 +242,7 @@ class OomWatch:
 
     # --- whose limit it was, where only counters tell ---
 
-    def _hit(self, watched: Watched) -> LimitHit:
+    def _hit(self, watched: MonitoredContainer) -> LimitHit:
         """The lowest cgroup whose own limit was hit since the last look: v2 counts that (`oom`), v1 its failures."""
         found = UNKNOWN
         for level, path in self._above(watched):
@@ -271,7 +271,7 @@ class OomWatch:
         seen = self._seen(path)
         return LimitHit(level, path, None if seen is None or seen.memory is None else seen.memory.limit_bytes)
 
-    def _note_evidence(self, watched: Watched) -> None:
+    def _note_evidence(self, watched: MonitoredContainer) -> None:
         for level, path in self._above(watched):
             if path not in self._evidence:
                 # A container's cgroup is its own from birth, so whatever it counts is its own.
@@ -293,7 +293,7 @@ class OomWatch:
         own = None if seen is None else seen.events_local
         return None if own is None else own.oom if self._files is not None and self._files.version == 2 else own.max
 
-    def _above(self, watched: Watched) -> list[tuple[Level, str]]:
+    def _above(self, watched: MonitoredContainer) -> list[tuple[Level, str]]:
         paths = [watched.path]
         while paths[-1] != self._pods_path and paths[-1] != "/":
             paths.append(parent_path(paths[-1]))
@@ -318,7 +318,7 @@ class OomWatch:
         except OSError as error:  # a full disk: it is told all the same, and perhaps once more after a restart
             log.error("OOM kills cannot be kept in %s: %s", self._file, error)
 
-    async def _wait(self, watcher: Watcher[str]) -> frozenset[str]:
+    async def _wait(self, watcher: CgroupWatcher[str]) -> frozenset[str]:
         due_s = self._ledger.next_due_s()
         pause_s = LOOK_S if due_s is None else max(0.0, due_s - self._clock())
         try:
@@ -332,7 +332,7 @@ class OomWatch:
         return fired
 
 
-def _kills(seen: Usage) -> int | None:
+def _kills(seen: CgroupUsage) -> int | None:
     """With those in cgroups that the container itself has made, where the kernel counts them together."""
     counted: MemoryEvents | None = seen.events or seen.events_local
     return None if counted is None else counted.oom_kill

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from plimsoll.cgroups.stats.usage import Opens, usage
+from plimsoll.cgroups.stats.usage import CgroupOpener, usage
 from plimsoll.codec.kernel.files import flat_keyed
 from plimsoll.linux.cgroup_files import CgroupError
 from plimsoll.linux.machine import meminfo_bytes
@@ -27,7 +27,12 @@ LEAST_BYTES = 1 << 20  # page cache that is worth the asking
 
 class MemoryReclaim:
     def __init__(
-        self, files: Opens, pods_path: str, *, clock: Callable[[], float] = time.monotonic, proc: Path = Path("/proc")
+        self,
+        files: CgroupOpener,
+        pods_path: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        proc: Path = Path("/proc"),
     ) -> None:
         self._files, self._pods_path, self._clock, self._proc = files, pods_path, clock, proc
         self.gained_bytes = 0  # in all, for the record

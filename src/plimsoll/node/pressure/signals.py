@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from plimsoll.cgroups.stats.usage import MemoryUsage, Opens, Usage, UsageReader
+from plimsoll.cgroups.stats.usage import CgroupOpener, CgroupUsage, MemoryUsage, UsageReader
 from plimsoll.codec.kernel.files import flat_keyed
-from plimsoll.linux.cgroup_files import CgroupGone, KeptFile
+from plimsoll.linux.cgroup_files import CgroupGoneError, KeptFile
 from plimsoll.linux.machine import meminfo_bytes
 from plimsoll.rules.config.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
@@ -55,7 +55,7 @@ class UsageMark(NamedTuple):
 class Signals:
     def __init__(
         self,
-        files: Opens | None,
+        files: CgroupOpener | None,
         *,
         capacity_bytes: int,
         pods_path: str,
@@ -162,7 +162,7 @@ class Signals:
 class _Memory:
     """One cgroup's memory, whatever it takes to read it; opened again where it was removed and made anew."""
 
-    def __init__(self, files: Opens, path: str) -> None:
+    def __init__(self, files: CgroupOpener, path: str) -> None:
         self.path, self._files = path, files
         self._reader: UsageReader | _RootMemory | None = None
 
@@ -175,7 +175,7 @@ class _Memory:
                         _RootMemory(self._files) if is_top else UsageReader(self._files, self.path, ("memory",))
                     )
                 return self._reader.read().memory
-            except CgroupGone:
+            except CgroupGoneError:
                 self.close()
         return None
 
@@ -188,16 +188,16 @@ class _Memory:
 class _RootMemory:
     """The top of v2 has no memory.current: anonymous and file memory together are its usage (§1.1)."""
 
-    def __init__(self, files: Opens) -> None:
+    def __init__(self, files: CgroupOpener) -> None:
         with files.directory("/", "memory.stat") as directory:
             self._kept = KeptFile(directory, "memory.stat") if directory.has("memory.stat") else None
 
-    def read(self) -> Usage:
+    def read(self) -> CgroupUsage:
         if self._kept is None:
-            return Usage()
+            return CgroupUsage()
         stat = flat_keyed(self._kept.read())
         used, inactive = stat["anon"] + stat["file"], stat["inactive_file"]
-        return Usage(MemoryUsage(used, working_set_bytes(used, inactive), inactive_file_bytes=inactive))
+        return CgroupUsage(MemoryUsage(used, working_set_bytes(used, inactive), inactive_file_bytes=inactive))
 
     def close(self) -> None:
         if self._kept is not None:

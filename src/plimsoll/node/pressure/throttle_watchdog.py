@@ -14,11 +14,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
-from plimsoll.cgroups.stats.usage import Opens
+from plimsoll.cgroups.stats.usage import CgroupOpener
 from plimsoll.codec.kernel.files import flat_keyed, number_or_max, pressure
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, KeptFile
-from plimsoll.node.pressure.oom_ledger import Watched
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, KeptFile
+from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.oom.throttling import (
     NEAR_SHARE,
@@ -44,16 +44,16 @@ _HIGH, _MAX, _CURRENT, _EVENTS, _PRESSURE = (
 )
 log = logging.getLogger(__name__)
 
-Lift = Callable[[Watched, str], Awaitable[None]]
-Reclaim = Callable[[Watched, int], Awaitable[None]]
-Tell = Callable[[Watched, str, str], None]
+Lift = Callable[[MonitoredContainer, str], Awaitable[None]]
+Reclaim = Callable[[MonitoredContainer, int], Awaitable[None]]
+Tell = Callable[[MonitoredContainer, str, str], None]
 
 
 class ThrottleWatchdog:
     def __init__(
         self,
-        files: Opens | None,
-        containers: Callable[[], Iterable[Watched]],
+        files: CgroupOpener | None,
+        containers: Callable[[], Iterable[MonitoredContainer]],
         policy: Policy,
         *,
         lift: Lift,
@@ -132,7 +132,7 @@ class ThrottleWatchdog:
             if found is not None:
                 await self._act(kept, found)
         except CgroupError as error:
-            if not isinstance(error, CgroupGone):
+            if not isinstance(error, CgroupGoneError):
                 log.warning("%s is not watched for throttling for now: %s", kept.container.path, error)
             self._kept.pop(kept.container.id, None)
             kept.close()
@@ -154,7 +154,7 @@ class ThrottleWatchdog:
         if not is_known:
             self._tell(each, THROTTLED, throttle_sentence(each.name, found, failure))
 
-    async def _help(self, each: Watched, found: ThrottleFinding) -> None:
+    async def _help(self, each: MonitoredContainer, found: ThrottleFinding) -> None:
         if found.lifts_to:
             await self._lift(each, found.lifts_to)
         elif found.action == "reclaim":
@@ -164,7 +164,7 @@ class ThrottleWatchdog:
 class _Kept:
     """The files of one container, open as long as it is there."""
 
-    def __init__(self, files: Opens, container: Watched) -> None:
+    def __init__(self, files: CgroupOpener, container: MonitoredContainer) -> None:
         self.container = container
         self.memory: Throttled | None = None
         with files.directory(container.path, _HIGH) as directory:

@@ -18,14 +18,14 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.codec.kernel.x509 import BadCertificate, validity
+from plimsoll.codec.kernel.x509 import CertificateFormatError, validity
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, Resource, Unreachable
-from plimsoll.kube.signing_request import KeyNotMade, signing_request
+from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
+from plimsoll.kube.signing_request import KeyGenerationError, signing_request
 from plimsoll.linux.state_dir import write_private
 
-REQUESTS = Resource("/apis/certificates.k8s.io/v1", "certificatesigningrequests")
+REQUESTS = ResourcePath("/apis/certificates.k8s.io/v1", "certificatesigningrequests")
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 RENEW_AT = 0.8
 NAP_S = 3600.0  # the wall clock may be set meanwhile, so nobody sleeps ten months
@@ -41,7 +41,7 @@ class NodeIdentity(msgspec.Struct, frozen=True):
     key: bytes
 
 
-class NotSignedYet(TimeoutError):
+class CertificatePendingError(TimeoutError):
     pass
 
 
@@ -63,7 +63,7 @@ def kept_identity(state: Path, given: NodeIdentity) -> NodeIdentity:
             return NodeIdentity(certificate, begin + key)
     except FileNotFoundError:
         pass
-    except BadCertificate as error:
+    except CertificateFormatError as error:
         _log.warning("%s: %s; the kubeconfig's certificate is used", state / FILE, error)
     return given
 
@@ -97,7 +97,7 @@ class Renewal:
             try:
                 await self.renew()
                 pause_s = RETRY_FIRST_S
-            except (ApiError, Unreachable, TimeoutError, KeyNotMade, BadCertificate) as error:
+            except (ApiError, UnreachableError, TimeoutError, KeyGenerationError, CertificateFormatError) as error:
                 _log.warning("the node's certificate could not be renewed: %s; again in %g s", error, pause_s)
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, RETRY_MOST_S)
@@ -131,6 +131,6 @@ class Renewal:
             if isinstance(status, dict) and status.get("certificate"):
                 return base64.b64decode(str(status["certificate"]))
             if self._clock() > until_s:
-                raise NotSignedYet(f"nobody has signed {name} within {SIGNED_S:g} s")
+                raise CertificatePendingError(f"nobody has signed {name} within {SIGNED_S:g} s")
             await asyncio.sleep(SIGNED_LOOK_S)
             answer = await self._client.ask(request.get(REQUESTS, name))

@@ -24,7 +24,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class About(msgspec.Struct, frozen=True):
+class ObjectReference(msgspec.Struct, frozen=True):
     """The object that an event is about, as the event names it."""
 
     kind: str
@@ -36,18 +36,18 @@ class About(msgspec.Struct, frozen=True):
     field_path: str = ""  # spec.containers{c}
 
 
-class Happening(msgspec.Struct, frozen=True):
-    about: About
+class EventKey(msgspec.Struct, frozen=True):
+    about: ObjectReference
     type: EventType
     reason: str
     message: str
     annotations: tuple[tuple[str, str], ...] = ()  # of the event
 
 
-class Told(msgspec.Struct, frozen=True):
+class CorrelatedEvent(msgspec.Struct, frozen=True):
     """An event that is to be told: `count` 1 is a new one, more is one that was told before under the same key."""
 
-    key: Happening
+    key: EventKey
     message: str
     count: int
     first_s: float
@@ -56,11 +56,11 @@ class Told(msgspec.Struct, frozen=True):
 
 class Correlation:
     def __init__(self) -> None:
-        self._told: OrderedDict[Happening, tuple[int, float]] = OrderedDict()  # → count, first time
-        self._alike: OrderedDict[Happening, tuple[set[str], float]] = OrderedDict()  # → messages, when last
-        self._budgets: OrderedDict[About, tuple[float, float]] = OrderedDict()  # → tokens, when
+        self._told: OrderedDict[EventKey, tuple[int, float]] = OrderedDict()  # → count, first time
+        self._alike: OrderedDict[EventKey, tuple[set[str], float]] = OrderedDict()  # → messages, when last
+        self._budgets: OrderedDict[ObjectReference, tuple[float, float]] = OrderedDict()  # → tokens, when
 
-    def told(self, happening: Happening, now_s: float) -> Told | None:
+    def told(self, happening: EventKey, now_s: float) -> CorrelatedEvent | None:
         """None: one too many about this object."""
         key = happening = _unversioned(happening)
         message = happening.message
@@ -71,13 +71,13 @@ class Correlation:
             return None
         count, first_s = self._told.get(key, (0, now_s))
         _kept(self._told, key, (count + 1, first_s))
-        return Told(key, message, count + 1, first_s, now_s)
+        return CorrelatedEvent(key, message, count + 1, first_s, now_s)
 
-    def lost(self, key: Happening) -> None:
+    def lost(self, key: EventKey) -> None:
         """The event that was told is not there any more: the next one is new."""
         self._told.pop(key, None)
 
-    def _is_one_of_many(self, happening: Happening, now_s: float) -> bool:
+    def _is_one_of_many(self, happening: EventKey, now_s: float) -> bool:
         group = msgspec.structs.replace(happening, message="")
         messages, last_s = self._alike.get(group, (set(), now_s))
         if now_s - last_s > ALIKE_S:
@@ -87,7 +87,7 @@ class Correlation:
         _kept(self._alike, group, (messages, now_s))
         return len(messages) >= ALIKE_MOST
 
-    def _afforded(self, about: About, now_s: float) -> bool:
+    def _afforded(self, about: ObjectReference, now_s: float) -> bool:
         whole = msgspec.structs.replace(about, field_path="")
         tokens, since_s = self._budgets.get(whole, (float(BURST), now_s))
         tokens = min(float(BURST), tokens + (now_s - since_s) / REFILL_S)
@@ -96,7 +96,7 @@ class Correlation:
         return is_enough
 
 
-def _unversioned(happening: Happening) -> Happening:
+def _unversioned(happening: EventKey) -> EventKey:
     about = msgspec.structs.replace(happening.about, resource_version="")
     return msgspec.structs.replace(happening, about=about)
 

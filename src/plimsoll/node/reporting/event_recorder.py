@@ -17,8 +17,15 @@ from typing import Any
 from plimsoll.codec.golang.times import from_unix
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, Unreachable
-from plimsoll.node.reporting.event_correlator import KNOWN_MOST, About, Correlation, EventType, Happening, Told
+from plimsoll.kube.request import ApiError, UnreachableError
+from plimsoll.node.reporting.event_correlator import (
+    KNOWN_MOST,
+    CorrelatedEvent,
+    Correlation,
+    EventKey,
+    EventType,
+    ObjectReference,
+)
 
 log = logging.getLogger(__name__)
 
@@ -32,17 +39,22 @@ class Recorder:
     def __init__(self, client: Client, node_name: str, *, clock: Callable[[], float] = time.time) -> None:
         self._client, self._node_name, self._clock = client, node_name, clock
         self._correlation = Correlation()
-        self._waiting: deque[tuple[Happening, Told]] = deque(maxlen=WAITING_MOST)
-        self._names: dict[Happening, str] = {}  # of the event that is there
+        self._waiting: deque[tuple[EventKey, CorrelatedEvent]] = deque(maxlen=WAITING_MOST)
+        self._names: dict[EventKey, str] = {}  # of the event that is there
         self._wake = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
     def tell(
-        self, about: About, kind: EventType, reason: str, message: str, annotations: Mapping[str, str] | None = None
+        self,
+        about: ObjectReference,
+        kind: EventType,
+        reason: str,
+        message: str,
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
         log.info("%s %s: %s", reason, about.name, message)
-        happening = Happening(about, kind, reason, message, tuple((annotations or {}).items()))
+        happening = EventKey(about, kind, reason, message, tuple((annotations or {}).items()))
         told = self._correlation.told(happening, self._clock())
         if told is not None:
             self._waiting.append((happening, told))
@@ -70,13 +82,13 @@ class Recorder:
         except TimeoutError:
             log.info("%d events were not told", len(self._waiting))
 
-    async def _sent(self, happening: Happening, told: Told) -> bool:
+    async def _sent(self, happening: EventKey, told: CorrelatedEvent) -> bool:
         try:
             if told.count > 1 and told.key in self._names:
                 await self._count_up(told)
             else:
                 await self._create(told, happening)
-        except (Unreachable, TimeoutError) as error:
+        except (UnreachableError, TimeoutError) as error:
             log.debug("event %s: %s", happening.reason, error)
             return False
         except ApiError as error:
@@ -84,7 +96,7 @@ class Recorder:
             self._forget(told.key)
         return True
 
-    async def _count_up(self, told: Told) -> None:
+    async def _count_up(self, told: CorrelatedEvent) -> None:
         change = {"count": told.count, "lastTimestamp": _text(told.last_s), "message": told.message}
         try:
             namespace = told.key.about.namespace or "default"
@@ -95,7 +107,7 @@ class Recorder:
             self._forget(told.key)
             await self._create(told, told.key)
 
-    async def _create(self, told: Told, happening: Happening) -> None:
+    async def _create(self, told: CorrelatedEvent, happening: EventKey) -> None:
         about, namespace = happening.about, happening.about.namespace or "default"
         name = f"{about.name}.{secrets.token_hex(8)}"
         document = {
@@ -118,12 +130,12 @@ class Recorder:
         while len(self._names) > KNOWN_MOST:
             del self._names[next(iter(self._names))]
 
-    def _forget(self, key: Happening) -> None:
+    def _forget(self, key: EventKey) -> None:
         self._names.pop(key, None)
         self._correlation.lost(key)
 
 
-def _reference(about: About) -> dict[str, Any]:
+def _reference(about: ObjectReference) -> dict[str, Any]:
     found = {
         "kind": about.kind,
         "namespace": about.namespace,
@@ -136,7 +148,7 @@ def _reference(about: About) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value}
 
 
-def _annotated(happening: Happening) -> dict[str, Any]:
+def _annotated(happening: EventKey) -> dict[str, Any]:
     return {"annotations": dict(happening.annotations)} if happening.annotations else {}
 
 

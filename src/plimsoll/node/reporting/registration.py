@@ -22,15 +22,15 @@ from typing import Any, Protocol
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, Unreachable
+from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.node.reporting.event_recorder import GATHER_S
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.node_object import (
     LEASE_NAMESPACE,
     LEASE_RENEWALS,
     READY,
-    Document,
     NodeFacts,
     NodeHealth,
     event_message,
@@ -45,12 +45,12 @@ from plimsoll.rules.node.node_object import (
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 7.0
 LEASE_JITTER = 0.04  # of the renewal's period, so that a thousand nodes do not come at once
-TROUBLES = (ApiError, Unreachable, TimeoutError)
+TROUBLES = (ApiError, UnreachableError, TimeoutError)
 
 _log = logging.getLogger(__name__)
 
 
-class Tell(Protocol):
+class NodeEventSink(Protocol):
     """Records an event about the node; never waits."""
 
     def __call__(self, kind: str, reason: str, message: str) -> None: ...
@@ -61,16 +61,16 @@ class Registration:
         self,
         client: Client,
         facts: NodeFacts,
-        setting: Setting,
+        setting: NodeConfig,
         health: Callable[[], NodeHealth],
-        tell: Tell,
+        tell: NodeEventSink,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.facts, self.setting = facts, setting
         self._client, self._health, self._tell, self._clock = client, health, tell, clock
-        self._node: Document = {}  # as the API had it last
-        self._lease: Document | None = None
+        self._node: JsonObject = {}  # as the API had it last
+        self._lease: JsonObject | None = None
         self._reported_s = 0.0
         self._soon = asyncio.Event()
         self.registered = asyncio.Event()
@@ -107,7 +107,7 @@ class Registration:
         conditions = wanted["status"]["conditions"]
         try:
             self._node = await self._client.ask(request.create(request.NODES, wanted))
-            before: list[Document] = []
+            before: list[JsonObject] = []
             self._reported_s = self._clock()
         except ApiError as error:
             if error.reason != "AlreadyExists":
@@ -195,7 +195,7 @@ class Registration:
 
     # ---
 
-    def _status(self) -> Document:
+    def _status(self) -> JsonObject:
         now = rfc3339(self._clock())
         return node_status(self.facts, self.setting, self._health(), _conditions(self._node), now)
 
@@ -206,11 +206,11 @@ class Registration:
             self._node = await self._client.ask(asked)
         self._reported_s = self._clock()
 
-    def _renewed(self, before: Document | None) -> Document:
+    def _renewed(self, before: JsonObject | None) -> JsonObject:
         duration_s = self.setting.config.node_lease_s
         return lease_document(self.facts.name, self.uid, duration_s, rfc3339_micro(self._clock()), before)
 
-    def _tell_transitions(self, before: list[Document], after: list[Document]) -> None:
+    def _tell_transitions(self, before: list[JsonObject], after: list[JsonObject]) -> None:
         for kind, reason in transitions(before, after):
             self._tell(kind, reason, event_message(self.facts.name, reason))
 
@@ -221,7 +221,7 @@ class Registration:
         )
 
 
-def _conditions(node: Mapping[str, Any]) -> list[Document]:
+def _conditions(node: Mapping[str, Any]) -> list[JsonObject]:
     return list((node.get("status") or {}).get("conditions") or ())
 
 

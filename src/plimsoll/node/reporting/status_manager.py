@@ -16,37 +16,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Any
 
 import msgspec
 
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, Unreachable
+from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.rules.lifecycle.conditions import PASSING_CONDITIONS
+from plimsoll.rules.model.json_object import JsonObject
 
 log = logging.getLogger(__name__)
 
-Document = dict[str, Any]
 SENDERS = 8
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 10.0
 
 
-class Version(msgspec.Struct, frozen=True):
+class StoredVersion(msgspec.Struct, frozen=True):
     """Of a stored pod: its resourceVersion, and the generation of its spec."""
 
     resource: str = ""
     generation: int = 0
 
 
-NO_VERSION = Version()
+NO_VERSION = StoredVersion()
 
 
 class _Wanted(msgspec.Struct, frozen=True):
     """One status to be told. `version`: of the document it was made from."""
 
-    status: Document
-    version: Version
+    status: JsonObject
+    version: StoredVersion
     must_be_seen: bool = False
 
 
@@ -55,8 +54,8 @@ class _Told(msgspec.Struct):
 
     namespace: str
     name: str
-    has: Document
-    version: Version = NO_VERSION
+    has: JsonObject
+    version: StoredVersion = NO_VERSION
     wants: deque[_Wanted] = msgspec.field(default_factory=deque)
     last: _Wanted | None = None
     is_over: bool = False
@@ -79,9 +78,9 @@ class Reporter:
         uid: str,
         namespace: str,
         name: str,
-        known: Document,
-        status: Document,
-        version: Version = NO_VERSION,
+        known: JsonObject,
+        status: JsonObject,
+        version: StoredVersion = NO_VERSION,
         *,
         must_be_seen: bool = False,
     ) -> bool:
@@ -99,7 +98,7 @@ class Reporter:
         self._queued(uid, told)
         return True
 
-    def seen(self, uid: str, status: Document, version: Version = NO_VERSION) -> None:
+    def seen(self, uid: str, status: JsonObject, version: StoredVersion = NO_VERSION) -> None:
         """A newer document has come: somebody else may have changed the status, or our own patch is coming back."""
         told = self._pods.get(uid)
         if told is None or told.is_sending or told.is_queued:
@@ -173,7 +172,7 @@ class Reporter:
                 await self._patch(uid, told)
             if told.is_over:
                 await self._delete(uid, told)
-        except (Unreachable, TimeoutError) as error:
+        except (UnreachableError, TimeoutError) as error:
             log.warning("status of %s/%s: %s", told.namespace, told.name, error)
         except ApiError as error:
             if error.is_gone or error.is_conflict:
@@ -223,10 +222,10 @@ class Reporter:
         while told.wants and told.wants[0].version.generation != told.version.generation:
             told.wants.popleft()
 
-    def _is_versioned(self, has: Document, wants: Document) -> bool:
+    def _is_versioned(self, has: JsonObject, wants: JsonObject) -> bool:
         return self._versioned and bool(has.get("resize") or wants.get("resize"))
 
-    def _newest(self, told: _Told, wanted: _Wanted) -> Version:
+    def _newest(self, told: _Told, wanted: _Wanted) -> StoredVersion:
         """Our own patches do not change a spec: what was made from the same one stays true after them."""
         own, made_from = told.version, wanted.version
         if own.generation != made_from.generation or not own.resource.isdigit() or not made_from.resource.isdigit():
@@ -238,22 +237,22 @@ class Reporter:
         self._pods.pop(uid, None)
 
 
-def _version(document: Document) -> Version:
+def _version(document: JsonObject) -> StoredVersion:
     metadata = document.get("metadata") or {}
-    return Version(str(metadata.get("resourceVersion", "")), int(metadata.get("generation") or 0))
+    return StoredVersion(str(metadata.get("resourceVersion", "")), int(metadata.get("generation") or 0))
 
 
 # What a node takes back when it is no longer so. Everything else in a status that it does not know is somebody else's.
 _TAKEN_BACK = frozenset({"reason", "message", "resize", "resources", "allocatedResources", "podIP", "podIPs"})
 
 
-def status_patch(has: Document, wants: Document) -> Document | None:
+def status_patch(has: JsonObject, wants: JsonObject) -> JsonObject | None:
     """Strategic, from one status to another; None where nothing is to be said.
 
     Conditions merge by their type: only what differs is sent, and one of ours that is gone says so. When one was looked
     at last is no reason to send anything, but goes along.
     """
-    change: Document = {}
+    change: JsonObject = {}
     for key, value in wants.items():
         if key == "conditions":
             if conditions := _conditions_patch(has.get(key) or [], value, passing=True):
@@ -270,7 +269,9 @@ def status_patch(has: Document, wants: Document) -> Document | None:
     return change or None
 
 
-def _conditions_patch(has: list[Document], wants: list[Document] | None, *, passing: bool = False) -> list[Document]:
+def _conditions_patch(
+    has: list[JsonObject], wants: list[JsonObject] | None, *, passing: bool = False
+) -> list[JsonObject]:
     """`passing`: with no look at when they were probed."""
     if wants is None:
         return []
@@ -284,7 +285,7 @@ def _conditions_patch(has: list[Document], wants: list[Document] | None, *, pass
     return changed + [{"$patch": "delete", "type": kind} for kind in sorted(gone)]
 
 
-def _plain(condition: Document, passing: bool) -> Document:
+def _plain(condition: JsonObject, passing: bool) -> JsonObject:
     return {
         key: value for key, value in condition.items() if value is not None and not (passing and key == "lastProbeTime")
     }

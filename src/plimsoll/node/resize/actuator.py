@@ -14,31 +14,31 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterable
 
-from plimsoll.cgroups.engine.executor import StepRefused
-from plimsoll.cgroups.engine.shrink import ShrinkRefused
+from plimsoll.cgroups.engine.executor import StepError
+from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.errors import PlimsollError
 from plimsoll.node.checkpoint import PodRecord
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.resize import cri as cri_resize
 from plimsoll.node.resize.queue import Resizes
 from plimsoll.node.resources.pod_cgroups import lean_pod_of
 from plimsoll.rules.cgroups.steps import Write
 from plimsoll.rules.model.objects import MEMORY, Pod, Resources
-from plimsoll.rules.model.observed import PodSeen
+from plimsoll.rules.model.observed import ObservedPod
 from plimsoll.rules.model.runnable import RunPod, containers_of
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod
-from plimsoll.rules.resize.steps import Left, MemoryCheck, is_resize_in_progress, left_to_hand_out
+from plimsoll.rules.resize.steps import MemoryCheck, PendingActuation, is_resize_in_progress, pending_actuation
 
 RETRY_S, RETRY_JITTER = 10.0, 0.5
 USAGE_LOOK_S = 1.0
-NOTHING_LEFT = Left()
+NOTHING_LEFT = PendingActuation()
 
 
 class PodResize:
     """Of one pod."""
 
-    def __init__(self, tools: Tools, resizes: Resizes, uid: str) -> None:
+    def __init__(self, tools: Dependencies, resizes: Resizes, uid: str) -> None:
         self._tools, self._resizes, self._uid = tools, resizes, uid
         self._refused: Pod | None = None  # the sizes that could not be had
         self._again_s = 0.0
@@ -47,30 +47,30 @@ class PodResize:
 
     # --- what is left ---
 
-    def left(self, pod: RunPod, seen: PodSeen) -> Left:
+    def left(self, pod: RunPod, seen: ObservedPod) -> PendingActuation:
         """`pod` is the allocated one."""
         running = _running(seen)
         if not running:
             return NOTHING_LEFT
-        left = self._gently(left_to_hand_out(pod, self._actuated(), running, self._tools.gates))
+        left = self._gently(pending_actuation(pod, self._actuated(), running, self._tools.gates))
         cgroups = self._tools.cgroups
         if not left and (cgroups.behind(self._uid) or not cgroups.is_sized_for(lean_pod_of(pod))):
-            return Left(pod_level=True)  # what waits or has ended counts for the pod's own cgroup
+            return PendingActuation(pod_level=True)  # what waits or has ended counts for the pod's own cgroup
         return left
 
-    def _gently(self, left: Left) -> Left:
+    def _gently(self, left: PendingActuation) -> PendingActuation:
         """Nobody is restarted because we do not know what it was given: it is told once more, in place."""
         actuated = self._record().actuated
         unknown = tuple(each for each in left.restarts if each.name not in actuated)
         if not unknown:
             return left
         known = tuple(each for each in left.restarts if each.name in actuated)
-        return Left(known, (*left.in_place, *unknown), left.pod_level)
+        return PendingActuation(known, (*left.in_place, *unknown), left.pod_level)
 
-    def restarts(self, left: Left) -> frozenset[str]:
+    def restarts(self, left: PendingActuation) -> frozenset[str]:
         return frozenset(each.name for each in left.restarts)
 
-    def settle(self, pod: RunPod, seen: PodSeen) -> None:
+    def settle(self, pod: RunPod, seen: ObservedPod) -> None:
         """Nothing more to hand out: the resize, if there was one, is completed."""
         if self._refused is not None and self.left(pod, seen):
             return
@@ -113,7 +113,7 @@ class PodResize:
         self._told = progress.generation
         return True
 
-    async def hand_out(self, pod: RunPod, left: Left) -> bool:
+    async def hand_out(self, pod: RunPod, left: PendingActuation) -> bool:
         """In place. False where it was refused: that is told, and tried again later."""
         names = [each.name for each in left.in_place]
         concerned = {*names, *self.restarts(left)}
@@ -127,7 +127,7 @@ class PodResize:
             else:
                 await tools.cgroups.resize(after)
         except PlimsollError as error:
-            if isinstance(error, StepRefused):
+            if isinstance(error, StepError):
                 paths = {path: name for name, path in tools.cgroups.paths(self._uid).items()}
                 self._given(pod, [paths[path] for path in error.done if path in paths])
             self._failed(pod, left, error)
@@ -139,13 +139,13 @@ class PodResize:
         self._lowered = {}
         return True
 
-    def _failed(self, pod: RunPod, left: Left, error: PlimsollError) -> None:
+    def _failed(self, pod: RunPod, left: PendingActuation, error: PlimsollError) -> None:
         self._refused = lean_pod_of(pod)
         self._again_s = self._tools.clock() + RETRY_S * random.uniform(1.0, 1.0 + RETRY_JITTER)
         self._lowered = {}
         text = str(error)
-        cause = error.cause if isinstance(error, StepRefused) else error
-        if isinstance(cause, ShrinkRefused):
+        cause = error.cause if isinstance(error, StepError) else error
+        if isinstance(cause, ShrinkError):
             paths = {path: name for name, path in self._tools.cgroups.paths(self._uid).items()}
             name = paths.get(cause.path, "")
             text = str(cause)
@@ -158,7 +158,7 @@ class PodResize:
 
     def _limit_bytes(self, pod: RunPod, name: str, error: PlimsollError) -> int:
         """The memory limit that was refused to a container, or to the pod."""
-        if isinstance(error, StepRefused) and isinstance(error.step, Write):
+        if isinstance(error, StepError) and isinstance(error.step, Write):
             return int(error.step.value)
         if name:
             return next(_memory_limit(each.resources) for each in containers_of(pod) if each.name == name)
@@ -185,7 +185,7 @@ class PodResize:
         return Allocation(record.actuated, self._tools.gates.pod_level_resize, record.actuated_pod)
 
 
-def _running(seen: PodSeen) -> set[str]:
+def _running(seen: ObservedPod) -> set[str]:
     return {each.name for each in seen.containers if each.phase == "running"}
 
 

@@ -21,18 +21,18 @@ from typing import TypeVar
 
 import msgspec
 
-from plimsoll.cgroups.engine.shrink import ShrinkRefused
+from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.errors import PlimsollError
-from plimsoll.node.dependencies import Tools
+from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.resources.cri_cgroups import HIGH
 from plimsoll.node.resources.pleg import NOTHING
 from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod
 from plimsoll.rules.resize.steps import ResizePlan, UpdateContainer, WritePod, resize_plan
-from plimsoll.rules.resources.cri import Resources as Told
+from plimsoll.rules.resources.cri import CriResources as Told
 from plimsoll.rules.resources.cri import cleared, cri_resources
 from plimsoll.rules.resources.values import UNLIMITED, Values
-from plimsoll.runtime.interface import ContainerSeen, RuntimeTrouble
+from plimsoll.runtime.interface import ContainerStateSeen, RuntimeCallError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -44,7 +44,7 @@ _TOO_LOW = ("unable to set memory limit", "device or resource busy", "memory.lim
 Given = Callable[[str, Resources], None]
 
 
-async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given) -> None:
+async def hand_out(tools: Dependencies, after: Pod, actuated: Allocation, given: Given) -> None:
     """`actuated`: what the containers were told last. `given` is called after each that has taken its new size."""
     cgroups, uid = tools.cgroups, after.metadata.uid
     parts = tools.view.last.get(uid, NOTHING)
@@ -80,7 +80,7 @@ async def hand_out(tools: Tools, after: Pod, actuated: Allocation, given: Given)
         await cgroups.resize(after)
 
 
-async def _catch_up(tools: Tools, uid: str, containers: Iterable[ContainerSeen]) -> None:
+async def _catch_up(tools: Dependencies, uid: str, containers: Iterable[ContainerStateSeen]) -> None:
     """Memory QoS as the node is set now, for containers that were started when it was set otherwise. Told once;
     whether it was heeded is read back. CPUs may be others by now, and are left out."""
     behind = tools.cgroups.behind(uid)
@@ -92,19 +92,19 @@ async def _catch_up(tools: Tools, uid: str, containers: Iterable[ContainerSeen])
         update = msgspec.structs.replace(each.told, unified=files, cpuset_cpus="", cpuset_mems="")
         try:
             await tools.runtime.update_container(each.id, update)
-        except RuntimeTrouble as trouble:
+        except RuntimeCallError as trouble:
             log.warning("container %s of pod %s keeps its Memory QoS: %s", each.name, uid, trouble)
 
 
-def _check_as_kubernetes(tools: Tools, uid: str, plan: ResizePlan) -> None:
+def _check_as_kubernetes(tools: Dependencies, uid: str, plan: ResizePlan) -> None:
     pod_used = tools.cgroups.memory_used(uid) or 0
     for check in plan.checks:
         used = pod_used if check.container is None else tools.cgroups.memory_used(uid, check.container) or 0
         if (refusal := check.refusal(used, pod_used)) is not None:
-            raise ShrinkRefused(tools.cgroups.paths(uid).get(check.container or "", ""), refusal)
+            raise ShrinkError(tools.cgroups.paths(uid).get(check.container or "", ""), refusal)
 
 
-async def have_sized(tools: Tools, pod: Pod, sandbox_id: str) -> Mapping[str, str]:
+async def have_sized(tools: Dependencies, pod: Pod, sandbox_id: str) -> Mapping[str, str]:
     """The pod's cgroup, for containers that are about to start; where it gets another size for them, its sandbox hears
     of that as with any resize."""
     before = None if tools.cgroups.is_sized_for(pod) else tools.cgroups.pod_kernel_values(pod)
@@ -115,7 +115,7 @@ async def have_sized(tools: Tools, pod: Pod, sandbox_id: str) -> Mapping[str, st
 
 
 async def _in_sandbox(
-    tools: Tools, sandbox_id: str, before: Values, after: Values, write: Callable[[], Awaitable[T]]
+    tools: Dependencies, sandbox_id: str, before: Values, after: Values, write: Callable[[], Awaitable[T]]
 ) -> T:
     """Writes the pod's own cgroup, and tells the runtime that runs its sandbox: first where it may refuse (03 §10)."""
     told_first = tools.setting.profile.sandbox_told_first
@@ -132,17 +132,17 @@ async def _in_sandbox(
     return written
 
 
-async def _mention(tools: Tools, sandbox_id: str, values: Values) -> None:
+async def _mention(tools: Dependencies, sandbox_id: str, values: Values) -> None:
     """Whatever the runtime makes of it."""
     if not sandbox_id:
         return
     try:
         await tools.runtime.update_sandbox(sandbox_id, cri_resources(values, 0))
-    except RuntimeTrouble as trouble:
+    except RuntimeCallError as trouble:
         log.info("sandbox %s keeps its size as far as the runtime is concerned: %s", sandbox_id, trouble)
 
 
-async def _write_pod(tools: Tools, uid: str, values: Values, before: Values) -> None:
+async def _write_pod(tools: Dependencies, uid: str, values: Values, before: Values) -> None:
     limit = values.memory_bytes
     if limit is not None and _comes_down(before.memory_bytes, limit):
         await tools.cgroups.lower_memory(uid, "", limit)
@@ -151,7 +151,7 @@ async def _write_pod(tools: Tools, uid: str, values: Values, before: Values) -> 
 
 
 async def _tell(
-    tools: Tools, pod: Pod, name: str, container_id: str, before: Resources | None, resources: Resources
+    tools: Dependencies, pod: Pod, name: str, container_id: str, before: Resources | None, resources: Resources
 ) -> None:
     wanted = kept(tools, pod, container_id, told(tools, pod, name, resources))
     update = wanted if before is None else cleared(told(tools, pod, name, before), wanted)
@@ -166,7 +166,7 @@ async def _tell(
                 await tools.runtime.update_container(container_id, update)
         except TimeoutError:
             return False
-        except RuntimeTrouble as trouble:
+        except RuntimeCallError as trouble:
             if any(each in trouble.reason for each in _TOO_LOW):
                 return False
             raise
@@ -175,7 +175,7 @@ async def _tell(
     await tools.cgroups.lower_memory(pod.metadata.uid, name, limit, by_runtime)
 
 
-def told(tools: Tools, pod: Pod, name: str, resources: Resources) -> Told:
+def told(tools: Dependencies, pod: Pod, name: str, resources: Resources) -> Told:
     """A container's numbers, were these its resources."""
     work = tools.cgroups.workload_of(allocated_pod(pod, Allocation({name: resources})))
     each = zip(work.containers, work.container_values, work.scores, strict=True)
@@ -189,7 +189,7 @@ def _comes_down(before: int | None, after: int) -> bool:
 LIFT_ANSWER_S = 10.0
 
 
-async def lift(tools: Tools, pod: Pod, name: str, container_id: str, high: str) -> None:
+async def lift(tools: Dependencies, pod: Pod, name: str, container_id: str, high: str) -> None:
     """RuntimeTrouble where it refuses or does not answer."""
     uid = pod.metadata.uid
     work = tools.cgroups.workload_of(_given_pod(tools, pod))
@@ -201,19 +201,19 @@ async def lift(tools: Tools, pod: Pod, name: str, container_id: str, high: str) 
         async with asyncio.timeout(LIFT_ANSWER_S):
             await tools.runtime.update_container(container_id, update)
     except TimeoutError:
-        raise RuntimeTrouble("update container", f"no answer within {LIFT_ANSWER_S:g} s") from None
+        raise RuntimeCallError("update container", f"no answer within {LIFT_ANSWER_S:g} s") from None
     if tools.cgroups.stands is not None:
         tools.cgroups.stands.lift(uid, container_id, high)
 
 
-def _given_pod(tools: Tools, pod: Pod) -> Pod:
+def _given_pod(tools: Dependencies, pod: Pod) -> Pod:
     """As the runtime was told last: a wish that was not accepted, or not handed out yet, is no business of a lift."""
     record = tools.checkpoint.get(pod.metadata.uid)
     promised = pod if record.allocation is None else allocated_pod(pod, record.allocation)
     return allocated_pod(promised, Allocation(record.actuated, tools.gates.pod_level_resize, record.actuated_pod))
 
 
-def kept(tools: Tools, pod: Pod, container_id: str, told: Told) -> Told:
+def kept(tools: Dependencies, pod: Pod, container_id: str, told: Told) -> Told:
     """What the runtime is told of a container that may have been lifted: a resize does not take that back."""
     stands = tools.cgroups.stands
     if stands is None:

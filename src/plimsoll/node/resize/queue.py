@@ -16,16 +16,16 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from plimsoll.node.checkpoint import Checkpoint, CheckpointUnwritable
+from plimsoll.node.checkpoint import Checkpoint, CheckpointWriteError
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.model.objects import Container, Pod, ResourceList
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.rules.node.admission import Refused
+from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.resize.allocation import Allocation, NodeResizeGates, allocated_pod, is_allocated
-from plimsoll.rules.resize.conditions import NO_MARKS, ResizeMarks, failed, finished, is_news, judged, marks_of
+from plimsoll.rules.resize.conditions import NO_MARKS, ResizeConditions, failed, finished, is_news, judged, marks_of
 from plimsoll.rules.resize.verdict import (
     RETRY_FIRST_S,
     RETRY_S,
@@ -50,11 +50,13 @@ class ResizePolicyOfNode(msgspec.Struct, frozen=True):
     static_memory: bool = False
     may_swap: Callable[[Pod, Container], bool] = lambda _pod, _container: False
     enabled: bool = True  # InPlacePodVerticalScaling
-    cpu_refusal: Callable[[Pod], Refused | None] = lambda _pod: None  # of the CPU manager, for a pod of that size
+    cpu_refusal: Callable[[Pod], AdmissionRefusal | None] = lambda _pod: (
+        None
+    )  # of the CPU manager, for a pod of that size
     give_cpus: Callable[[Pod], None] = lambda _pod: None
 
 
-class Neighbours(Protocol):
+class PodRegistry(Protocol):
     """The pods of the node, as far as a verdict asks."""
 
     def load(self) -> NodeLoad:
@@ -68,7 +70,7 @@ class Neighbours(Protocol):
     def preempt(self, victims: Iterable[Pod]) -> None: ...
 
 
-class Counts(Protocol):
+class ResizeMetrics(Protocol):
     """What is measured; `meters.NodeMeters` counts it."""
 
     def resize_requested(self, resource: str, requirement: str, operation: str) -> None: ...
@@ -82,14 +84,14 @@ class Resizes:
         self,
         policy: ResizePolicyOfNode,
         checkpoint: Checkpoint,
-        pods: Neighbours,
+        pods: PodRegistry,
         conditions: Callable[[], Iterable[NodeCondition]],
         clock: Callable[[], float],
-        counts: Counts,
+        counts: ResizeMetrics,
     ) -> None:
         self._policy, self._checkpoint, self._pods = policy, checkpoint, pods
         self._conditions, self._clock, self._counts = conditions, clock, counts
-        self._marks: dict[str, ResizeMarks] = {}
+        self._marks: dict[str, ResizeConditions] = {}
         self._queue: dict[str, None] = {}  # uids, in the order they came
         self._stir = asyncio.Event()
         self._trigger: Trigger | None = None  # why all that wait are to be judged
@@ -146,7 +148,7 @@ class Resizes:
 
     # --- what is known ---
 
-    def marks(self, uid: str) -> ResizeMarks:
+    def marks(self, uid: str) -> ResizeConditions:
         return self._marks.get(uid, NO_MARKS)
 
     def pending(self) -> dict[str, int]:
@@ -197,7 +199,7 @@ class Resizes:
         self._checkpoint.put(uid, allocation=verdict.allocation)
         try:
             self._checkpoint.save()
-        except CheckpointUnwritable as error:
+        except CheckpointWriteError as error:
             self._checkpoint.put(uid, allocation=before)
             return ResizeVerdict("Deferred", before, str(error), "Deferred", still_pending=True)
         return verdict
@@ -246,14 +248,14 @@ class Resizes:
                 self._counts.resize_took(self._clock() - before.progress.since_s, success=False)
             self._pods.told(pod.metadata.uid, event)
 
-    def _put(self, uid: str, marks: ResizeMarks) -> None:
+    def _put(self, uid: str, marks: ResizeConditions) -> None:
         if marks == NO_MARKS:
             self._marks.pop(uid, None)
         else:
             self._marks[uid] = marks
 
     def _count(
-        self, before: ResizeMarks, verdict: ResizeVerdict, event: LifecycleEvent | None, trigger: Trigger
+        self, before: ResizeConditions, verdict: ResizeVerdict, event: LifecycleEvent | None, trigger: Trigger
     ) -> None:
         was_deferred = before.pending is not None and before.pending.reason == "Deferred"
         if verdict.decision == "Accepted" and was_deferred:

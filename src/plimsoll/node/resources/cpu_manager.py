@@ -23,8 +23,8 @@ import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateDamaged, cpu_state_from_json, cpu_state_json
-from plimsoll.errors import InvalidConfig, PlimsollError
+from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateCorruptError, cpu_state_from_json, cpu_state_json
+from plimsoll.errors import InvalidConfigError, PlimsollError
 from plimsoll.linux.atomic_file import replace_whole
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
@@ -35,8 +35,8 @@ from plimsoll.rules.cpumanager.assignment import (
     NO_CPUS,
     STRICT_RESERVATION,
     CpuPlan,
-    NotEnoughCpus,
-    NotWholeCores,
+    NotEnoughCpusError,
+    NotWholeCoresError,
     assigned,
     reserved_set,
     state_trouble,
@@ -44,10 +44,10 @@ from plimsoll.rules.cpumanager.assignment import (
 from plimsoll.rules.cpumanager.topology import Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.admission import Refused
-from plimsoll.rules.node.node_config import Setting, reserved_cpus
+from plimsoll.rules.node.admission import AdmissionRefusal
+from plimsoll.rules.node.node_config import NodeConfig, reserved_cpus
 from plimsoll.rules.resources.defaulting import defaulted
-from plimsoll.runtime.interface import Resources, Runtime, RuntimeTrouble
+from plimsoll.runtime.interface import ContainerRuntime, CriResources, RuntimeCallError
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ CPUSET = "cpuset.cpus"
 NONE, STATIC = "none", "static"
 
 
-class CpuStateRefused(PlimsollError):
+class CpuStateError(PlimsollError):
     def __init__(self, path: Path, trouble: str) -> None:
         super().__init__(path, trouble)
         self.path, self.trouble = path, trouble
@@ -69,7 +69,7 @@ class CpuStateRefused(PlimsollError):
 
 
 class CpuManager:
-    def __init__(self, directory: Path, setting: Setting, topology: CpuTopology) -> None:
+    def __init__(self, directory: Path, setting: NodeConfig, topology: CpuTopology) -> None:
         """Raises InvalidConfig where the configuration cannot be had on these CPUs."""
         self._path, self._policy = directory / STATE, setting.policy
         self._owned: dict[str, dict[str, Cpus]] = {}
@@ -87,10 +87,10 @@ class CpuManager:
         try:
             state = cpu_state_from_json(data)
             trouble = self._trouble(state)
-        except CpuStateDamaged as error:
+        except CpuStateCorruptError as error:
             state, trouble = CpuState("", NO_CPUS, {}), str(error)
         if trouble and not drained:
-            raise CpuStateRefused(self._path, trouble)
+            raise CpuStateError(self._path, trouble)
         if trouble:
             log.warning("%s: %s; there are no pods here, so it is begun anew", self._path, trouble)
         else:
@@ -105,15 +105,15 @@ class CpuManager:
 
     # --- deciding ---
 
-    def wanted(self, pod: Pod) -> dict[str, Cpus] | Refused:
+    def wanted(self, pod: Pod) -> dict[str, Cpus] | AdmissionRefusal:
         """The CPUs that its containers would own; `pod` with its allocated resources. Nothing is given away yet."""
         if self.plan is None:
             return {}
         whole = defaulted(pod, pod_level=self._policy.pod_level)
         try:
             return assigned(whole, self._owned, self.plan, self._policy)
-        except (NotEnoughCpus, NotWholeCores) as error:
-            return Refused(error.reason, str(error))
+        except (NotEnoughCpusError, NotWholeCoresError) as error:
+            return AdmissionRefusal(error.reason, str(error))
 
     def give(self, uid: str, cpus: dict[str, Cpus]) -> bool:
         """Kept on disk when this returns, if the disk takes it. True where it is news."""
@@ -158,10 +158,10 @@ class CpuManager:
             log.error("%s cannot be written: %s; free some space", self._path, error.strerror or error)
 
 
-def cpu_plan(setting: Setting, topology: CpuTopology) -> CpuPlan:
+def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
     config = setting.config
     if len(topology.cpus) < setting.machine.cores:
-        raise InvalidConfig(
+        raise InvalidConfigError(
             "cpuManagerPolicy",
             f"static: the capacity says {setting.machine.cores} CPUs and the machine has {len(topology.cpus)}; "
             "nobody can own one that is not there",
@@ -169,13 +169,13 @@ def cpu_plan(setting: Setting, topology: CpuTopology) -> CpuPlan:
     options = {name for name, value in config.cpu_manager_policy_options.items() if value == "true"}
     if others := sorted(options - HONOURED_OPTIONS):
         honoured = " and ".join(sorted(HONOURED_OPTIONS))
-        raise InvalidConfig(f"cpuManagerPolicyOptions[{others[0]}]", f"is not offered here; {honoured} are")
+        raise InvalidConfigError(f"cpuManagerPolicyOptions[{others[0]}]", f"is not offered here; {honoured} are")
     for error in host_errors(config, setting.policy.cgroup_version, topology.cpus):
         if error.path == "reservedSystemCPUs":
             raise error
     count = reserved_cpus(config)
     if count >= len(topology.cpus):
-        raise InvalidConfig(
+        raise InvalidConfigError(
             "cpuManagerPolicy", f"{count} of {len(topology.cpus)} CPUs are reserved: nothing is left to give away"
         )
     return CpuPlan(
@@ -188,7 +188,7 @@ def cpu_plan(setting: Setting, topology: CpuTopology) -> CpuPlan:
 
 class CpuPinning:
     def __init__(
-        self, cpus: CpuManager, cgroups: PodCgroups, runtime: Runtime, view: RuntimeView, period_s: float
+        self, cpus: CpuManager, cgroups: PodCgroups, runtime: ContainerRuntime, view: RuntimeView, period_s: float
     ) -> None:
         self.cpus, self._cgroups, self._runtime, self._view, self._period_s = cpus, cgroups, runtime, view, period_s
         self._told: dict[str, str] = {}  # container id → what a runtime was told last
@@ -199,7 +199,7 @@ class CpuPinning:
     def check(self) -> None:
         """A policy that no kernel could carry out is refused at the start."""
         if self.cpus.is_static and (why := self._cgroups.lacks(CPUSET)):
-            raise InvalidConfig("cpuManagerPolicy", f"static needs the cpuset controller: {why}")
+            raise InvalidConfigError("cpuManagerPolicy", f"static needs the cpuset controller: {why}")
 
     def wake(self) -> None:
         """Somebody may have given CPUs back."""
@@ -248,8 +248,8 @@ class CpuPinning:
         # Fewer CPUs first: nobody gets one that another one still has.
         for key in sorted(changed, key=lambda each: wanted[each] != self.cpus.shared_text):
             try:
-                await self._runtime.update_container(key, Resources(cpuset_cpus=wanted[key]))
-            except RuntimeTrouble as trouble:  # it may have ended just now; else the next look finds it
+                await self._runtime.update_container(key, CriResources(cpuset_cpus=wanted[key]))
+            except RuntimeCallError as trouble:  # it may have ended just now; else the next look finds it
                 log.info("CPUs of container %s: %s", key, trouble)
             else:
                 self._told[key] = wanted[key]

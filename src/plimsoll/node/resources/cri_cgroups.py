@@ -27,7 +27,7 @@ from plimsoll.linux.state_dir import replace_private
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.model.cgroup_names import Runtime, container_component
 from plimsoll.rules.resources.cri import KERNEL_DEFAULT
-from plimsoll.runtime.interface import ContainerSeen
+from plimsoll.runtime.interface import ContainerStateSeen
 
 DRIVER_MISMATCH, MEMORY_QOS_UNSUPPORTED = "CgroupDriverMismatch", "MemoryQoSUnsupported"
 HIGH = "memory.high"
@@ -63,7 +63,7 @@ class RuntimeCgroups:
         self,
         uid: str,
         pod_path: str,
-        containers: Iterable[ContainerSeen],
+        containers: Iterable[ContainerStateSeen],
         unified: Mapping[str, Mapping[str, str]],
     ) -> list[Finding]:
         """What is new and wrong. `containers`: all of the pod's; `unified`: container → what v2 files shall hold."""
@@ -143,7 +143,7 @@ class RuntimeCgroups:
 
     # ---
 
-    def _looked(self, pod_path: str, seen: ContainerSeen, unified: Mapping[str, str]) -> Stand:
+    def _looked(self, pod_path: str, seen: ContainerStateSeen, unified: Mapping[str, str]) -> Stand:
         expected = f"{pod_path}/{container_component(seen.id, self._driver.name, self._runtime)}"
         actual = self._actual(seen.pid)
         path, findings = expected, []
@@ -204,7 +204,7 @@ class RuntimeCgroups:
             )
 
 
-def _told_otherwise(seen: ContainerSeen, unified: Mapping[str, str]) -> dict[str, str]:
+def _told_otherwise(seen: ContainerStateSeen, unified: Mapping[str, str]) -> dict[str, str]:
     if seen.told is None:
         return {}
     wanted = {file: unified.get(file, KERNEL_DEFAULT[file]) for file in _MEMORY_QOS_FILES}

@@ -12,19 +12,19 @@ from collections.abc import Mapping
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.runtime.interface import ContainerSeen, Runtime, SandboxSeen, Seen
+from plimsoll.runtime.interface import ContainerRuntime, ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
 
 
 class PodParts(msgspec.Struct, frozen=True):
     """One pod's sandboxes, newest first, and containers, newest attempt first."""
 
-    sandboxes: tuple[SandboxSeen, ...] = ()
-    containers: tuple[ContainerSeen, ...] = ()
+    sandboxes: tuple[SandboxStateSeen, ...] = ()
+    containers: tuple[ContainerStateSeen, ...] = ()
 
-    def newest(self, name: str) -> ContainerSeen | None:
+    def newest(self, name: str) -> ContainerStateSeen | None:
         return next((each for each in self.containers if each.name == name), None)
 
-    def alive(self) -> list[ContainerSeen]:
+    def alive(self) -> list[ContainerStateSeen]:
         return [each for each in self.containers if each.phase in ("created", "running", "unknown")]
 
 
@@ -32,11 +32,11 @@ NOTHING = PodParts()
 
 
 class RuntimeView:
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: ContainerRuntime) -> None:
         self._runtime = runtime
         self._asking: list[asyncio.Future[Mapping[str, PodParts]]] = []
         self._wake = asyncio.Event()
-        self._seen: Seen | None = None
+        self._seen: RuntimeSnapshot | None = None
         self.last: Mapping[str, PodParts] = {}  # for whoever only shows it
 
     async def all(self) -> Mapping[str, PodParts]:
@@ -70,8 +70,8 @@ class RuntimeView:
         if seen is self._seen:
             return self.last
         self._seen = seen
-        sandboxes: dict[str, list[SandboxSeen]] = {}
-        containers: dict[str, list[ContainerSeen]] = {}
+        sandboxes: dict[str, list[SandboxStateSeen]] = {}
+        containers: dict[str, list[ContainerStateSeen]] = {}
         for sandbox in seen.sandboxes:
             sandboxes.setdefault(sandbox.pod_uid, []).append(sandbox)
         for container in seen.containers:

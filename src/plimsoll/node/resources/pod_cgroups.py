@@ -1,8 +1,8 @@
 """The cgroups of the pods on this node: asked for by many workers, made in few turns, and asked what they have counted.
 
-`NodeTree` takes one turn at a time, and most of a turn (looking at the classes, the journal, the state) costs the same
-for one pod as for several. So workers put down what they want and wait; whoever waits when a turn begins shares it. A
-turn that is refused is taken again for each pod by itself: one impossible pod is nobody else's trouble.
+`CgroupManager` takes one turn at a time, and most of a turn (looking at the classes, the journal, the state) costs the
+same for one pod as for several. So workers put down what they want and wait; whoever waits when a turn begins shares
+it. A turn that is refused is taken again for each pod by itself: one impossible pod is nobody else's trouble.
 
 A container's cgroup is named after its attempt, so its counters are its own from birth: an `oom_kill` in them means
 that this very run was hit. Under systemd the scope may be gone with its last process; then the pod's slice, which
@@ -22,7 +22,7 @@ import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
 from plimsoll.cgroups.engine.desired import CpusOf
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cgroups.engine.shrink import SetLimit, Shrinker, usage_bytes
 from plimsoll.cgroups.engine.transaction import Applied
 from plimsoll.codec.kernel.files import flat_keyed
@@ -31,11 +31,11 @@ from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, signal_me
 from plimsoll.node.resources.cri_cgroups import RuntimeCgroups
 from plimsoll.rules.cgroups.desired import Workload, workload
 from plimsoll.rules.cgroups.reconcile import Unmet
-from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from plimsoll.rules.model.cgroup_names import cgroup_path
 from plimsoll.rules.model.kernel import CgroupVersion, Weight
 from plimsoll.rules.model.objects import Container, Metadata, Pod, PodSpec
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resize.status import TOLD_FILES, kernel_values
 from plimsoll.rules.resources.files import file_map
 from plimsoll.rules.resources.values import Values
@@ -43,19 +43,21 @@ from plimsoll.rules.resources.values import Values
 log = logging.getLogger(__name__)
 
 RESCORE_ROUNDS = 5
-QUICK = Ladder(deadline_s=0.5, pause_s=0.05)  # while one limit comes down nobody else has a turn; it is tried again
+QUICK = ShrinkPolicy(
+    deadline_s=0.5, pause_s=0.05
+)  # while one limit comes down nobody else has a turn; it is tried again
 TOGETHER_MOST = 8  # a turn keeps the event loop for some milliseconds per pod
 _OOM_FILES = ("memory.events.local", "memory.events", "memory.oom_control")
 
 
-class Wish(msgspec.Struct, frozen=True):
+class CgroupRequest(msgspec.Struct, frozen=True):
     """`pod` None: remove it. `containers`: name → id of those that run or are about to."""
 
     pod: Pod | None
     containers: Mapping[str, str] = {}
 
 
-class Witness(Protocol):
+class CgroupListener(Protocol):
     """Who looks at cgroups that others make and remove."""
 
     def changing(self, uid: str) -> None:
@@ -66,12 +68,12 @@ class Witness(Protocol):
 
 
 class PodCgroups:
-    def __init__(self, tree: NodeTree, driver: CgroupDriver, setting: Setting) -> None:
-        self.witnesses: list[Witness] = []
+    def __init__(self, tree: CgroupManager, driver: CgroupDriver, setting: NodeConfig) -> None:
+        self.witnesses: list[CgroupListener] = []
         self._tree, self._driver, self._setting = tree, driver, setting
         tree.hurry(QUICK)
-        self._waiting: dict[str, tuple[Wish, asyncio.Future[None]]] = {}
-        self._have: dict[str, Wish] = {}
+        self._waiting: dict[str, tuple[CgroupRequest, asyncio.Future[None]]] = {}
+        self._have: dict[str, CgroupRequest] = {}
         self._sized: set[str] = (
             set()
         )  # uids of pods whose cgroups this agent has sized, with the node's present settings
@@ -103,7 +105,7 @@ class PodCgroups:
     async def have(self, pod: Pod, containers: Mapping[str, str]) -> Mapping[str, str]:
         """Container name → path of its cgroup, "" → the pod's; made and sized when this returns."""
         uid = pod.metadata.uid
-        wish = Wish(pod, dict(containers))
+        wish = CgroupRequest(pod, dict(containers))
         if self._have.get(uid) != wish or uid in self._waiting:
             await self._asked(uid, wish)
         return self._paths.get(uid, {})
@@ -118,7 +120,7 @@ class PodCgroups:
         applied = await self._tree.resize(pod)
         self._sized.add(uid)
         if before is not None:
-            self._have[uid] = Wish(pod, before.containers)
+            self._have[uid] = CgroupRequest(pod, before.containers)
         paths = self.paths(uid)
         self.unmet[uid] = tuple(each for each in applied.unmet if each.path in paths.values())
 
@@ -151,7 +153,7 @@ class PodCgroups:
 
     async def remove(self, uid: str) -> None:
         """Whatever still runs in them is killed."""
-        await self._asked(uid, Wish(None))
+        await self._asked(uid, CgroupRequest(None))
 
     async def kill(self, uid: str) -> None:
         """Everything that runs in the pod, now; the cgroups stay until they are removed."""
@@ -308,7 +310,7 @@ class PodCgroups:
 
     # --- turns ---
 
-    async def _asked(self, uid: str, wish: Wish) -> None:
+    async def _asked(self, uid: str, wish: CgroupRequest) -> None:
         waiting = self._waiting.get(uid)
         if waiting is not None:  # a newer wish of the same worker: the one before was given up
             waiting[1].cancel()
@@ -317,10 +319,10 @@ class PodCgroups:
         self._wake.set()
         await done
 
-    async def _turn(self, batch: Mapping[str, tuple[Wish, asyncio.Future[None]]]) -> None:
+    async def _turn(self, batch: Mapping[str, tuple[CgroupRequest, asyncio.Future[None]]]) -> None:
         adds = {uid: wish for uid, (wish, _) in batch.items() if wish.pod is not None}
         removes = [uid for uid, (wish, _) in batch.items() if wish.pod is None]
-        for part in (adds, dict.fromkeys(removes, Wish(None))):
+        for part in (adds, dict.fromkeys(removes, CgroupRequest(None))):
             if not part:
                 continue
             try:
@@ -338,7 +340,7 @@ class PodCgroups:
             if not done.done():
                 done.set_result(None)
 
-    async def _take(self, wishes: Mapping[str, Wish]) -> None:
+    async def _take(self, wishes: Mapping[str, CgroupRequest]) -> None:
         for witness in self.witnesses:
             for uid in wishes:
                 witness.changing(uid)
@@ -348,7 +350,7 @@ class PodCgroups:
             for witness in self.witnesses:
                 witness.changed()
 
-    async def _made(self, wishes: Mapping[str, Wish]) -> None:
+    async def _made(self, wishes: Mapping[str, CgroupRequest]) -> None:
         for uid in wishes:
             self._have.pop(uid, None)
             self._paths.pop(uid, None)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from plimsoll.rules.node.node_object import ImageOnNode
 from plimsoll.runtime.cri.answers import Health, StoredImage
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 
 STATUS_S, IMAGES_S = 5.0, 30.0  # as the kubelet: updateRuntimeUp, and its image list
 DOWN = "container runtime is down"
@@ -21,13 +21,13 @@ DOWN = "container runtime is down"
 log = logging.getLogger(__name__)
 
 
-class Asked(Protocol):
+class RuntimeStatusSource(Protocol):
     async def health(self) -> Health: ...
     async def images(self) -> tuple[StoredImage, ...]: ...
 
 
 class RuntimeHealth:
-    def __init__(self, runtime: Asked, changed: Callable[[], None]) -> None:
+    def __init__(self, runtime: RuntimeStatusSource, changed: Callable[[], None]) -> None:
         self._runtime, self._changed = runtime, changed
         self.troubles: tuple[str, ...] = ()
         self.images: tuple[ImageOnNode, ...] = ()
@@ -43,7 +43,7 @@ class RuntimeHealth:
                 if clock() >= images_s:
                     self.images = tuple(map(_shown, await self._runtime.images()))
                     images_s = clock() + IMAGES_S
-            except RuntimeTrouble as trouble:
+            except RuntimeCallError as trouble:
                 if DOWN not in self.troubles:
                     log.warning("the container runtime does not answer: %s", trouble)
                 self.troubles = (DOWN,)

@@ -15,14 +15,14 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from plimsoll.kube import request
-from plimsoll.kube.request import ApiError, Resource, Unreachable
-from plimsoll.node.server.logs import Refused
+from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
+from plimsoll.node.server.logs import LogRequestError
 
 API_SERVERS = "plimsoll:api"  # the group in our API server's client certificate
 TOKEN_KEPT_S, ALLOWED_KEPT_S, DENIED_KEPT_S = 120.0, 300.0, 30.0
 MOST_KEPT = 1024
-TOKEN_REVIEWS = Resource("/apis/authentication.k8s.io/v1", "tokenreviews")
-ACCESS_REVIEWS = Resource("/apis/authorization.k8s.io/v1", "subjectaccessreviews")
+TOKEN_REVIEWS = ResourcePath("/apis/authentication.k8s.io/v1", "tokenreviews")
+ACCESS_REVIEWS = ResourcePath("/apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _SUBRESOURCES = {"stats": "stats", "metrics": "metrics", "pods": "pods", "runningpods": "pods"}
@@ -33,7 +33,7 @@ class Caller(msgspec.Struct, frozen=True):
     groups: tuple[str, ...] = ()
 
 
-class Asks(Protocol):
+class AccessReviewer(Protocol):
     """The part of `kube.client.Client` that is needed."""
 
     async def ask(self, request: request.Request) -> dict[str, Any]: ...
@@ -41,7 +41,11 @@ class Asks(Protocol):
 
 class EndpointAccess:
     def __init__(
-        self, node: str, client: Asks | None, clock: Callable[[], float], api_servers: tuple[str, ...] = (API_SERVERS,)
+        self,
+        node: str,
+        client: AccessReviewer | None,
+        clock: Callable[[], float],
+        api_servers: tuple[str, ...] = (API_SERVERS,),
     ) -> None:
         """`api_servers`: users or groups in certificates of API servers. Without a client nobody else is let in."""
         self._node, self._client, self._clock, self._api_servers = node, client, clock, frozenset(api_servers)
@@ -52,13 +56,13 @@ class EndpointAccess:
         """Refused 401 or 403 where this caller may not ask for `/component…`."""
         caller = certificate_caller(peer) if peer else await self._token_caller(authorization)
         if caller is None:
-            raise Refused(401, "Unauthorized")
+            raise LogRequestError(401, "Unauthorized")
         if peer and self._api_servers.intersection((caller.name, *caller.groups)):
             return
         subresource = _SUBRESOURCES.get(component, "proxy")
         if not reads or not await self._may(caller, subresource):
             verb = "get" if reads else "create"
-            raise Refused(
+            raise LogRequestError(
                 403, f"Forbidden (user={caller.name}, verb={verb}, resource=nodes, subresource={subresource})"
             )
 
@@ -102,7 +106,7 @@ class EndpointAccess:
         return allowed
 
     async def _reviewed(
-        self, reviews: Resource, version: str, kind: str, spec: dict[str, Any]
+        self, reviews: ResourcePath, version: str, kind: str, spec: dict[str, Any]
     ) -> dict[str, Any] | None:
         """None where the API has no answer, which lets nobody in."""
         if self._client is None:
@@ -110,7 +114,7 @@ class EndpointAccess:
         review = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec}
         try:
             answer = await self._client.ask(request.create(reviews, review))
-        except (ApiError, Unreachable, TimeoutError):
+        except (ApiError, UnreachableError, TimeoutError):
             return None
         return answer.get("status") or {}
 

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.node.server.logs import Query, Refused, flag
+from plimsoll.node.server.logs import LogRequestError, Query, flag
 from plimsoll.runtime.interface import ExecSession
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -56,12 +56,12 @@ def exec_options(query: Query) -> ExecOptions:
     """Refused(400) with the kubelet's sentences. With a terminal there is no stderr of its own."""
     command = tuple(query.get("command") or ())
     if not command:
-        raise Refused(400, "you must specify at least 1 command for the container")
+        raise LogRequestError(400, "you must specify at least 1 command for the container")
     if any("\0" in each for each in command) or sum(map(len, command)) > MOST_COMMAND_BYTES:
-        raise Refused(400, "the command is longer than any can be, or has a NUL in it")
+        raise LogRequestError(400, "the command is longer than any can be, or has a NUL in it")
     stdin, stdout, stderr, tty = (_is_set(query, name) for name in ("stdin", "stdout", "stderr", "tty"))
     if not (stdin or stdout or stderr):
-        raise Refused(400, "you must specify at least 1 of stdin, stdout, stderr")
+        raise LogRequestError(400, "you must specify at least 1 of stdin, stdout, stderr")
     return ExecOptions(command, stdin, stdout, stderr and not tty, tty)
 
 
@@ -78,7 +78,7 @@ async def run_exec(socket: ChannelSocket, options: ExecOptions, attach: Attach) 
         await socket.send(bytes([first]))
         try:
             session = await attach()
-        except Refused as refused:
+        except LogRequestError as refused:
             await _finish(socket, failure(f"unable to upgrade connection: {refused}"))
             return
         except PlimsollError as error:

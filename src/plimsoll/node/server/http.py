@@ -1,8 +1,9 @@
 """A small HTTPS server for the node's endpoint: HTTP/1.1, kept connections, streamed answers, upgrades.
 
-asyncio streams carry, httptools checks and reads the head of a request. A handler is given a `Request` and returns what
-to answer: a `Reply`, a `Stream`, or an `Upgrade` that takes the connection over. There is little that a stranger can
-make it hold: a head of at most 16 KiB within ten seconds, no body to speak of, and a number of connections.
+asyncio streams carry, httptools checks and reads the head of a request. A handler is given a `HttpRequest` and returns
+what to answer: a `Reply`, a `HttpStream`, or an `Upgrade` that takes the connection over. There is little that a
+stranger can make it hold: a head of at most 16 KiB within ten seconds, no body to speak of, and a number of
+connections.
 
 It is not the API server's uvicorn, because it is part of an agent that shall stay small: half the memory, and a
 stream's client that leaves is noticed without asking.
@@ -34,7 +35,7 @@ TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 log = logging.getLogger(__name__)
 
 
-class PortTaken(PlimsollError):
+class PortInUseError(PlimsollError):
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(host, port, reason)
         self.host, self.port, self.reason = host, port, reason
@@ -43,7 +44,7 @@ class PortTaken(PlimsollError):
         return f"cannot listen on {self.host}:{self.port}: {self.reason}"
 
 
-class Request(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     method: str
     target: str  # as it was sent
     path: tuple[str, ...]  # its components, unquoted: names to look up, never a path to open
@@ -66,7 +67,7 @@ class Reply(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Stream(msgspec.Struct, frozen=True):
+class HttpStream(msgspec.Struct, frozen=True):
     """Sent piece by piece; closed when the client leaves."""
 
     pieces: AsyncGenerator[bytes, None]
@@ -79,11 +80,11 @@ class Upgrade(msgspec.Struct, frozen=True):
     run: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-Answer = Reply | Stream | Upgrade
+HttpResponse = Reply | HttpStream | Upgrade
 
 
-class Handler(Protocol):
-    async def __call__(self, request: Request) -> Answer: ...
+class HttpHandler(Protocol):
+    async def __call__(self, request: HttpRequest) -> HttpResponse: ...
 
 
 def text(status: int, message: str) -> Reply:
@@ -93,7 +94,7 @@ def text(status: int, message: str) -> Reply:
 class HttpServer:
     """`start`, then `port` says where; `close` ends every connection."""
 
-    def __init__(self, handler: Handler, tls: ssl.SSLContext) -> None:
+    def __init__(self, handler: HttpHandler, tls: ssl.SSLContext) -> None:
         self._handler, self._tls = handler, tls
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -105,7 +106,7 @@ class HttpServer:
             bound = _bound(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not or_another:
-                raise PortTaken(host, port, error.strerror or str(error)) from error
+                raise PortInUseError(host, port, error.strerror or str(error)) from error
             bound = _bound(host, 0)
         self.port = bound.getsockname()[1]
         self._server = await asyncio.start_server(
@@ -138,7 +139,7 @@ class HttpServer:
 
 
 class _Connection:
-    def __init__(self, handler: Handler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, handler: HttpHandler, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._handler, self._reader, self._writer = handler, reader, writer
         tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
         self._peer: Mapping[str, Any] | None = tls.getpeercert()
@@ -166,14 +167,14 @@ class _Connection:
             if not await self._answer(parsed.request(self._peer), parsed.keep_alive):
                 return
 
-    async def _answer(self, request: Request, keep_alive: bool) -> bool:
+    async def _answer(self, request: HttpRequest, keep_alive: bool) -> bool:
         """Whether the connection goes on."""
         answer = await self._handler(request)
         match answer:
             case Reply():
                 await self._reply(answer, close=not keep_alive)
                 return keep_alive
-            case Stream():
+            case HttpStream():
                 return await self._stream(answer) and keep_alive
             case Upgrade():
                 await answer.run(self._reader, self._writer)
@@ -186,7 +187,7 @@ class _Connection:
         self._writer.write(_head(reply.status, headers) + reply.body)
         await self._writer.drain()
 
-    async def _stream(self, stream: Stream) -> bool:
+    async def _stream(self, stream: HttpStream) -> bool:
         """Sends while the client is there. A connection that is lost cancels whoever waits for the next piece."""
         headers = [("Content-Type", stream.content_type), ("Transfer-Encoding", "chunked")]
         self._writer.write(_head(200, headers))
@@ -247,12 +248,12 @@ class _Head:
             self.body_bytes = int(value)
         self.is_chunked |= name == b"transfer-encoding"
 
-    def request(self, peer: Mapping[str, Any] | None) -> Request:
+    def request(self, peer: Mapping[str, Any] | None) -> HttpRequest:
         target = self._target.decode("latin-1")
         path, _, query = target.partition("?")
         components = tuple(unquote(each) for each in path.strip("/").split("/"))
         asked = parse_qs(query, keep_blank_values=True, max_num_fields=1000)
-        return Request(self.method, target, components, asked, tuple(self._headers), peer)
+        return HttpRequest(self.method, target, components, asked, tuple(self._headers), peer)
 
 
 def _head(status: int, headers: list[tuple[str, str]]) -> bytes:

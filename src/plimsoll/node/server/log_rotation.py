@@ -16,7 +16,7 @@ from pathlib import Path
 from plimsoll.errors import PlimsollError
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.server.logs import rotated_files
-from plimsoll.runtime.interface import ContainerSeen, Runtime
+from plimsoll.runtime.interface import ContainerRuntime, ContainerStateSeen
 
 LOOK_S = 10.0  # containerLogMonitorInterval
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class LogRotation:
-    def __init__(self, runtime: Runtime, view: RuntimeView, max_bytes: int, max_files: int) -> None:
+    def __init__(self, runtime: ContainerRuntime, view: RuntimeView, max_bytes: int, max_files: int) -> None:
         self._runtime, self._view, self._max_bytes, self._max_files = runtime, view, max_bytes, max_files
 
     async def run(self) -> None:
@@ -41,7 +41,7 @@ class LogRotation:
             except (PlimsollError, OSError) as error:
                 log.warning("the log of container %s cannot be rotated: %s", each.name, error)
 
-    async def _looked(self, container: ContainerSeen) -> None:
+    async def _looked(self, container: ContainerStateSeen) -> None:
         file = self._runtime.log_file(container)
         if not container.log_file or not file.exists() or file.stat().st_size <= self._max_bytes:
             return

@@ -21,15 +21,14 @@ import os
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from plimsoll.codec.kernel.cri_log import NANOS, fixed_time, parse, unix_nanos
 from plimsoll.errors import PlimsollError
 from plimsoll.node.sources.directory_watch import DirectoryWatch
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = Mapping[str, Any]
 Query = Mapping[str, Sequence[str]]
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False", "")
 _STREAMS: dict[str, tuple[bytes, ...]] = {
@@ -44,7 +43,7 @@ _WAITING = {
 }
 
 
-class Refused(PlimsollError):
+class LogRequestError(PlimsollError):
     """A request that cannot be answered: the HTTP status and the sentence."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -69,13 +68,13 @@ def log_options(query: Query, now_s: float) -> LogOptions:
     """Refused(400) for what cannot be read; options that are not known are left alone, as the kubelet does it."""
     since_s, since_time = _number(query, "sinceSeconds", 1), _one(query, "sinceTime")
     if since_s is not None and since_time:
-        raise Refused(400, "at most one of `sinceTime` or `sinceSeconds` may be specified")
+        raise LogRequestError(400, "at most one of `sinceTime` or `sinceSeconds` may be specified")
     since_ns = None if since_s is None else int((now_s - since_s) * NANOS)
     if since_time and (since_ns := unix_nanos(since_time.encode())) is None:
-        raise Refused(400, f'sinceTime: "{since_time}" is no RFC 3339 time (2006-01-02T15:04:05Z)')
+        raise LogRequestError(400, f'sinceTime: "{since_time}" is no RFC 3339 time (2006-01-02T15:04:05Z)')
     stream = _one(query, "stream")
     if stream not in _STREAMS:
-        raise Refused(400, f'stream: "{stream}" is none of All, Stdout, Stderr')
+        raise LogRequestError(400, f'stream: "{stream}" is none of All, Stdout, Stderr')
     return LogOptions(
         follow=flag(query, "follow"),
         previous=flag(query, "previous"),
@@ -91,7 +90,7 @@ def flag(query: Query, name: str) -> bool:
     """As Go's ParseBool reads it."""
     text = _one(query, name)
     if text not in _TRUE + _FALSE:
-        raise Refused(400, f'strconv.ParseBool: parsing "{text}": invalid syntax')
+        raise LogRequestError(400, f'strconv.ParseBool: parsing "{text}": invalid syntax')
     return text in _TRUE
 
 
@@ -104,31 +103,31 @@ def _number(query: Query, name: str, least: int) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.removeprefix("-").isdecimal() or int(text) < least:
-        raise Refused(400, f'{name}: "{text}" must be a whole number of at least {least}')
+        raise LogRequestError(400, f'{name}: "{text}" must be a whole number of at least {least}')
     return int(text)
 
 
 # --- which container ---
 
 
-def container_names(pod: Document) -> Iterator[str]:
+def container_names(pod: JsonObject) -> Iterator[str]:
     spec = pod.get("spec") or {}
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for each in spec.get(kind) or ():
             yield each["name"]
 
 
-def container_status(pod: Document, name: str) -> Document | None:
+def container_status(pod: JsonObject, name: str) -> JsonObject | None:
     status = pod.get("status") or {}
     for kind in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
         for each in status.get(kind) or ():
             if each["name"] == name:
-                found: Document = each
+                found: JsonObject = each
                 return found
     return None
 
 
-def running_container_id(pod: Document, name: str) -> str:
+def running_container_id(pod: JsonObject, name: str) -> str:
     """The full id, with its scheme; empty where it does not run."""
     status = container_status(pod, name) or {}
     return str(status.get("containerID") or "") if (status.get("state") or {}).get("running") is not None else ""
@@ -139,19 +138,19 @@ def bare_id(container_id: str) -> str:
     return container_id.rpartition("://")[2]
 
 
-def logged_container_id(pod: Document, name: str, *, previous: bool) -> str:
+def logged_container_id(pod: JsonObject, name: str, *, previous: bool) -> str:
     """The full id of the container whose log is meant; Refused with the kubelet's sentence where there is none."""
     own = pod["metadata"]["name"]
     if name not in container_names(pod):
-        raise Refused(404, f'container "{name}" not found in pod "{own}"')
+        raise LogRequestError(404, f'container "{name}" not found in pod "{own}"')
     status = container_status(pod, name)
     if status is None:
-        raise Refused(400, f'container "{name}" in pod "{own}" is not available')
+        raise LogRequestError(400, f'container "{name}" in pod "{own}" is not available')
     state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
     last_id = str((last or {}).get("containerID") or "")
     if previous:
         if not last_id:
-            raise Refused(400, f'previous terminated container "{name}" in pod "{own}" not found')
+            raise LogRequestError(400, f'previous terminated container "{name}" in pod "{own}" not found')
         return last_id
     if state.get("running") is not None:
         return str(status.get("containerID") or "")
@@ -160,13 +159,13 @@ def logged_container_id(pod: Document, name: str, *, previous: bool) -> str:
         # Where the next one could not be started, what is known is the log of the one before.
         found = str((ended or {}).get("containerID") or "") or last_id
         if not found:
-            raise Refused(400, f'container "{name}" in pod "{own}" is terminated')
+            raise LogRequestError(400, f'container "{name}" in pod "{own}" is terminated')
         return found
     waiting = state.get("waiting")
     if waiting is None:
-        raise Refused(400, f'container "{name}" in pod "{own}" is waiting to start - no logs yet')
+        raise LogRequestError(400, f'container "{name}" in pod "{own}" is waiting to start - no logs yet')
     reason = str(waiting.get("reason") or "")
-    raise Refused(400, f'container "{name}" in pod "{own}" is waiting to start: {_WAITING.get(reason, reason)}')
+    raise LogRequestError(400, f'container "{name}" in pod "{own}" is waiting to start: {_WAITING.get(reason, reason)}')
 
 
 CHUNK = 1 << 16

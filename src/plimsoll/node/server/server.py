@@ -25,10 +25,9 @@ from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.exec import SUBPROTOCOLS, ExecOptions, exec_options, run_exec
-from plimsoll.node.server.http import JSON, Answer, HttpServer, Reply, Request, Stream, Upgrade, text
+from plimsoll.node.server.http import JSON, HttpRequest, HttpResponse, HttpServer, HttpStream, Reply, Upgrade, text
 from plimsoll.node.server.logs import (
-    Document,
-    Refused,
+    LogRequestError,
     bare_id,
     log_chunks,
     log_options,
@@ -37,7 +36,8 @@ from plimsoll.node.server.logs import (
 )
 from plimsoll.node.server.websocket import ServerWebSocket, handshake_problem, offered_subprotocols
 from plimsoll.node.sources.directory_watch import DirectoryWatch
-from plimsoll.runtime.interface import ContainerSeen, ExecSession
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.runtime.interface import ContainerStateSeen, ExecSession
 
 PORT = 10250
 NOT_FOUND = text(404, "404 page not found")
@@ -48,20 +48,20 @@ log = logging.getLogger(__name__)
 class PodSource(Protocol):
     """The agent's pods. A document is the pod as the API has it, with the status that the agent has found last."""
 
-    def find(self, namespace: str, name: str) -> Document | None: ...
-    def documents(self) -> Iterable[Document]: ...
-    def container(self, container_id: str) -> ContainerSeen | None:
+    def find(self, namespace: str, name: str) -> JsonObject | None: ...
+    def documents(self) -> Iterable[JsonObject]: ...
+    def container(self, container_id: str) -> ContainerStateSeen | None:
         """As the runtime last showed it; the id without its scheme."""
 
 
-class Containers(Protocol):
+class ContainerAccess(Protocol):
     """The part of a runtime that is needed here."""
 
     async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession: ...
-    def log_file(self, container: ContainerSeen) -> Path: ...
+    def log_file(self, container: ContainerStateSeen) -> Path: ...
 
 
-class Pages(msgspec.Struct, frozen=True):
+class NodePages(msgspec.Struct, frozen=True):
     """What is read out, made when it is asked for; a page that is None is not there."""
 
     summary: Callable[[], Awaitable[bytes]] | None = None  # JSON
@@ -92,12 +92,12 @@ def show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         context.load_cert_chain(file.name)
 
 
-class Endpoint:
+class NodeServer:
     def __init__(
         self,
         pods: PodSource,
-        containers: Containers,
-        pages: Pages,
+        containers: ContainerAccess,
+        pages: NodePages,
         access: EndpointAccess,
         tls: ssl.SSLContext,
         clock: Callable[[], float],
@@ -120,20 +120,20 @@ class Endpoint:
     def renew(self, certificate: bytes, key: bytes) -> None:
         show(self._tls, certificate, key)
 
-    async def __call__(self, request: Request) -> Answer:
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
         try:
             reads = request.path[0] != "exec"
             await self._access.check(request.peer, request.header(b"authorization"), request.path[0], reads=reads)
             if reads and request.method != "GET":
                 return Reply(405, b"Method Not Allowed\n", headers=(("Allow", "GET"),))
             return await self._answer(request)
-        except Refused as refused:
+        except LogRequestError as refused:
             return text(refused.status, refused.message)
         except (PlimsollError, OSError) as error:
             log.warning("%s: %s", request.target, error)
             return text(500, str(error))
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: HttpRequest) -> HttpResponse:
         pages = self._pages
         match request.path:
             case ("healthz", *_):
@@ -165,17 +165,17 @@ class Endpoint:
 
     # --- logs ---
 
-    def _log(self, request: Request, namespace: str, name: str, container: str) -> Answer:
+    def _log(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
         pod = self._pods.find(namespace, name)
         if pod is None:
-            raise Refused(404, f'pod "{name}" not found')
+            raise LogRequestError(404, f'pod "{name}" not found')
         options = log_options(request.query, self._clock())
         full_id = logged_container_id(pod, container, previous=options.previous)
         found = self._pods.container(bare_id(full_id))
         if found is None:
-            raise Refused(400, f"unable to retrieve container logs for {full_id}")
+            raise LogRequestError(400, f"unable to retrieve container logs for {full_id}")
         is_running = functools.partial(self._runs, found.id)
-        return Stream(log_chunks(self._containers.log_file(found), options, is_running, self._watch))
+        return HttpStream(log_chunks(self._containers.log_file(found), options, is_running, self._watch))
 
     def _runs(self, container_id: str) -> bool:
         seen = self._pods.container(container_id)
@@ -183,13 +183,13 @@ class Endpoint:
 
     # --- exec ---
 
-    def _exec(self, request: Request, namespace: str, name: str, container: str) -> Answer:
+    def _exec(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
         if problem := handshake_problem(request):
-            raise Refused(400, problem)
+            raise LogRequestError(400, problem)
         offered = offered_subprotocols(request)
         subprotocol = next((each for each in SUBPROTOCOLS if each in offered), "")
         if not subprotocol:
-            raise Refused(400, f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
+            raise LogRequestError(400, f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
         options = exec_options(request.query)
         attach = functools.partial(self._attached, options, namespace, name, container)
 
@@ -202,10 +202,10 @@ class Endpoint:
     async def _attached(self, options: ExecOptions, namespace: str, name: str, container: str) -> ExecSession:
         pod = self._pods.find(namespace, name)
         if pod is None:
-            raise Refused(404, f'pod "{name}" not found')
+            raise LogRequestError(404, f'pod "{name}" not found')
         full_id = running_container_id(pod, container)
         if not full_id:
-            raise Refused(404, f'container not found ("{container}")')
+            raise LogRequestError(404, f'container not found ("{container}")')
         return await self._containers.attach(bare_id(full_id), options.command, stdin=options.stdin, tty=options.tty)
 
 
@@ -213,12 +213,12 @@ def _page(made: Callable[[], str] | None) -> Reply:
     return NOT_FOUND if made is None else Reply(200, made().encode(), CONTENT_TYPE)
 
 
-def _pod_list(documents: Iterable[Document]) -> Reply:
+def _pod_list(documents: Iterable[JsonObject]) -> Reply:
     whole = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(documents)}
     return Reply(200, msgspec.json.encode(whole), JSON)
 
 
-def running_part(pod: Document) -> Document | None:
+def running_part(pod: JsonObject) -> JsonObject | None:
     """What of a pod runs, as /runningpods shows it; None where nothing does."""
     spec = pod.get("spec") or {}
     images = {each["name"]: each.get("image", "") for each in spec.get("containers") or ()}

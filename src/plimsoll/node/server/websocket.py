@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from plimsoll.node.server.http import Request
+from plimsoll.node.server.http import HttpRequest
 
 if TYPE_CHECKING:
     from wsproto import WSConnection
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 CHUNK = 1 << 16
 
 
-def offered_subprotocols(request: Request) -> list[str]:
+def offered_subprotocols(request: HttpRequest) -> list[str]:
     values = [value for name, value in request.headers if name == b"sec-websocket-protocol"]
     return [each.strip() for value in values for each in value.decode("latin-1").split(",") if each.strip()]
 
 
-def handshake_problem(request: Request) -> str:
+def handshake_problem(request: HttpRequest) -> str:
     """Why this is no request for a WebSocket; empty where it is one."""
     upgrade = request.header(b"upgrade").lower()
     if not request.wants_upgrade or not upgrade:
@@ -47,7 +47,7 @@ class ServerWebSocket:
 
     @classmethod
     async def accepted(
-        cls, request: Request, subprotocol: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        cls, request: HttpRequest, subprotocol: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> ServerWebSocket:
         from wsproto import ConnectionType, WSConnection
         from wsproto.events import AcceptConnection

@@ -21,7 +21,7 @@ from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange
 from plimsoll.kube.request import ApiError
-from plimsoll.node.reporting.status_manager import Version
+from plimsoll.node.reporting.status_manager import StoredVersion
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Mirror(msgspec.Struct, frozen=True):
     hash: str  # of the static pod that it stands for
     is_ending: bool
     status: dict[str, Any]
-    version: Version
+    version: StoredVersion
 
 
 class MirrorPods:
@@ -99,7 +99,7 @@ class MirrorPods:
                     mark or "",
                     meta.deletion_timestamp is not None,
                     seen.status,
-                    Version(meta.resource_version, meta.generation),
+                    StoredVersion(meta.resource_version, meta.generation),
                 )
         self._wake.set()
         return others, touched

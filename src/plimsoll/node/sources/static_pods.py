@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from plimsoll.codec.manifests.static_pods import StaticPod, StaticPodRefused, static_pods
+from plimsoll.codec.manifests.static_pods import StaticPod, StaticPodError, static_pods
 from plimsoll.kube.reflector import ObjectChange
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.config.kubelet import KubeletConfig
@@ -107,7 +107,7 @@ class StaticPods:
         self._read[where] = data
         try:
             found = static_pods(data, where, "file" if is_file else "http", self._node_name, utc_text(self._clock()))
-        except StaticPodRefused as refused:
+        except StaticPodError as refused:
             self._wrong(where, str(refused))
         else:
             self._told.pop(where, None)

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 import msgspec
 
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, FsUsage
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 
 KEPT_S = 60.0
 KEPT_OPEN = 32  # directories of one walk; deeper ones are opened again on the way back
@@ -227,11 +227,11 @@ LAYERS_KEPT_S = 10.0
 ANSWER_S = 1.0
 NOTHING_USED = FsUsage(0, 0)
 
-Ask = Callable[[], Awaitable[Mapping[str, FsUsage]]]  # by container id
+UsageRequest = Callable[[], Awaitable[Mapping[str, FsUsage]]]  # by container id
 
 
 class WritableLayers:
-    def __init__(self, ask: Ask | None, clock: Callable[[], float]) -> None:
+    def __init__(self, ask: UsageRequest | None, clock: Callable[[], float]) -> None:
         """`ask` None: what containers write to their roots is on no disk."""
         self._ask, self._clock = ask, clock
         self._found: Mapping[str, FsUsage] = {}
@@ -261,11 +261,11 @@ class WritableLayers:
             self._asking = None
             asking.result()
 
-    async def _answered(self, ask: Ask) -> None:
+    async def _answered(self, ask: UsageRequest) -> None:
         asked_s = self._clock()
         try:
             self._found = await ask()
-        except RuntimeTrouble as trouble:
+        except RuntimeCallError as trouble:
             self._found = {}
             if not self._is_silent:
                 log.warning("what containers have written to their own files counts as nothing: %s", trouble)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from plimsoll.cgroups.stats.usage import CpuUsage, MemoryUsage, Pids, Usage
+from plimsoll.cgroups.stats.usage import CgroupUsage, CpuUsage, MemoryUsage, Pids
 
 PROC = Path("/proc")
 _TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def process_usage(pid: int, *, deep: bool = False, proc: Path = PROC) -> Usage | None:
+def process_usage(pid: int, *, deep: bool = False, proc: Path = PROC) -> CgroupUsage | None:
     """Of one process, with `deep` of all that come from it; None where it is gone. Reaped children count."""
     user = system = resident = faults = major = count = 0
     for each in _family(pid, proc) if deep else [pid]:
@@ -29,7 +29,7 @@ def process_usage(pid: int, *, deep: bool = False, proc: Path = PROC) -> Usage |
         return None
     memory = MemoryUsage(resident, resident, None, resident, 0, 0, faults + major, major)
     cpu = CpuUsage((user + system) * _TICK_US, user * _TICK_US, system * _TICK_US)
-    return Usage(memory, cpu=cpu, pids=Pids(count))
+    return CgroupUsage(memory, cpu=cpu, pids=Pids(count))
 
 
 def _one(pid: int, proc: Path) -> tuple[list[str], int] | None:

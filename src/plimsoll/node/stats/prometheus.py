@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from plimsoll.metrics.exposition import Labels, Sample, family
-from plimsoll.node.stats.stats import ContainerSample, CpuLimit, Measured, PodSample, Snapshot
+from plimsoll.node.stats.stats import ContainerSample, CpuLimit, Measured, PodSample, StatsSnapshot
 
 Rows = list[tuple[Labels, Measured]]
 
@@ -62,7 +62,7 @@ _CPU_SPEC = (
 _STARTED = ("container_start_time_seconds", "Start time of the container since unix epoch in seconds")
 
 
-def resource_page(snapshot: Snapshot) -> str:
+def resource_page(snapshot: StatsSnapshot) -> str:
     """The few figures that metrics servers live on."""
     at_ms, pods = int(snapshot.at_s * 1000), snapshot.pods
     of_container, of_pod = ("container", "namespace", "pod"), ("namespace", "pod")
@@ -90,7 +90,7 @@ def _short_labels(pod: PodSample, container: ContainerSample) -> Labels:
     return container.place.name, pod.place.namespace, pod.place.name
 
 
-def cadvisor_page(snapshot: Snapshot, limits: Mapping[str, CpuLimit]) -> str:
+def cadvisor_page(snapshot: StatsSnapshot, limits: Mapping[str, CpuLimit]) -> str:
     """Of the node (`id="/"`), of all pods together, of every pod and every container. `limits`: by cgroup path."""
     at_ms, rows = int(snapshot.at_s * 1000), list(_cgroups(snapshot))
     parts = [family(each.kind, each.name, each.text, _CADVISOR_LABELS, each.samples(rows), at_ms) for each in _CADVISOR]
@@ -105,7 +105,7 @@ def cadvisor_page(snapshot: Snapshot, limits: Mapping[str, CpuLimit]) -> str:
     return "".join(parts)
 
 
-def _cgroups(snapshot: Snapshot) -> Iterable[tuple[Labels, Measured]]:
+def _cgroups(snapshot: StatsSnapshot) -> Iterable[tuple[Labels, Measured]]:
     node = snapshot.node
     yield ("", "/", "", "", "", ""), node.measured
     if node.pods is not None:

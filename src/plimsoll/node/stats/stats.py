@@ -21,11 +21,20 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.cgroups.stats.usage import CpuUsage, MemoryUsage, Opens, Part, Pids, Usage, UsageReader, usage
+from plimsoll.cgroups.stats.usage import (
+    CgroupOpener,
+    CgroupUsage,
+    CpuUsage,
+    MemoryUsage,
+    Part,
+    Pids,
+    UsageReader,
+    usage,
+)
 from plimsoll.codec.kernel.files import cpu_max
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError
 from plimsoll.linux.machine import meminfo_bytes
-from plimsoll.node.stats.disk_usage import KEPT_S, Ask, DiskUsage, FileSystem, WritableLayers, file_system
+from plimsoll.node.stats.disk_usage import KEPT_S, DiskUsage, FileSystem, UsageRequest, WritableLayers, file_system
 from plimsoll.node.stats.process_usage import PROC, process_usage
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage, working_set_bytes
 from plimsoll.rules.resources.cpu import shares_from_weight
@@ -84,7 +93,7 @@ class NodePlace(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    usage: Usage
+    usage: CgroupUsage
     cpu_nanocores: int | None = None
 
 
@@ -122,7 +131,7 @@ class NodeSample(msgspec.Struct, frozen=True):
     processes: int
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class StatsSnapshot(msgspec.Struct, frozen=True):
     at_s: float
     node: NodeSample
     pods: tuple[PodSample, ...]
@@ -140,13 +149,13 @@ class Stats:
 
     def __init__(
         self,
-        files: Opens | None,
+        files: CgroupOpener | None,
         node: NodePlace,
         places: Callable[[], Iterable[PodPlace]],
         *,
         clock: Callable[[], float],
         system: Callable[[], Mapping[str, int]] = dict,
-        layers: Ask | None = None,
+        layers: UsageRequest | None = None,
         proc: Path = PROC,
     ) -> None:
         self._system = system
@@ -155,7 +164,7 @@ class Stats:
         self._rates = _Rates()
         self.disks = DiskUsage(clock)
         self._layers = WritableLayers(layers, clock)
-        self._last: Snapshot | None = None
+        self._last: StatsSnapshot | None = None
         self._idle: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
@@ -165,7 +174,7 @@ class Stats:
             self._idle.cancel()
             self._idle = None
 
-    def sample(self, max_age_s: float = 0.0) -> Snapshot:
+    def sample(self, max_age_s: float = 0.0) -> StatsSnapshot:
         """A new one, or the last where it is not older than that."""
         now_s = self._clock()
         if self._last is not None and 0 <= now_s - self._last.at_s < max_age_s:
@@ -173,14 +182,14 @@ class Stats:
         places = list(self._places())
         pods = tuple(self._pod(place) for place in places)
         node = self._node_sample()
-        self._last = Snapshot(now_s, node, pods)
+        self._last = StatsSnapshot(now_s, node, pods)
         there = {path for place in places for path in (place.cgroup, *(each.cgroup for each in place.containers))}
         self._readers.keep_only(there | {self._node.pods_path, self._node.node_path})
         self._rates.forget_before(now_s)
         self._close_when_idle()
         return self._last
 
-    def cpu_limits(self, snapshot: Snapshot) -> dict[str, CpuLimit]:
+    def cpu_limits(self, snapshot: StatsSnapshot) -> dict[str, CpuLimit]:
         """By cgroup path: shares, quota and period of pods and containers, looked up now, for who shows them all."""
         paths = [
             path
@@ -235,7 +244,7 @@ class Stats:
 
     def _node_sample(self) -> NodeSample:
         place, meminfo = self._node, meminfo_bytes((self._proc / "meminfo").read_text())
-        own = self._readers.read(place.node_path, _NODE_PARTS) or Usage()
+        own = self._readers.read(place.node_path, _NODE_PARTS) or CgroupUsage()
         if own.memory is None or own.cpu is None or own.cpu.usage_us is None:
             own = _machine_usage(own, meminfo, (self._proc / "stat").read_text())
         pods = self._readers.read(place.pods_path, _POD_PARTS)
@@ -255,7 +264,7 @@ class Stats:
             int((self._proc / "loadavg").read_text().split()[3].partition("/")[2]),
         )
 
-    def _measured(self, key: str, found: Usage) -> Measured:
+    def _measured(self, key: str, found: CgroupUsage) -> Measured:
         """The clock is asked for each reading: on a busy machine the last is made long after the first."""
         counted = None if found.cpu is None else found.cpu.usage_us
         return Measured(found, None if counted is None else self._rates.nanocores(key, self._clock(), counted))
@@ -267,7 +276,7 @@ class Stats:
 class _Readers:
     """One kept reader per cgroup, as long as there are fds to keep; beyond that files are opened each time."""
 
-    def __init__(self, files: Opens | None) -> None:
+    def __init__(self, files: CgroupOpener | None) -> None:
         self._files = files
         self._kept: dict[str, UsageReader] = {}
         self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 // _FDS_PER_READER
@@ -276,7 +285,7 @@ class _Readers:
     def real(self) -> bool:
         return self._files is not None
 
-    def read(self, path: str, parts: Iterable[Part]) -> Usage | None:
+    def read(self, path: str, parts: Iterable[Part]) -> CgroupUsage | None:
         """None where there is no such cgroup, or it went away."""
         if not path or self._files is None:
             return None
@@ -287,7 +296,7 @@ class _Readers:
                     return usage(self._files, path, parts)
                 reader = self._kept[path] = UsageReader(self._files, path, parts)
             return reader.read()
-        except CgroupGone:
+        except CgroupGoneError:
             self._drop(path)
             return None
 
@@ -310,7 +319,7 @@ class _Readers:
                 shares, quota_us, period_us = (directory.read_if_there(name) for name in names)
                 return None if shares is None else (int(shares), int(quota_us or -1), int(period_us or 0))
         except CgroupError as error:
-            if not isinstance(error, CgroupGone) and error.errno != errno.ENOENT:
+            if not isinstance(error, CgroupGoneError) and error.errno != errno.ENOENT:
                 raise
             return None
 
@@ -349,7 +358,7 @@ class _Rates:
             del self._seen[key]
 
 
-def _machine_usage(known: Usage, meminfo: Mapping[str, int], stat: str) -> Usage:
+def _machine_usage(known: CgroupUsage, meminfo: Mapping[str, int], stat: str) -> CgroupUsage:
     """Where the top cgroup does not tell: the machine's own figures."""
     used = meminfo["MemTotal"] - meminfo["MemFree"]
     inactive = meminfo.get("Inactive(file)", 0)
@@ -366,14 +375,14 @@ def _machine_usage(known: Usage, meminfo: Mapping[str, int], stat: str) -> Usage
     return msgspec.structs.replace(known, memory=memory, cpu=cpu)
 
 
-def _sum(found: Iterable[Usage]) -> Usage:
+def _sum(found: Iterable[CgroupUsage]) -> CgroupUsage:
     """Of a pod whose containers are measured by their processes."""
     memory_bytes = cpu_us = count = 0
     for each in found:
         memory_bytes += each.memory.usage_bytes if each.memory else 0
         cpu_us += (each.cpu.usage_us or 0) if each.cpu else 0
         count += each.pids.current if each.pids else 0
-    return Usage(MemoryUsage(memory_bytes, memory_bytes), cpu=CpuUsage(cpu_us), pids=Pids(count))
+    return CgroupUsage(MemoryUsage(memory_bytes, memory_bytes), cpu=CpuUsage(cpu_us), pids=Pids(count))
 
 
 def _pod_usage(sample: PodSample) -> PodUsage:
@@ -391,5 +400,5 @@ def _pod_usage(sample: PodSample) -> PodUsage:
     )
 
 
-def _working_set(found: Usage) -> int | None:
+def _working_set(found: CgroupUsage) -> int | None:
     return None if found.memory is None else found.memory.working_set_bytes

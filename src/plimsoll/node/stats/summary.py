@@ -10,17 +10,16 @@ from plimsoll.cgroups.stats.usage import Pressures
 from plimsoll.codec.golang.times import from_unix
 from plimsoll.codec.kernel.files import PressureLine
 from plimsoll.node.stats.disk_usage import FileSystem
-from plimsoll.node.stats.stats import ContainerSample, Measured, NodeSample, PodSample, Snapshot
+from plimsoll.node.stats.stats import ContainerSample, Measured, NodeSample, PodSample, StatsSnapshot
 from plimsoll.rules.eviction.usage import FsUsage
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 
-
-def summary_json(snapshot: Snapshot, pressures: Pressures | None = None) -> bytes:
+def summary_json(snapshot: StatsSnapshot, pressures: Pressures | None = None) -> bytes:
     return msgspec.json.encode(summary(snapshot, pressures))
 
 
-def summary(snapshot: Snapshot, pressures: Pressures | None = None) -> Document:
+def summary(snapshot: StatsSnapshot, pressures: Pressures | None = None) -> JsonObject:
     """`pressures`: of the whole node, where its kernel tells."""
     at = _time(snapshot.at_s)
     return {
@@ -29,7 +28,7 @@ def summary(snapshot: Snapshot, pressures: Pressures | None = None) -> Document:
     }
 
 
-def _node(node: NodeSample, at: str) -> Document:
+def _node(node: NodeSample, at: str) -> JsonObject:
     place = node.place
     began = _time(place.system_started_s or place.started_s)
     system = {**node.system, **({"pods": node.pods} if node.pods is not None else {})}
@@ -49,7 +48,7 @@ def _node(node: NodeSample, at: str) -> Document:
     }
 
 
-def _with_pressures(node: Document, pressures: Pressures | None, at: str) -> Document:
+def _with_pressures(node: JsonObject, pressures: Pressures | None, at: str) -> JsonObject:
     if pressures is None:
         return node
     found = {"cpu": pressures.cpu, "memory": pressures.memory, "io": pressures.io}
@@ -61,16 +60,16 @@ def _with_pressures(node: Document, pressures: Pressures | None, at: str) -> Doc
     return {**node, **told}
 
 
-def _stalls(line: PressureLine | None) -> Document | None:
+def _stalls(line: PressureLine | None) -> JsonObject | None:
     """In nanoseconds and per cent."""
     if line is None:
         return None
     return {"total": line.total_us * 1000, "avg10": line.avg10, "avg60": line.avg60, "avg300": line.avg300}
 
 
-def _pod(pod: PodSample, node: NodeSample, at: str) -> Document:
+def _pod(pod: PodSample, node: NodeSample, at: str) -> JsonObject:
     place, disk = pod.place, node.nodefs
-    found: Document = {
+    found: JsonObject = {
         "podRef": {"name": place.name, "namespace": place.namespace, "uid": place.uid},
         "startTime": _time(place.started_s),
         "containers": [_container(each, node, at) for each in pod.containers],
@@ -88,7 +87,7 @@ def _pod(pod: PodSample, node: NodeSample, at: str) -> Document:
     return found
 
 
-def _container(container: ContainerSample, node: NodeSample, at: str) -> Document:
+def _container(container: ContainerSample, node: NodeSample, at: str) -> JsonObject:
     place = container.place
     return {
         "name": place.name,
@@ -99,8 +98,8 @@ def _container(container: ContainerSample, node: NodeSample, at: str) -> Documen
     }
 
 
-def _measured(measured: Measured, at: str, capacity_bytes: int | None = None) -> Document:
-    found: Document = {}
+def _measured(measured: Measured, at: str, capacity_bytes: int | None = None) -> JsonObject:
+    found: JsonObject = {}
     cpu, memory = measured.usage.cpu, measured.usage.memory
     if cpu is not None and cpu.usage_us is not None:
         found["cpu"] = _known(time=at, usageNanoCores=measured.cpu_nanocores, usageCoreNanoSeconds=cpu.usage_us * 1000)
@@ -119,7 +118,7 @@ def _measured(measured: Measured, at: str, capacity_bytes: int | None = None) ->
     return found
 
 
-def _file_system(disk: FileSystem, at: str) -> Document:
+def _file_system(disk: FileSystem, at: str) -> JsonObject:
     return {
         "time": at,
         "availableBytes": disk.available_bytes,
@@ -131,14 +130,14 @@ def _file_system(disk: FileSystem, at: str) -> Document:
     }
 
 
-def _part(used: FsUsage, disk: FileSystem | None, at: str) -> Document:
+def _part(used: FsUsage, disk: FileSystem | None, at: str) -> JsonObject:
     """What one thing uses of a file system."""
     whole = _file_system(disk, at) if disk is not None else {"time": at}
     whole.pop("usedBytes", None), whole.pop("inodesUsed", None)
     return {**whole, **_known(usedBytes=used.used_bytes, inodesUsed=used.inodes)}
 
 
-def _known(**fields: Any) -> Document:
+def _known(**fields: Any) -> JsonObject:
     return {key: value for key, value in fields.items() if value is not None}
 
 

@@ -14,13 +14,13 @@ import secrets
 from collections.abc import Sequence
 
 from plimsoll.linux.safe_tree import remove_tree
-from plimsoll.rules.lifecycle.volumes import File
+from plimsoll.rules.lifecycle.volumes import VolumeFile
 
 _DATA = "..data"
 _NEXT = "..data_tmp"
 
 
-def publish(directory: int, files: Sequence[File], group: int | None = None) -> bool:
+def publish(directory: int, files: Sequence[VolumeFile], group: int | None = None) -> bool:
     """Makes the open directory show exactly these files; True where something changed.
 
     With a group the files belong to it and may be read by it.
@@ -47,11 +47,11 @@ def _current(directory: int) -> str | None:
         return None
 
 
-def _mode(file: File, group: int | None) -> int:
+def _mode(file: VolumeFile, group: int | None) -> int:
     return file.mode if group is None else file.mode | 0o440
 
 
-def _holds(directory: int, current: str, files: Sequence[File], group: int | None) -> bool:
+def _holds(directory: int, current: str, files: Sequence[VolumeFile], group: int | None) -> bool:
     try:
         top = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
     except OSError:
@@ -63,7 +63,7 @@ def _holds(directory: int, current: str, files: Sequence[File], group: int | Non
         os.close(top)
 
 
-def _is_there(top: int, file: File, group: int | None) -> bool:
+def _is_there(top: int, file: VolumeFile, group: int | None) -> bool:
     try:
         fd = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=top)
     except OSError:
@@ -75,7 +75,7 @@ def _is_there(top: int, file: File, group: int | None) -> bool:
         return found.st_size == len(file.data) and opened.read() == file.data
 
 
-def _written(directory: int, files: Sequence[File], group: int | None) -> str:
+def _written(directory: int, files: Sequence[VolumeFile], group: int | None) -> str:
     name = f"..{secrets.token_hex(8)}"
     os.mkdir(name, 0o755, dir_fd=directory)
     top = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
@@ -88,7 +88,7 @@ def _written(directory: int, files: Sequence[File], group: int | None) -> str:
     return name
 
 
-def _write(top: int, file: File, group: int | None) -> None:
+def _write(top: int, file: VolumeFile, group: int | None) -> None:
     above = ""
     for part in file.path.split("/")[:-1]:
         above = f"{above}/{part}" if above else part

@@ -12,10 +12,10 @@ import msgspec
 
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, Resource
+from plimsoll.kube.request import ApiError, ResourcePath
 from plimsoll.rules.model.runnable import ConfigMap
 
-CONFIG_MAPS = Resource("/api/v1", "configmaps")
+CONFIG_MAPS = ResourcePath("/api/v1", "configmaps")
 KEPT_S = 60.0
 KEPT_MOST = 256
 

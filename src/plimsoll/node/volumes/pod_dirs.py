@@ -19,7 +19,7 @@ import stat
 from pathlib import Path
 
 from plimsoll.codec.kernel.files import mountinfo
-from plimsoll.errors import InvalidName
+from plimsoll.errors import InvalidNameError
 from plimsoll.linux.mounts import detach
 from plimsoll.linux.safe_tree import remove_tree
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
@@ -38,14 +38,14 @@ def is_uid(text: str) -> bool:
 
 def checked_uid(uid: str) -> str:
     if not is_uid(uid):
-        raise InvalidName(f"metadata.uid {uid!r} is no name for a directory")
+        raise InvalidNameError(f"metadata.uid {uid!r} is no name for a directory")
     return uid
 
 
 def checked_label(name: str, what: str) -> str:
     """A container's, volume's or namespace's name."""
     if problems := dns_label_problems(name):
-        raise InvalidName(f"{what} {name!r}: {problems[0]}")
+        raise InvalidNameError(f"{what} {name!r}: {problems[0]}")
     return name
 
 
@@ -61,7 +61,7 @@ def log_directory(logs: Path, metadata: Metadata) -> Path:
     """Of the pod."""
     namespace = checked_label(metadata.namespace, "namespace")
     if problems := dns_subdomain_problems(metadata.name):
-        raise InvalidName(f"pod {metadata.name!r}: {problems[0]}")
+        raise InvalidNameError(f"pod {metadata.name!r}: {problems[0]}")
     return logs / f"{namespace}_{metadata.name}_{checked_uid(metadata.uid)}"
 
 

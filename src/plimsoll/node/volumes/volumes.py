@@ -32,15 +32,15 @@ from plimsoll.linux.safe_tree import open_within, real_path
 from plimsoll.node.volumes.atomic_writer import publish
 from plimsoll.node.volumes.pod_dirs import checked_label, make_directory, pod_directory, unmount
 from plimsoll.rules.gotext import quoted
-from plimsoll.rules.lifecycle.environment import ConfigMaps, Note, Surroundings, strictly_expanded
+from plimsoll.rules.lifecycle.environment import ConfigMaps, EnvironmentNote, Surroundings, strictly_expanded
 from plimsoll.rules.lifecycle.security_context import container_path, fs_group
-from plimsoll.rules.lifecycle.volumes import VolumeRefused, check_kind, mounted_volumes, volume_files
+from plimsoll.rules.lifecycle.volumes import VolumeError, check_kind, mounted_volumes, volume_files
 from plimsoll.rules.model.objects import MEMORY, EmptyDir, Pod
 from plimsoll.rules.model.runnable import HostPath, RunContainer, RunPod, RunVolume, VolumeMount, volume_kind
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resources.effective import pod_limits
 from plimsoll.rules.resources.values import declared_limits
-from plimsoll.runtime.interface import Mount
+from plimsoll.runtime.interface import ContainerMount
 
 _PLUGIN = {
     "emptyDir": "kubernetes.io~empty-dir",
@@ -62,7 +62,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 class ReadyVolumes(msgspec.Struct, frozen=True):
     by_name: dict[str, Ready] = {}
-    notes: tuple[Note, ...] = ()
+    notes: tuple[EnvironmentNote, ...] = ()
     changed: tuple[str, ...] = ()  # whose files were published anew
 
 
@@ -81,7 +81,7 @@ class Volumes:
         """All that containers of the pod (with its allocated resources) mount. Raises VolumeRefused at the first
         that cannot be made."""
         ready: dict[str, Ready] = {}
-        notes: list[Note] = []
+        notes: list[EnvironmentNote] = []
         changed: list[str] = []
         for volume in mounted_volumes(pod):
             kind = check_kind(volume)
@@ -102,12 +102,12 @@ class Volumes:
                     notes.extend(files.notes)
                     ready[volume.name] = Ready(str(path), read_only=True, may_grow=False)
             except OSError as error:
-                raise VolumeRefused(volume.name, _said(error)) from error
+                raise VolumeError(volume.name, _said(error)) from error
         return ReadyVolumes(ready, tuple(notes), tuple(changed))
 
     def mounts(
         self, pod: RunPod, container: RunContainer, ready: Mapping[str, Ready], variables: Mapping[str, str]
-    ) -> tuple[Mount, ...]:
+    ) -> tuple[ContainerMount, ...]:
         """What the container sees where, outer paths first. Raises ContainerConfigError."""
         if container.volume_devices:
             raise ContainerConfigError(
@@ -146,7 +146,7 @@ class Volumes:
 
     def _empty_dir(self, pod: RunPod, volume: RunVolume, source: EmptyDir, surroundings: Surroundings) -> Ready:
         if source.medium not in ("", "Memory"):
-            raise VolumeRefused(volume.name, f'emptyDir.medium {quoted(source.medium)}: only "" and "Memory" are known')
+            raise VolumeError(volume.name, f'emptyDir.medium {quoted(source.medium)}: only "" and "Memory" are known')
         path = self._made(pod, volume, "emptyDir", 0o777)
         if source.medium == "Memory" and not _is_mount_point(path):
             allocatable = surroundings.allocatable.get(MEMORY, ZERO).value
@@ -158,7 +158,7 @@ class Volumes:
 
     def _host_path(self, volume: RunVolume, source: HostPath) -> Ready:
         if not source.path.startswith("/") or "\0" in source.path or ".." in source.path.split("/"):
-            raise VolumeRefused(volume.name, f"hostPath.path {quoted(source.path)}: absolute, without '..', is needed")
+            raise VolumeError(volume.name, f"hostPath.path {quoted(source.path)}: absolute, without '..', is needed")
         self._check_shown(volume.name, source.path)
         if source.type in ("", "DirectoryOrCreate") and not os.path.lexists(source.path):
             os.makedirs(source.path, 0o755, exist_ok=True)
@@ -167,7 +167,7 @@ class Volumes:
         try:
             fd = os.open(source.path, os.O_PATH | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise VolumeRefused(volume.name, _wrong_type(source)) from None
+            raise VolumeError(volume.name, _wrong_type(source)) from None
         try:
             _check_type(volume.name, source, os.fstat(fd).st_mode)
             path = real_path(fd)
@@ -182,7 +182,7 @@ class Volumes:
             shared = os.path.commonpath((resolved, hidden))
             if shared == hidden or (shared == resolved and not self._covered):
                 detail = f"hostPath {path} would show {hidden}, which no pod may see: name another path"
-                raise VolumeRefused(volume, detail)
+                raise VolumeError(volume, detail)
 
     # --- mounts of a container ---
 
@@ -194,7 +194,7 @@ class Volumes:
         wanted: VolumeMount,
         ready: Mapping[str, Ready],
         variables: Mapping[str, str],
-    ) -> Mount:
+    ) -> ContainerMount:
         at = f"{container_path(pod, container)}.volumeMounts[{index}]"
         if wanted.mount_propagation not in (None, "", "None"):
             raise ContainerConfigError(f"{at}.mountPropagation: mounts do not propagate here, remove it")
@@ -210,7 +210,7 @@ class Volumes:
             sub_path = strictly_expanded(wanted.sub_path_expr, variables)
         if sub_path:
             source = self._pinned(pod, container, index, wanted.name, volume, sub_path)
-        return Mount(source, target, wanted.read_only or volume.read_only)
+        return ContainerMount(source, target, wanted.read_only or volume.read_only)
 
     def _pinned(self, pod: RunPod, container: RunContainer, index: int, name: str, volume: Ready, sub_path: str) -> str:
         directory = pod_directory(self.state, pod.metadata.uid) / _SUBPATHS / checked_label(name, "volume")
@@ -315,13 +315,11 @@ _TYPES = {
 
 def _check_type(volume: str, source: HostPath, mode: int) -> None:
     if source.type and source.type not in _TYPES:
-        raise VolumeRefused(
-            volume, f"hostPath.type {source.type}: sockets and devices of the host are not given to pods"
-        )
+        raise VolumeError(volume, f"hostPath.type {source.type}: sockets and devices of the host are not given to pods")
     if source.type and not _TYPES[source.type][0](mode):
-        raise VolumeRefused(volume, _wrong_type(source))
+        raise VolumeError(volume, _wrong_type(source))
     if stat.S_ISSOCK(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise VolumeRefused(volume, f"hostPath {source.path}: sockets and devices of the host are not given to pods")
+        raise VolumeError(volume, f"hostPath {source.path}: sockets and devices of the host are not given to pods")
 
 
 def _wrong_type(source: HostPath) -> str:

@@ -20,32 +20,31 @@ from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import CPU, MEMORY, Container, Pod
 from plimsoll.rules.quantity import QUANTITIES
-
-Document = dict[str, Any]
 
 LISTS: tuple[Literal["requests", "limits"], ...] = ("requests", "limits")
 CONTAINER_KINDS = ("containers", "initContainers")
 
 
-class Version(msgspec.Struct, frozen=True):
+class PodVersion(msgspec.Struct, frozen=True):
     """Both views of a version. The document is defaulted: its resource lists are those of the pod."""
 
-    document: Document
+    document: JsonObject
     pod: Pod
 
 
-def spec_of(document: Document) -> Document:
+def spec_of(document: JsonObject) -> JsonObject:
     return document.get("spec") or {}
 
 
-def containers_of(document: Document, kind: str) -> list[Document]:
+def containers_of(document: JsonObject, kind: str) -> list[JsonObject]:
     return [container or {} for container in spec_of(document).get(kind) or ()]
 
 
-def container_pairs(old: Document, new: Document, kind: str) -> list[tuple[Document, Document]]:
+def container_pairs(old: JsonObject, new: JsonObject, kind: str) -> list[tuple[JsonObject, JsonObject]]:
     """Containers matched by place; both lists must be equally long."""
     return list(zip(containers_of(old, kind), containers_of(new, kind), strict=True))
 
@@ -56,16 +55,16 @@ def container_lists(old: Pod, new: Pod) -> Iterable[tuple[str, tuple[Container, 
     yield "initContainers", old.spec.init_containers, new.spec.init_containers
 
 
-def masked_container(before: Document, after: Document) -> Document:
+def masked_container(before: JsonObject, after: JsonObject) -> JsonObject:
     return {**after, "resources": masked_resources(before.get("resources"), after.get("resources"))}
 
 
-def masked_resources(before: Document | None, after: Document | None) -> Document:
+def masked_resources(before: JsonObject | None, after: JsonObject | None) -> JsonObject:
     """Only requests and limits: claims get lost, so that old ones always count as a change and new ones never."""
     return {kind: _masked_list((before or {}).get(kind), (after or {}).get(kind)) for kind in LISTS}
 
 
-def _masked_list(before: Document | None, after: Document | None) -> Document:
+def _masked_list(before: JsonObject | None, after: JsonObject | None) -> JsonObject:
     masked = {name: amount for name, amount in (after or {}).items() if name not in (CPU, MEMORY)}
     for name in (CPU, MEMORY):
         if before and name in before:
@@ -146,7 +145,7 @@ def _same_quantity(old: Any, new: Any) -> bool:
 def _amount(value: Any) -> Any:
     try:
         return QUANTITIES[str(0 if value is None else value).strip()]
-    except InvalidQuantity:
+    except InvalidQuantityError:
         return value
 
 

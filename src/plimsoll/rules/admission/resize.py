@@ -18,8 +18,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import (
     CONTAINER_KINDS,
     LISTS,
-    Document,
-    Version,
+    PodVersion,
     container_lists,
     container_pairs,
     containers_of,
@@ -31,6 +30,7 @@ from plimsoll.rules.admission.comparison import (
 )
 from plimsoll.rules.admission.metadata import metadata_update_errors
 from plimsoll.rules.admission.validation import RESTART_CONTAINER, WINDOWS, pod_errors, relaxation
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import (
     CPU,
     MEMORY,
@@ -61,14 +61,14 @@ class ResizeGates(msgspec.Struct, frozen=True):
 ALL_GATES = ResizeGates()
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ResizeRefusal(msgspec.Struct, frozen=True):
     """A 403 from admission: the type of its cause (none for a missing node) and the sentence."""
 
     reason: Literal["", "NodeCapacity", "UnsupportedPlatform"]
     message: str
 
 
-def spec_changed(old: Document, new: Document) -> bool:
+def spec_changed(old: JsonObject, new: JsonObject) -> bool:
     """Does the generation move?"""
     return specs_differ(spec_of(old), spec_of(new))
 
@@ -76,7 +76,7 @@ def spec_changed(old: Document, new: Document) -> bool:
 # --- what counts of a request (§4.1) ---
 
 
-def kept_for_resize(old: Document, new: Document, gates: ResizeGates = ALL_GATES) -> Document:
+def kept_for_resize(old: JsonObject, new: JsonObject, gates: ResizeGates = ALL_GATES) -> JsonObject:
     """The new version with everything but resources and resize policies put back.
 
     Validation shall see a changed structure: with containers added or removed nothing is put back, and a list in which
@@ -98,14 +98,14 @@ def kept_for_resize(old: Document, new: Document, gates: ResizeGates = ALL_GATES
     return {**old, "metadata": metadata, "spec": spec}
 
 
-def _resized(before: Document, after: Document) -> Document:
+def _resized(before: JsonObject, after: JsonObject) -> JsonObject:
     kept = dict(before)
     for field in ("resources", "resizePolicy"):
         _take(kept, after, field)
     return kept
 
 
-def _take(target: Document, source: Document, field: str) -> None:
+def _take(target: JsonObject, source: JsonObject, field: str) -> None:
     if field in source:
         target[field] = source[field]
     else:
@@ -116,7 +116,7 @@ def _take(target: Document, source: Document, field: str) -> None:
 
 
 def resize_errors(
-    old: Version, new: Version, gates: ResizeGates = ALL_GATES, profile: Profile = DEFAULT_PROFILE
+    old: PodVersion, new: PodVersion, gates: ResizeGates = ALL_GATES, profile: Profile = DEFAULT_PROFILE
 ) -> list[FieldError]:
     """Every reason to refuse the step from the stored version to the one that §4.1 left."""
     if is_mirror(old.pod):
@@ -172,7 +172,7 @@ def _has_entries(resources: Resources | None) -> bool:
     return resources is not None and bool(resources.requests or resources.limits)
 
 
-def _pod_level_errors(old: Version, new: Version) -> list[FieldError]:
+def _pod_level_errors(old: PodVersion, new: PodVersion) -> list[FieldError]:
     before, after = old.pod.spec.resources, new.pod.spec.resources
     if before is not None and after is None:
         return [_forbidden("spec.resources", "pod-level resources cannot be removed")]
@@ -219,7 +219,7 @@ def _removed(old: Resources, new: Resources) -> Iterable[str]:
             yield kind
 
 
-def _container_errors(old: Version, new: Version) -> list[FieldError]:
+def _container_errors(old: PodVersion, new: PodVersion) -> list[FieldError]:
     return [
         _forbidden("spec", _ONLY_CPU_AND_MEMORY)
         for before, after in container_pairs(old.document, new.document, "containers")
@@ -227,7 +227,7 @@ def _container_errors(old: Version, new: Version) -> list[FieldError]:
     ]
 
 
-def _init_container_errors(old: Version, new: Version, gates: ResizeGates) -> list[FieldError]:
+def _init_container_errors(old: PodVersion, new: PodVersion, gates: ResizeGates) -> list[FieldError]:
     errors = []
     documents = container_pairs(old.document, new.document, "initContainers")
     for index, (container, (before, after)) in enumerate(zip(new.pod.spec.init_containers, documents, strict=True)):
@@ -246,7 +246,7 @@ def _init_container_errors(old: Version, new: Version, gates: ResizeGates) -> li
     return errors
 
 
-def _masked_spec(old: Document, new: Document) -> Document:
+def _masked_spec(old: JsonObject, new: JsonObject) -> JsonObject:
     before, masked = spec_of(old), dict(spec_of(new))
     for kind in CONTAINER_KINDS:
         if kind in masked:
@@ -262,17 +262,17 @@ def _masked_spec(old: Document, new: Document) -> Document:
 # --- is the node large enough? (§4.2, PodResizeValidator) ---
 
 
-def capacity_verdict(old: Version, new: Version, node: Node | None) -> Refusal | None:
+def capacity_verdict(old: PodVersion, new: PodVersion, node: Node | None) -> ResizeRefusal | None:
     """Admission's answer to a resize that validation accepted; None lets it pass. The pods' status plays no part."""
     name = new.pod.spec.node_name
     if not name or not spec_changed(old.document, new.document):
         return None
     if node is None:
-        return Refusal("", f'node "{name}" not found')
+        return ResizeRefusal("", f'node "{name}" not found')
     system = (node.metadata.labels or {}).get(_OS_LABEL, "linux")
     if system != "linux":
         message = f'pod resize is only supported on linux nodes, node "{node.metadata.name}" is "{system}"'
-        return Refusal("UnsupportedPlatform", message)
+        return ResizeRefusal("UnsupportedPlatform", message)
     requests, allocatable = pod_requests(new.pod), node.status.allocatable or {}
     short = []
     for resource, unit in ((CPU, "milli"), (MEMORY, "value")):
@@ -281,7 +281,7 @@ def capacity_verdict(old: Version, new: Version, node: Node | None) -> Refusal |
             short.append(f"{resource}, requested: {getattr(wanted, unit)}, allocatable: {getattr(there, unit)}")
     if not short:
         return None
-    return Refusal("NodeCapacity", f"node didn't have enough allocatable resources: {'; '.join(short)}")
+    return ResizeRefusal("NodeCapacity", f"node didn't have enough allocatable resources: {'; '.join(short)}")
 
 
 def _forbidden(path: str, detail: str) -> FieldError:

@@ -13,8 +13,7 @@ from typing import Any
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import (
     CONTAINER_KINDS,
-    Document,
-    Version,
+    PodVersion,
     container_lists,
     container_pairs,
     masked_container,
@@ -25,6 +24,7 @@ from plimsoll.rules.admission.comparison import (
 from plimsoll.rules.admission.metadata import metadata_update_errors
 from plimsoll.rules.admission.resize import class_errors
 from plimsoll.rules.admission.validation import pod_errors, relaxation
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION, NO_RESOURCES, Pod, ResourceList, Resources
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 
@@ -39,7 +39,7 @@ _CHANGEABLE_RESOURCES = ",`spec.containers[*].resources` (for CPU/memory only)"
 
 
 def plain_patch_errors(
-    old: Version, new: Version, profile: Profile = DEFAULT_PROFILE, *, gate: bool = True, pod_level: bool = True
+    old: PodVersion, new: PodVersion, profile: Profile = DEFAULT_PROFILE, *, gate: bool = True, pod_level: bool = True
 ) -> list[FieldError]:
     """Every reason to refuse an update through the pod itself; `gate` is InPlacePodVerticalScaling.
 
@@ -92,14 +92,14 @@ def _deadline_errors(before: Any, after: Any) -> list[FieldError]:
     return []
 
 
-def _objects(spec: Document, field: str) -> list[Document]:
+def _objects(spec: JsonObject, field: str) -> list[JsonObject]:
     """The list's objects; lean pods do not carry every list, so nobody has looked at its types yet."""
     items = spec.get(field)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _toleration_errors(before: list[Document], after: list[Document]) -> list[FieldError]:
-    def lasting(toleration: Document) -> Document:
+def _toleration_errors(before: list[JsonObject], after: list[JsonObject]) -> list[FieldError]:
+    def lasting(toleration: JsonObject) -> JsonObject:
         return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
     present = [lasting(each) for each in after]
@@ -108,7 +108,7 @@ def _toleration_errors(before: list[Document], after: list[Document]) -> list[Fi
     return [_forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")]
 
 
-def _gate_errors(before: list[Document], after: list[Document]) -> list[FieldError]:
+def _gate_errors(before: list[JsonObject], after: list[JsonObject]) -> list[FieldError]:
     known = {gate.get("name") for gate in before}
     return [
         _forbidden(
@@ -120,7 +120,7 @@ def _gate_errors(before: list[Document], after: list[Document]) -> list[FieldErr
     ]
 
 
-def _with_old_changeables(old: Document, new: Document, resizing: bool) -> Document:
+def _with_old_changeables(old: JsonObject, new: JsonObject, resizing: bool) -> JsonObject:
     """The new spec with the old value of everything that an update may change."""
     before, after = spec_of(old), dict(spec_of(new))
     for kind in CONTAINER_KINDS:

@@ -38,7 +38,7 @@ _PREFERRED = ("memory", "cpu", "pids")
 _LIMITING = frozenset({"memory", "cpu", "cpuacct", "cpuset", "pids", "hugetlb"})
 
 
-class Owner(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class CgroupOwner(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What one path says. `runtime` is None where the spelling is that of several runtimes."""
 
     path: str
@@ -56,7 +56,7 @@ class Owner(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 class Placed(msgspec.Struct, frozen=True, rename="camel"):
     """A process: where the hierarchy that matters most has it, and which others do not agree."""
 
-    owner: Owner
+    owner: CgroupOwner
     elsewhere: dict[str, str]  # controllers → path, where one that limits has the process in another place
 
 
@@ -64,7 +64,7 @@ def placed(cgroups: Iterable[tuple[Sequence[str], str]]) -> Placed:
     """From (controllers, path) of each hierarchy; the unified one has no controllers. A pod in any of them counts."""
     known = [(tuple(controllers), path, owner_of(path)) for controllers, path in cgroups]
     if not known:
-        return Placed(Owner("/", "other"), {})
+        return Placed(CgroupOwner("/", "other"), {})
     owner = min(known, key=lambda each: (not each[2].pod_uid, _rank(each[0])))[2]
     elsewhere: dict[str, str] = {}
     if owner.pod_uid:
@@ -80,7 +80,7 @@ def _rank(controllers: tuple[str, ...]) -> int:
     return min(ranks, default=len(_PREFERRED) + bool(controllers))
 
 
-def owner_of(path: str) -> Owner:
+def owner_of(path: str) -> CgroupOwner:
     names = [name for name in path.split("/") if name]
     while names and names[0] == "..":  # seen from another cgroup namespace
         del names[0]
@@ -93,10 +93,10 @@ def owner_of(path: str) -> Owner:
                 return _from_slices(path, names, index, place)
         elif name == KUBEPODS:
             return _from_directories(path, names, index)
-    return Owner(path, "other")
+    return CgroupOwner(path, "other")
 
 
-def _from_slices(path: str, names: list[str], index: int, place: CgroupName) -> Owner:
+def _from_slices(path: str, names: list[str], index: int, place: CgroupName) -> CgroupOwner:
     """Each further slice of the same family says more; the first name of another kind is the container."""
     root = _joined(names[: index + 1])
     while index + 1 < len(names) and is_systemd_style(names[index + 1]):
@@ -108,7 +108,7 @@ def _from_slices(path: str, names: list[str], index: int, place: CgroupName) -> 
     return _below_kubepods(path, "systemd", root, below, names[index + 1 :])
 
 
-def _from_directories(path: str, names: list[str], index: int) -> Owner:
+def _from_directories(path: str, names: list[str], index: int) -> CgroupOwner:
     root, rest = _joined(names[: index + 1]), names[index + 1 :]
     depth = 0
     if rest and rest[0] in _CLASSES:
@@ -118,19 +118,19 @@ def _from_directories(path: str, names: list[str], index: int) -> Owner:
     return _below_kubepods(path, "cgroupfs", root, tuple(rest[:depth]), rest[depth:])
 
 
-def _below_kubepods(path: str, driver: Driver, root: str, below: CgroupName, rest: list[str]) -> Owner:
+def _below_kubepods(path: str, driver: Driver, root: str, below: CgroupName, rest: list[str]) -> CgroupOwner:
     qos: QoSClass = _CLASSES.get(below[0], "Guaranteed") if below else "Guaranteed"
     uid = _uid(below[-1]) if below else ""
     if not uid:
         if rest or len(below) > 1 or (below and below[0] not in _CLASSES):
-            return Owner(path, "other", driver, root)
-        return Owner(path, "class" if below else "pods", driver, root, qos if below else None)
+            return CgroupOwner(path, "other", driver, root)
+        return CgroupOwner(path, "class" if below else "pods", driver, root, qos if below else None)
     if not rest:
-        return Owner(path, "pod", driver, root, qos, uid)
+        return CgroupOwner(path, "pod", driver, root, qos, uid)
     kind, container_id, runtime = _container(rest[0])
     if kind == "container" and len(rest) > 1:
         kind = "inside"
-    return Owner(path, kind, driver, root, qos, uid, container_id, runtime, _joined(rest[1:]) if rest[1:] else "")
+    return CgroupOwner(path, kind, driver, root, qos, uid, container_id, runtime, _joined(rest[1:]) if rest[1:] else "")
 
 
 def _container(name: str) -> tuple[Kind, str, Runtime | None]:
@@ -144,7 +144,7 @@ def _container(name: str) -> tuple[Kind, str, Runtime | None]:
     return ("container", stem, None) if _PLAIN.fullmatch(stem) else ("other", "", None)
 
 
-def _misplaced(path: str, name: str) -> Owner | None:
+def _misplaced(path: str, name: str) -> CgroupOwner | None:
     slice_name, _, tail = name.partition(":")
     prefix, colon, container_id = tail.partition(":")
     if not colon or not is_systemd_style(slice_name):

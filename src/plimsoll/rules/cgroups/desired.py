@@ -34,8 +34,8 @@ from plimsoll.rules.node.allocatable import (
     kubepods_values,
     reserved_values,
 )
-from plimsoll.rules.node.node_config import Setting
-from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.effective import counted_requests, counted_requests_1_27, pod_limits, pod_requests
 from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus, pod_exclusive_cpus
@@ -48,7 +48,7 @@ from plimsoll.rules.resources.values import Values, as_kept, container_values, p
 Level = Literal["node", "pods", "reserved", "class", "pod", "container"]
 
 
-class File(msgspec.Struct, frozen=True, omit_defaults=True):
+class DesiredFile(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     value: int | str
     human: str = ""
@@ -71,7 +71,7 @@ class Cgroup(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     level: Level
     name: str  # what people call it: the pod's or container's name
     path: str
-    files: tuple[File, ...] = ()
+    files: tuple[DesiredFile, ...] = ()
     oom_score_adj: int | None = None
     oom_steps: str = ""
     exclusive_cpus: int = 0
@@ -105,11 +105,11 @@ class Workload(msgspec.Struct, frozen=True):
         return self.pod.spec.init_containers + self.pod.spec.containers
 
 
-def workload(raw: Pod, setting: Setting, *, base: str = "spec", title: str = "") -> Workload:
+def workload(raw: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
     policy = pod_policy(raw, setting.policy)
     gated = policy.pod_level
     desired = defaulted(raw, pod_level=gated, resize_policy=setting.profile.resize_policy_defaulted)
-    pod = held_pod(desired)
+    pod = allocated_from_status(desired)
     qos = qos_class(desired, pod_level=gated)
     requests, limits = pod_requests(pod, pod_level=gated), pod_limits(pod, pod_level=gated)
     exclusive = pod_exclusive_cpus(pod, qos, policy)
@@ -147,7 +147,7 @@ def workload(raw: Pod, setting: Setting, *, base: str = "spec", title: str = "")
     )
 
 
-def _counted(pod: Pod, setting: Setting) -> ResourceList:
+def _counted(pod: Pod, setting: NodeConfig) -> ResourceList:
     return counted_requests(pod) if setting.profile.scheduler_counts_actual else counted_requests_1_27(pod)
 
 
@@ -168,7 +168,7 @@ NO_SUMS = ClassSums()
 
 
 def desired_tree(
-    workloads: Sequence[Workload], setting: Setting, shown: Shown = EVERYTHING, beside: ClassSums = NO_SUMS
+    workloads: Sequence[Workload], setting: NodeConfig, shown: Shown = EVERYTHING, beside: ClassSums = NO_SUMS
 ) -> Cgroup:
     """The whole node, with every given pod on it; without cgroupsPerQOS only containers have cgroups (02 §1).
 
@@ -182,13 +182,13 @@ def desired_tree(
     )
 
 
-def _loose_pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
+def _loose_pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
     """A pod that is no cgroup: its containers stand where the runtime puts them."""
     containers = _containers(work, (), setting, shown)
     return Cgroup("pod", work.title, "", exclusive_cpus=work.exclusive_cpus, children=containers)
 
 
-def _kubepods(workloads: Sequence[Workload], setting: Setting, shown: Shown, beside: ClassSums) -> Cgroup:
+def _kubepods(workloads: Sequence[Workload], setting: NodeConfig, shown: Shown, beside: ClassSums) -> Cgroup:
     config, policy = setting.config, setting.policy
     sums = added_sums([beside, *(each.share for each in workloads)])
     percent = config.qos_reserved_percent.get("memory") if config.gate("QOSReserved") else None
@@ -226,7 +226,7 @@ def _class(
     classes: ClassValues,
     sums: ClassSums,
     members: Sequence[Workload],
-    setting: Setting,
+    setting: NodeConfig,
     percent: int | None,
     shown: Shown,
 ) -> Cgroup:
@@ -241,7 +241,7 @@ def _class(
 
 
 def _class_reasons(
-    qos: QoSClass, sums: ClassSums, members: Sequence[Workload], setting: Setting, percent: int | None
+    qos: QoSClass, sums: ClassSums, members: Sequence[Workload], setting: NodeConfig, percent: int | None
 ) -> dict[str, Reason]:
     gated = setting.policy.pod_level
     counted = [(pod_requests(each.desired, pod_level=gated), pod_requests(each.desired)) for each in members]
@@ -253,11 +253,11 @@ def _class_reasons(
     return why.class_reasons(qos, setting, sums, counted, percent, shielded)
 
 
-def _pods(members: Sequence[Workload], setting: Setting, shown: Shown) -> tuple[Cgroup, ...]:
+def _pods(members: Sequence[Workload], setting: NodeConfig, shown: Shown) -> tuple[Cgroup, ...]:
     return tuple(_pod(each, setting, shown) for each in members if shown.pod(each.pod.metadata.uid))
 
 
-def _pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
+def _pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
     name = pod_name(setting.pods_root, work.qos, work.pod.metadata.uid or UNKNOWN_UID)
     reasons = (
         why.pod_reasons(work.pod, work.base, work.requests, work.limits, work.qos, work.values, setting)
@@ -274,7 +274,7 @@ def _pod(work: Workload, setting: Setting, shown: Shown) -> Cgroup:
     )
 
 
-def _containers(work: Workload, parent: CgroupName, setting: Setting, shown: Shown) -> tuple[Cgroup, ...]:
+def _containers(work: Workload, parent: CgroupName, setting: NodeConfig, shown: Shown) -> tuple[Cgroup, ...]:
     ids = (shown.container_id(work.pod.metadata.uid, each.name) for each in work.containers)
     return tuple(
         _container(work, index, parent, container_id, setting, shown)
@@ -284,7 +284,7 @@ def _containers(work: Workload, parent: CgroupName, setting: Setting, shown: Sho
 
 
 def _container(
-    work: Workload, index: int, parent: CgroupName, container_id: str, setting: Setting, shown: Shown
+    work: Workload, index: int, parent: CgroupName, container_id: str, setting: NodeConfig, shown: Shown
 ) -> Cgroup:
     container = work.containers[index]
     component = container_component(container_id, setting.driver, setting.runtime)
@@ -313,7 +313,7 @@ def _stage(container: Container, is_init: bool) -> Literal["init", "sidecar", "a
     return "sidecar" if is_sidecar(container) else "init"
 
 
-def _reserved_cgroups(setting: Setting) -> tuple[Cgroup, ...]:
+def _reserved_cgroups(setting: NodeConfig) -> tuple[Cgroup, ...]:
     """system- and kube-reserved, where they are enforced (01 §10.4); the kubelet expects them to exist."""
     config, found = setting.config, []
     for owner, resources, path in (
@@ -332,10 +332,14 @@ def _reserved_cgroups(setting: Setting) -> tuple[Cgroup, ...]:
 
 
 def _files(
-    values: Values, setting: Setting, reasons: dict[str, Reason], *, weight: Literal["linear", "quadratic"] = "linear"
-) -> tuple[File, ...]:
+    values: Values,
+    setting: NodeConfig,
+    reasons: dict[str, Reason],
+    *,
+    weight: Literal["linear", "quadratic"] = "linear",
+) -> tuple[DesiredFile, ...]:
     return tuple(
-        File(name, value, _human(name, value), reasons.get(name, Reason()))
+        DesiredFile(name, value, _human(name, value), reasons.get(name, Reason()))
         for name, value in file_map(values, setting.policy.cgroup_version, weight).items()
     )
 

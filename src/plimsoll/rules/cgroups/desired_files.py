@@ -13,20 +13,20 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidName
+from plimsoll.errors import InvalidNameError
 from plimsoll.rules.cgroups.desired import Cgroup, Level
 
 MAX_NAME_BYTES = 255  # of one directory, and of one systemd unit
 PROTECTIONS = ("memory.min", "memory.low")
 
 
-class WantedCgroup(msgspec.Struct, frozen=True):
+class DesiredCgroup(msgspec.Struct, frozen=True):
     level: Level | Literal["root"]  # root: above kubepods
     name: str  # what people call it
     files: Mapping[str, str]
 
 
-Wanted = Mapping[str, WantedCgroup]
+DesiredFiles = Mapping[str, DesiredCgroup]
 
 
 def derived_id(uid: str, container: str) -> str:
@@ -52,17 +52,17 @@ def ancestors(path: str) -> list[str]:
     return ["/" + "/".join(parts[: index + 1]) for index in range(len(parts))]
 
 
-def wanted(tree: Cgroup) -> dict[str, WantedCgroup]:
+def wanted(tree: Cgroup) -> dict[str, DesiredCgroup]:
     """Every cgroup of the tree that is one; raises InvalidName where a path could not be made or stands twice."""
-    found: dict[str, WantedCgroup] = {}
+    found: dict[str, DesiredCgroup] = {}
     for cgroup in _cgroups(tree):
         _check_path(cgroup.path)
         for above in ancestors(cgroup.path) if cgroup.level == "pods" else ():
-            found[above] = WantedCgroup("root", above, {})
+            found[above] = DesiredCgroup("root", above, {})
         if cgroup.path in found:
-            raise InvalidName(f'{cgroup.path} stands for "{found[cgroup.path].name}" and for "{cgroup.name}"')
+            raise InvalidNameError(f'{cgroup.path} stands for "{found[cgroup.path].name}" and for "{cgroup.name}"')
         files = {file.name: str(file.value) for file in cgroup.files}
-        found[cgroup.path] = WantedCgroup(cgroup.level, cgroup.name, files)
+        found[cgroup.path] = DesiredCgroup(cgroup.level, cgroup.name, files)
     return found
 
 
@@ -78,12 +78,12 @@ def _check_path(path: str) -> None:
     parts = path.split("/")[1:]
     for part in parts:
         if part in ("", ".", "..") or not part.isprintable() or "<" in part:
-            raise InvalidName(f"{path!r} cannot be the path of a cgroup: {part!r} is no plain name")
+            raise InvalidNameError(f"{path!r} cannot be the path of a cgroup: {part!r} is no plain name")
         if len(part.encode()) > MAX_NAME_BYTES:
-            raise InvalidName(f"{path[:80]!r}… cannot be a cgroup: a name is longer than {MAX_NAME_BYTES} bytes")
+            raise InvalidNameError(f"{path[:80]!r}… cannot be a cgroup: a name is longer than {MAX_NAME_BYTES} bytes")
 
 
-def protected(plan: Wanted, own_roots: Collection[str]) -> dict[str, WantedCgroup]:
+def protected(plan: DesiredFiles, own_roots: Collection[str]) -> dict[str, DesiredCgroup]:
     """With memory.low of kubepods, and what those cgroups above it that are ours must hold (v2 only has the files)."""
     result = dict(plan)
     top = next((path for path, each in plan.items() if each.level == "pods"), None)
@@ -103,5 +103,5 @@ def protected(plan: Wanted, own_roots: Collection[str]) -> dict[str, WantedCgrou
     return result
 
 
-def _with_files(cgroup: WantedCgroup, files: Mapping[str, str]) -> WantedCgroup:
+def _with_files(cgroup: DesiredCgroup, files: Mapping[str, str]) -> DesiredCgroup:
     return msgspec.structs.replace(cgroup, files={**cgroup.files, **files})

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from plimsoll.rules.cgroups.desired_files import PROTECTIONS, Wanted, WantedCgroup
+from plimsoll.rules.cgroups.desired_files import PROTECTIONS, DesiredCgroup, DesiredFiles
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, Unmet, amount
 from plimsoll.rules.cgroups.steps import Snapshot
 
@@ -19,18 +19,18 @@ UPPER = ("pods", "class", "reserved")  # levels whose limits are not a pod's own
 
 
 class Fitted(msgspec.Struct, frozen=True):
-    plan: Wanted
+    plan: DesiredFiles
     unmet: tuple[Unmet, ...]
 
 
 def fitted(
-    plan: Wanted, snapshot: Snapshot, usage_bytes: Mapping[str, int] | None = None, page_size: int = 4096
+    plan: DesiredFiles, snapshot: Snapshot, usage_bytes: Mapping[str, int] | None = None, page_size: int = 4096
 ) -> Fitted:
     """`usage_bytes`: of the upper cgroups, by path.
 
     On a node that promises more than it has, qosReserved leaves less than nothing: then what is there stays.
     """
-    result: dict[str, WantedCgroup] = dict(plan)
+    result: dict[str, DesiredCgroup] = dict(plan)
     unmet: list[Unmet] = []
     for path, cgroup in plan.items():
         for file in sorted(MEMORY_LIMITS & cgroup.files.keys()) if cgroup.level in UPPER else ():
@@ -47,7 +47,7 @@ def fitted(
     return Fitted(result, tuple(unmet))
 
 
-def capped_protection(plan: Wanted, snapshot: Snapshot, own_roots: Collection[str]) -> list[Unmet]:
+def capped_protection(plan: DesiredFiles, snapshot: Snapshot, own_roots: Collection[str]) -> list[Unmet]:
     """Cgroups above kubepods that are not ours and hold less than kubepods does."""
     pods = next((each for each in plan.values() if each.level == "pods"), None)
     found = []

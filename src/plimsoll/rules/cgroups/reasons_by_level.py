@@ -29,7 +29,7 @@ from plimsoll.rules.model.objects import (
     is_sidecar,
 )
 from plimsoll.rules.node.allocatable import PID, ClassSums
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Quantity
 from plimsoll.rules.resources.effective import (
     container_limits,
@@ -55,7 +55,7 @@ Reasons = dict[str, Reason]
 _LIMIT_FILES = ("memory.max", "memory.limit_in_bytes")
 
 
-def _cpu_weight(cpu_milli: int, lead: str, source: str, setting: Setting, *, container: bool = False) -> Reasons:
+def _cpu_weight(cpu_milli: int, lead: str, source: str, setting: NodeConfig, *, container: bool = False) -> Reasons:
     lead = f"{lead}; " if lead else ""
     weight = setting.policy.weight if container else "linear"
     return {
@@ -64,7 +64,7 @@ def _cpu_weight(cpu_milli: int, lead: str, source: str, setting: Setting, *, con
     }
 
 
-def _cpu_quota(cpu_milli: int, lead: str, source: str, setting: Setting) -> Reasons:
+def _cpu_quota(cpu_milli: int, lead: str, source: str, setting: NodeConfig) -> Reasons:
     lead = f"{lead}; " if lead else ""
     reason = Reason(lead + quota_formula(cpu_milli, setting.policy, systemd=setting.driver == "systemd"), source)
     return {"cpu.max": reason, "cpu.cfs_quota_us": reason, "cpu.cfs_period_us": Reason("", "cpuCFSQuotaPeriod")}
@@ -88,7 +88,7 @@ def _stated(expression: str, exact: Quantity, name: str) -> str:
 # --- node ---
 
 
-def node_reasons(setting: Setting, values: Values, sums: ClassSums, *, enforced: bool) -> Reasons:
+def node_reasons(setting: NodeConfig, values: Values, sums: ClassSums, *, enforced: bool) -> Reasons:
     note = "" if enforced else "pods are not enforced: sized from capacity, so that default shares do not starve them"
     reasons: Reasons = {}
     capacity = setting.absolute if enforced else setting.capacity
@@ -119,7 +119,7 @@ def node_reasons(setting: Setting, values: Values, sums: ClassSums, *, enforced:
     return reasons
 
 
-def _subtraction(setting: Setting, name: str, enforced: bool) -> tuple[str, str]:
+def _subtraction(setting: NodeConfig, name: str, enforced: bool) -> tuple[str, str]:
     """capacity − systemReserved − kubeReserved, the terms that exist."""
     if not enforced:
         return "", f"capacity.{name}"
@@ -150,7 +150,7 @@ def reserved_reasons(field: str, resources: ResourceList) -> Reasons:
 
 def class_reasons(
     qos: QoSClass,
-    setting: Setting,
+    setting: NodeConfig,
     sums: ClassSums,
     members: Sequence[tuple[ResourceList, ResourceList]],
     percent: int | None,
@@ -190,7 +190,7 @@ def class_reasons(
     return reasons
 
 
-def _low_note(setting: Setting) -> str:
+def _low_note(setting: NodeConfig) -> str:
     if setting.policy.reservation != "tiered":
         return ""
     return "kubepods has no memory.low of its own: it counts only where the hierarchy is mounted memory_recursiveprot"
@@ -206,7 +206,7 @@ def pod_reasons(
     limits: ResourceList,
     qos: QoSClass,
     values: Values,
-    setting: Setting,
+    setting: NodeConfig,
 ) -> Reasons:
     policy = setting.policy
     lead, source = _effective_steps(pod, base, CPU, "requests", requests, policy.pod_level)
@@ -240,13 +240,13 @@ def pod_reasons(
     return reasons
 
 
-def _without_quota(source: str, setting: Setting) -> Reason:
+def _without_quota(source: str, setting: NodeConfig) -> Reason:
     if not setting.policy.cfs_quota:
         return Reason("", "cpuCFSQuota: false", "limits are not enforced")
     return Reason("", source, "owns its CPUs: no quota")
 
 
-def _hugetlb_name(resource: str, setting: Setting) -> str:
+def _hugetlb_name(resource: str, setting: NodeConfig) -> str:
     values = Values(hugetlb={page_size_bytes(resource): 0})
     return next(iter(hugetlb_files(values, setting.policy.cgroup_version) or {}))
 
@@ -314,7 +314,7 @@ def _aggregate_expression(pod: Pod, base: str, name: str, kind: str) -> tuple[st
 # --- container ---
 
 
-def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Values, setting: Setting) -> Reasons:
+def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Values, setting: NodeConfig) -> Reasons:
     """`index` counts init containers first."""
     spec, policy = pod.spec, setting.policy
     inits = len(spec.init_containers)
@@ -369,7 +369,7 @@ def _own_or_inherited(
     return None, f"{own}.limits.{name}"
 
 
-def _protection_reasons(request_bytes: int, source: str, setting: Setting) -> Reasons:
+def _protection_reasons(request_bytes: int, source: str, setting: NodeConfig) -> Reasons:
     if setting.policy.reservation == "none":
         reset = Reason("", "memoryReservationPolicy: None", "explicitly reset")
         return {"memory.min": reset, "memory.low": reset}
@@ -377,7 +377,7 @@ def _protection_reasons(request_bytes: int, source: str, setting: Setting) -> Re
     return {"memory.min": reason, "memory.low": reason}
 
 
-def _page_cache_reason(request_bytes: int, source: str, values: Values, setting: Setting) -> Reasons:
+def _page_cache_reason(request_bytes: int, source: str, values: Values, setting: NodeConfig) -> Reasons:
     """Where our extra has taken something off memory.min, so that page cache keeps room below the limit."""
     minimum, limit = values.memory_min_bytes, values.memory_bytes
     if not setting.policy.page_cache_safe or not minimum or not limit or minimum >= request_bytes:
@@ -387,7 +387,7 @@ def _page_cache_reason(request_bytes: int, source: str, values: Values, setting:
     return {"memory.min": Reason(formula, f"{source}, pageCacheSafeMin", "room is left for page cache below the limit")}
 
 
-def _swap_reason(request_bytes: int, values: Values, setting: Setting) -> Reason:
+def _swap_reason(request_bytes: int, values: Values, setting: NodeConfig) -> Reason:
     policy = setting.policy
     if values.swap_bytes:
         terms = f"{request_bytes} / {policy.memory_capacity_bytes} · {policy.swap_capacity_bytes}"
@@ -397,7 +397,7 @@ def _swap_reason(request_bytes: int, values: Values, setting: Setting) -> Reason
     return Reason("", "memorySwap.swapBehavior", "no swap for this container")
 
 
-def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setting: Setting) -> str:
+def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setting: NodeConfig) -> str:
     """How a container came by its oom_score_adj (O-3)."""
     policy = setting.policy
     if is_node_critical(pod):

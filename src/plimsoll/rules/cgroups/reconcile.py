@@ -22,9 +22,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from plimsoll.rules.cgroups.desired_files import Wanted, WantedCgroup, depth, parent_path
+from plimsoll.rules.cgroups.desired_files import DesiredCgroup, DesiredFiles, depth, parent_path
 from plimsoll.rules.cgroups.rounding import kept, same_value
-from plimsoll.rules.cgroups.steps import Make, Remove, Seen, Snapshot, Step, Write
+from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Snapshot, Step, Write
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US
 from plimsoll.rules.resources.cpu import MIN_QUOTA_US
@@ -96,7 +96,7 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 def reconcile(
-    plan: Wanted,
+    plan: DesiredFiles,
     snapshot: Snapshot,
     *,
     ours: Collection[str] = (),
@@ -130,7 +130,7 @@ def reconcile(
     return Plan((*steps, *new), tuple(unmet))
 
 
-def _removal(path: str, plan: Wanted, snapshot: Snapshot) -> Iterable[Step]:
+def _removal(path: str, plan: DesiredFiles, snapshot: Snapshot) -> Iterable[Step]:
     seen, above = snapshot[path].files, parent_path(path)
     if above in plan and above in snapshot:
         left = granted(QUOTA_V1, {**snapshot[above].files, **plan[above].files})
@@ -145,7 +145,9 @@ def quota_given_up(path: str, files: Mapping[str, str]) -> Iterable[Write]:
         yield Write(path, QUOTA_V1, RESETS[QUOTA_V1], files[QUOTA_V1])
 
 
-def _unmet(path: str, cgroup: WantedCgroup, seen: Seen | None, lacking: Mapping[str, str]) -> Iterable[Unmet]:
+def _unmet(
+    path: str, cgroup: DesiredCgroup, seen: ObservedCgroup | None, lacking: Mapping[str, str]
+) -> Iterable[Unmet]:
     for name, text in cgroup.files.items():
         if name in lacking:
             yield Unmet(path, name, text, None, lacking[name])
@@ -163,7 +165,7 @@ class _Room(msgspec.Struct, frozen=True):
 _NO_BOUND = _Room({}, {})
 
 
-def _room(path: str, cgroup: WantedCgroup, plan: Wanted, snapshot: Snapshot) -> _Room:
+def _room(path: str, cgroup: DesiredCgroup, plan: DesiredFiles, snapshot: Snapshot) -> _Room:
     above = parent_path(path)
     if cgroup.level != "container" or above not in plan:
         return _NO_BOUND
@@ -171,7 +173,7 @@ def _room(path: str, cgroup: WantedCgroup, plan: Wanted, snapshot: Snapshot) -> 
     return _Room(before, {**before, **plan[above].files})
 
 
-def _within(room: _Room, cgroup: WantedCgroup) -> WantedCgroup:
+def _within(room: _Room, cgroup: DesiredCgroup) -> DesiredCgroup:
     most = granted(QUOTA_V1, room.after)
     if not most < granted(QUOTA_V1, cgroup.files) < math.inf:
         return cgroup
@@ -191,7 +193,9 @@ def fresh_writes(path: str, files: Mapping[str, str]) -> list[Write]:
 # --- cgroups that are there ---
 
 
-def _changes(path: str, index: int, cgroup: WantedCgroup, seen: Seen, room: _Room, page_size: int) -> Iterable[_Change]:
+def _changes(
+    path: str, index: int, cgroup: DesiredCgroup, seen: ObservedCgroup, room: _Room, page_size: int
+) -> Iterable[_Change]:
     files = {name: text for name, text in cgroup.files.items() if name in seen.files}
     kept_here = _NEVER_RESET.get(cgroup.level, ())
     for name, default in RESETS.items():

@@ -32,11 +32,11 @@ class Remove(msgspec.Struct, frozen=True, tag="remove", tag_field="do"):
 Step = Make | Write | Remove
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ObservedCgroup(msgspec.Struct, frozen=True):
     """One cgroup as it was found. A file that this kernel does not have is not in `files`."""
 
     files: Mapping[str, str]
     inode: int = 0
 
 
-Snapshot = Mapping[str, Seen]  # path → what is there; a path that is missing does not exist
+Snapshot = Mapping[str, ObservedCgroup]  # path → what is there; a path that is missing does not exist

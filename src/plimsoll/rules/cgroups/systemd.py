@@ -19,7 +19,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from plimsoll.errors import InvalidName
+from plimsoll.errors import InvalidNameError
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.resources.cpu import systemd_quota_per_second_us
@@ -85,14 +85,14 @@ def mask(file: str, value: str) -> bytes:
     """`0-2,9` as bits, lowest byte first; an empty list is an empty mask, which is systemd's `as the parent`."""
     numbers = cpu_numbers(value.strip())
     if numbers is None:
-        raise InvalidName(f"{value!r} is no list for {file}")
+        raise InvalidNameError(f"{value!r} is no list for {file}")
     bits = sum(1 << number for number in numbers)
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
 def _quota(quota_us: int, period_us: int) -> tuple[Property, ...]:
     if period_us in (0, INFINITY):
-        raise InvalidName(f"a period of {period_us} µs is none")
+        raise InvalidNameError(f"a period of {period_us} µs is none")
     per_second = INFINITY if quota_us == INFINITY else systemd_quota_per_second_us(quota_us, period_us)
     return Property("CPUQuotaPerSecUSec", "t", per_second), Property("CPUQuotaPeriodUSec", "t", period_us)
 
@@ -108,9 +108,9 @@ def _number(file: str, text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        raise InvalidName(f"{text!r} is no number for {file}") from None
+        raise InvalidNameError(f"{text!r} is no number for {file}") from None
     if number >= INFINITY:
-        raise InvalidName(f"{text!r} is too large for {file}")
+        raise InvalidNameError(f"{text!r} is too large for {file}")
     return number if number >= 0 else INFINITY
 
 
@@ -143,21 +143,21 @@ def unit_of(path: str) -> Unit | None:
         if name.endswith(".scope"):
             return Unit(name, parent, is_scope=True) if depth == len(names) - 1 else None
         if _parent_slice(name, path) != parent:
-            raise InvalidName(f"{name!r} of {path!r} is no slice of {parent}: systemd would put it elsewhere")
+            raise InvalidNameError(f"{name!r} of {path!r} is no slice of {parent}: systemd would put it elsewhere")
         parent = name
     return Unit(names[-1], _parent_slice(names[-1], path))
 
 
 def _check_name(name: str, path: str) -> None:
     if len(name) > LONGEST_NAME:
-        raise InvalidName(f"{name[:40]!r}… is longer than {LONGEST_NAME} characters: no name for a systemd unit")
+        raise InvalidNameError(f"{name[:40]!r}… is longer than {LONGEST_NAME} characters: no name for a systemd unit")
     if not _NAME.fullmatch(name):
         rule = "letters, digits and _ . : - only, ending in .slice or .scope"
-        raise InvalidName(f"{name!r} of {path[:LONGEST_NAME]!r} is no name for a systemd unit of ours: {rule}")
+        raise InvalidNameError(f"{name!r} of {path[:LONGEST_NAME]!r} is no name for a systemd unit of ours: {rule}")
 
 
 def _parent_slice(name: str, path: str) -> str:
     parts = name.removesuffix(".slice").split("-")
     if "" in parts:
-        raise InvalidName(f"invalid slice name: {name} (of {path!r}): an empty part between dashes")
+        raise InvalidNameError(f"invalid slice name: {name} (of {path!r}): an empty part between dashes")
     return "-".join(parts[:-1]) + ".slice" if len(parts) > 1 else ROOT_SLICE

@@ -20,7 +20,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.cgroups.cgroup_owner import Owner, owner_of
+from plimsoll.rules.cgroups.cgroup_owner import CgroupOwner, owner_of
 from plimsoll.rules.model.objects import QoSClass
 
 # proc(5): t is a task that a debugger holds. I (an idle kernel thread), Z and X are counted nowhere, as in the kernel.
@@ -92,7 +92,7 @@ class Branch(msgspec.Struct, frozen=True):
     path: str
     what: What
     name: str  # as short as it stays clear; `path` has all of it
-    owner: Owner
+    owner: CgroupOwner
     last: tuple[bool, ...] = ()
     hidden: int = 0  # how many cgroups below are left out because of the depth
 
@@ -119,7 +119,7 @@ def branches(
             below.setdefault(path.rpartition("/")[0] or "/", []).append(path)
     rows: list[Branch] = []
 
-    def add(path: str, what: What, name: str, owner: Owner, last: tuple[bool, ...]) -> None:
+    def add(path: str, what: What, name: str, owner: CgroupOwner, last: tuple[bool, ...]) -> None:
         if depth is not None and len(last) >= depth:
             rows.append(Branch(path, what, name, owner, last, _count(path, below)))
             return
@@ -143,7 +143,7 @@ def _count(path: str, below: Mapping[str, list[str]]) -> int:
     return sum(1 + _count(child, below) for child in below.get(path, ()))
 
 
-def _what(owner: Owner, sandbox: bool) -> What:
+def _what(owner: CgroupOwner, sandbox: bool) -> What:
     match owner.kind:
         case "container":
             return "sandbox" if sandbox else "container"
@@ -153,7 +153,7 @@ def _what(owner: Owner, sandbox: bool) -> What:
             return kind
 
 
-def _rank(what: What, owner: Owner) -> int:
+def _rank(what: What, owner: CgroupOwner) -> int:
     match what:
         case "pod":
             return 0
@@ -165,7 +165,7 @@ def _rank(what: What, owner: Owner) -> int:
             return 4
 
 
-def _name(owner: Owner, what: What, names: Names) -> str:
+def _name(owner: CgroupOwner, what: What, names: Names) -> str:
     match what:
         case "class":
             return (owner.qos_class or "").lower()
@@ -182,7 +182,7 @@ def _name(owner: Owner, what: What, names: Names) -> str:
 # --- figures ---
 
 
-class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class MemoryUsageView(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """What a bar shows. None for max and high: no limit; 0 for min and low: nothing protected."""
 
     working_set_bytes: int
@@ -193,7 +193,7 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     max_bytes: int | None = None
 
 
-class Cpu(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class CpuUsageView(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     limit_milli: int | None = None
     weight: int | None = None  # v2's cpu.weight or v1's cpu.shares
     periods: int = 0  # in which it wanted to run, under a limit
@@ -204,8 +204,8 @@ class Cpu(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One cgroup's figures. None where this kernel, or this cgroup, does not have them."""
 
-    memory: Memory | None = None
-    cpu: Cpu | None = None
+    memory: MemoryUsageView | None = None
+    cpu: CpuUsageView | None = None
     pids: int | None = None
     pids_max: int | None = None
     pressure: Mapping[str, float] = {}  # resource → percent of the last 10 s in which some task stalled
@@ -224,7 +224,7 @@ def scales(branches: Iterable[Branch], standings: Mapping[str, Standing], machin
     return found
 
 
-def throttled_percent(cpu: Cpu) -> int | None:
+def throttled_percent(cpu: CpuUsageView) -> int | None:
     """Of the periods in which it wanted to run, those in which it was stopped; rounded up, so that 0 means never."""
     return None if cpu.periods <= 0 else -(-100 * cpu.throttled_periods // cpu.periods)
 
@@ -232,7 +232,7 @@ def throttled_percent(cpu: Cpu) -> int | None:
 # --- bars ---
 
 
-def bar(memory: Memory, scale_bytes: int, width: int) -> list[tuple[Ink, str]]:
+def bar(memory: MemoryUsageView, scale_bytes: int, width: int) -> list[tuple[Ink, str]]:
     """Pieces of text, each in one ink, `width` characters in all. What exceeds the scale ends at its end."""
     if width <= 0:
         return []

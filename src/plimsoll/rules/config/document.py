@@ -13,8 +13,8 @@ from plimsoll.rules.config.field_types import Kind
 from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.config.table import API_VERSION, KIND, ROWS
 from plimsoll.rules.cpuset import cpu_text
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 MASKED = "<masked>"
 
 # Kinds that are not listed are kept as they are written.
@@ -30,8 +30,8 @@ _WRITTEN: dict[Kind, Callable[[Any], Any]] = {
 }
 
 
-def config_document(config: KubeletConfig) -> Document:
-    document: Document = {"apiVersion": API_VERSION, "kind": KIND}
+def config_document(config: KubeletConfig) -> JsonObject:
+    document: JsonObject = {"apiVersion": API_VERSION, "kind": KIND}
     for row in ROWS:
         value = getattr(config, row.attribute) if row.attribute and row.in_file else None
         if value is None:

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidConfig, InvalidConfigs, InvalidQuantity
+from plimsoll.errors import InvalidConfigError, InvalidConfigsError, InvalidQuantityError
 from plimsoll.rules.config.field_types import READERS, Problems, shown
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.profile import Profile
@@ -63,7 +63,7 @@ def _choice(*choices: str) -> Callable[[Any, str, Problems], Any]:
     def read(value: Any, path: str, problems: Problems) -> Any:
         if value in choices:
             return value
-        problems.append(InvalidConfig(path, f"must be {' or '.join(choices)}, not {shown(value)}"))
+        problems.append(InvalidConfigError(path, f"must be {' or '.join(choices)}, not {shown(value)}"))
         return choices[0]
 
     return read
@@ -73,7 +73,7 @@ def _seconds(value: Any, path: str, problems: Problems) -> Any:
     before = len(problems)
     found = READERS["integer"](value, path, problems)
     if len(problems) == before and found < 0:
-        problems.append(InvalidConfig(path, "must not be less than 0"))
+        problems.append(InvalidConfigError(path, "must not be less than 0"))
     return found
 
 
@@ -82,14 +82,16 @@ def _capacity(value: Any, path: str, problems: Problems) -> Any:
     for name, text in READERS["amounts"](value, path, problems).items():
         try:
             amounts[name] = QUANTITIES[text]
-        except InvalidQuantity as error:
-            problems.append(InvalidConfig(f"{path}[{name}]", error.reason))
+        except InvalidQuantityError as error:
+            problems.append(InvalidConfigError(f"{path}[{name}]", error.reason))
     return amounts
 
 
 def _images(value: Any, path: str, problems: Problems) -> Any:
     if not isinstance(value, Mapping):
-        problems.append(InvalidConfig(path, f"must be a map from image to command or dir:PATH, not {shown(value)}"))
+        problems.append(
+            InvalidConfigError(path, f"must be a map from image to command or dir:PATH, not {shown(value)}")
+        )
         return {}
     found: dict[str, str | tuple[str, ...]] = {}
     for name, stands_for in value.items():
@@ -99,7 +101,7 @@ def _images(value: Any, path: str, problems: Problems) -> Any:
         elif isinstance(stands_for, list) and stands_for:
             found[str(name)] = READERS["texts"](stands_for, at, problems)
         else:
-            problems.append(InvalidConfig(at, f"must be dir:/PATH or a list of words, not {shown(stands_for)}"))
+            problems.append(InvalidConfigError(at, f"must be dir:/PATH or a list of words, not {shown(stands_for)}"))
     return found
 
 
@@ -142,19 +144,19 @@ def extras_reading(document: object) -> NodeExtras:
     """Raises InvalidConfigs with everything that is wrong, unknown names included."""
     problems: Problems = []
     if not isinstance(document, Mapping):
-        raise InvalidConfigs([InvalidConfig("", f"{KIND} must be an object, not {shown(document)}")])
+        raise InvalidConfigsError([InvalidConfigError("", f"{KIND} must be an object, not {shown(document)}")])
     for name, expected in _HEADER.items():
         if document.get(name) != expected:
-            problems.append(InvalidConfig(name, f"must be {expected}, not {shown(document.get(name))}"))
+            problems.append(InvalidConfigError(name, f"must be {expected}, not {shown(document.get(name))}"))
     values: dict[str, Any] = {}
     for name, value in document.items():
         row = _BY_NAME.get(name)
         if name in _HEADER:
             continue
         if row is None:
-            problems.append(InvalidConfig(str(name), f"unknown setting; there are: {', '.join(_BY_NAME)}"))
+            problems.append(InvalidConfigError(str(name), f"unknown setting; there are: {', '.join(_BY_NAME)}"))
         elif value is not None:
             values[row.attribute] = row.read(value, name, problems)
     if problems:
-        raise InvalidConfigs(problems)
+        raise InvalidConfigsError(problems)
     return NodeExtras(**values)

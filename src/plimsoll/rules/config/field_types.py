@@ -12,14 +12,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
-from plimsoll.errors import InvalidConfig, InvalidQuantity
+from plimsoll.errors import InvalidConfigError, InvalidQuantityError
 from plimsoll.rules.config.thresholds import flag_map
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.gotext import duration_nanos
 from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList
 from plimsoll.rules.quantity import QUANTITIES
 
-Problems = list[InvalidConfig]
+Problems = list[InvalidConfigError]
 
 RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
 
@@ -107,7 +107,7 @@ def _nanos(kind: Kind, value: Any, path: str, problems: Problems) -> Any:
         return _mistyped(kind, value, path, problems)
     try:
         return duration_nanos(value, path)
-    except InvalidConfig as error:
+    except InvalidConfigError as error:
         problems.append(error)
         return None
 
@@ -140,7 +140,7 @@ def _amount(value: Any, path: str, problems: Problems) -> str:
         return ""
     if isinstance(value, str) or _figure(value) is not None:
         return str(value)
-    problems.append(InvalidConfig(path, f"must be a text or a number, not {shown(value)}"))
+    problems.append(InvalidConfigError(path, f"must be a text or a number, not {shown(value)}"))
     return ""
 
 
@@ -148,7 +148,7 @@ def _quantities(value: Any, path: str, problems: Problems) -> Any:
     resources: ResourceList = {}
     for name, item, at in _entries("quantities", value, path, problems):
         if name not in RESERVABLE:
-            problems.append(InvalidConfig(at, f'cannot reserve "{name}" resource'))
+            problems.append(InvalidConfigError(at, f'cannot reserve "{name}" resource'))
             continue
         before = len(problems)
         text = _amount(item, at, problems)
@@ -156,11 +156,11 @@ def _quantities(value: Any, path: str, problems: Problems) -> Any:
             continue
         try:
             resources[name] = QUANTITIES[text]
-        except InvalidQuantity as error:
-            problems.append(InvalidConfig(at, error.reason))
+        except InvalidQuantityError as error:
+            problems.append(InvalidConfigError(at, error.reason))
         else:
             if resources[name].nanos < 0:
-                problems.append(InvalidConfig(at, f"must not be negative: {text}"))
+                problems.append(InvalidConfigError(at, f"must not be negative: {text}"))
     return resources
 
 
@@ -171,8 +171,8 @@ def _quantity(value: Any, path: str, problems: Problems) -> Any:
         return 0
     try:
         amount = QUANTITIES[text]
-    except InvalidQuantity as error:
-        problems.append(InvalidConfig(path, error.reason))
+    except InvalidQuantityError as error:
+        problems.append(InvalidConfigError(path, error.reason))
         return 0
     return amount.value if amount.nanos > 0 else _mistyped("quantity", value, path, problems)
 
@@ -182,9 +182,9 @@ def _percentages(value: Any, path: str, problems: Problems) -> Any:
     for name, item, at in _entries("percentages", value, path, problems):
         match = re.fullmatch("([0-9]{1,3})%", item, re.ASCII) if isinstance(item, str) else None
         if name != MEMORY:
-            problems.append(InvalidConfig(at, f'cannot reserve "{name}" resource'))
+            problems.append(InvalidConfigError(at, f'cannot reserve "{name}" resource'))
         elif match is None or int(match[1]) > 100:
-            problems.append(InvalidConfig(at, f"must be a whole percentage from 0% to 100%, not {shown(item)}"))
+            problems.append(InvalidConfigError(at, f"must be a whole percentage from 0% to 100%, not {shown(item)}"))
         else:
             shares[name] = int(match[1])
     return shares
@@ -220,11 +220,11 @@ def _entries(kind: Kind, value: Any, path: str, problems: Problems) -> Iterator[
         if isinstance(name, str):
             yield name, item, f"{path}[{name}]"
         else:
-            problems.append(InvalidConfig(path, f"names must be texts, not {shown(name)}"))
+            problems.append(InvalidConfigError(path, f"names must be texts, not {shown(name)}"))
 
 
 def _mistyped(kind: Kind, value: object, path: str, problems: Problems) -> None:
-    problems.append(InvalidConfig(path, f"must be {KIND_WORDS[kind]}, not {shown(value)}"))
+    problems.append(InvalidConfigError(path, f"must be {KIND_WORDS[kind]}, not {shown(value)}"))
 
 
 def shown(value: object) -> str:

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidConfig
+from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.model.objects import CPU, ResourceList
 from plimsoll.rules.quantity import ZERO
@@ -132,25 +132,27 @@ def on_host(config: KubeletConfig, cgroup_version: CgroupVersion) -> KubeletConf
 
 def host_errors(
     config: KubeletConfig, cgroup_version: CgroupVersion, online_cpus: Iterable[int] | None = None
-) -> list[InvalidConfig]:
+) -> list[InvalidConfigError]:
     """Why the kubelet would not start on this machine; give it the configuration as read, before `on_host`."""
     errors = []
     if cgroup_version == 1:
         if config.fail_cgroup_v1:
-            errors.append(InvalidConfig("failCgroupV1", "this host uses cgroup v1; false would let it run"))
+            errors.append(InvalidConfigError("failCgroupV1", "this host uses cgroup v1; false would let it run"))
         if config.single_process_oom_kill is False:
-            errors.append(InvalidConfig("singleProcessOOMKill", "cgroup v1 cannot kill groups: leave it unset or true"))
+            errors.append(
+                InvalidConfigError("singleProcessOOMKill", "cgroup v1 cannot kill groups: leave it unset or true")
+            )
         if config.swap_behavior == "LimitedSwap":
-            errors.append(InvalidConfig("memorySwap.swapBehavior", "LimitedSwap needs cgroup v2"))
+            errors.append(InvalidConfigError("memorySwap.swapBehavior", "LimitedSwap needs cgroup v2"))
     if online_cpus is not None:
         missing = sorted(set(config.reserved_system_cpus).difference(online_cpus))
         if missing:
             listed = ", ".join(map(str, missing))
-            errors.append(InvalidConfig("reservedSystemCPUs", f"not among the online CPUs: {listed}"))
+            errors.append(InvalidConfigError("reservedSystemCPUs", f"not among the online CPUs: {listed}"))
     return errors
 
 
-def config_errors(config: KubeletConfig) -> list[InvalidConfig]:
+def config_errors(config: KubeletConfig) -> list[InvalidConfigError]:
     """Every contradiction between settings, on any machine."""
     return [
         *_cgroup_errors(config),
@@ -161,14 +163,14 @@ def config_errors(config: KubeletConfig) -> list[InvalidConfig]:
     ]
 
 
-def _cgroup_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+def _cgroup_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
     if config.system_cgroups:
         if not config.cgroup_root:
-            yield InvalidConfig("systemCgroups", "needs cgroupRoot to be set as well")
+            yield InvalidConfigError("systemCgroups", "needs cgroupRoot to be set as well")
         if config.system_cgroups == "/":
-            yield InvalidConfig("systemCgroups", "must not be the root cgroup")
+            yield InvalidConfigError("systemCgroups", "must not be the root cgroup")
     if config.reserved_system_cpus and (config.system_reserved_cgroup or config.kube_reserved_cgroup):
-        yield InvalidConfig(  # N-10
+        yield InvalidConfigError(  # N-10
             "reservedSystemCPUs", "cannot be used together with systemReservedCgroup or kubeReservedCgroup"
         )
 
@@ -183,27 +185,27 @@ ENFORCEABLE = (
 )
 
 
-def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
     """01 §10.4."""
     path, values = "enforceNodeAllocatable", config.enforce_node_allocatable
     cgroups = {"system": config.system_reserved_cgroup, "kube": config.kube_reserved_cgroup}
     for value in sorted({value for value in values if values.count(value) > 1}):
-        yield InvalidConfig(path, f'"{value}" is listed more than once')
+        yield InvalidConfigError(path, f'"{value}" is listed more than once')
     for owner in cgroups:
         if {f"{owner}-reserved", f"{owner}-reserved-compressible"}.issubset(values):
-            yield InvalidConfig(path, f'"{owner}-reserved" and "{owner}-reserved-compressible" exclude each other')
+            yield InvalidConfigError(path, f'"{owner}-reserved" and "{owner}-reserved-compressible" exclude each other')
     for value in dict.fromkeys(values):
         owner = value.partition("-")[0]
         if value not in ENFORCEABLE:
-            yield InvalidConfig(path, f'"{value}" is none of {", ".join(ENFORCEABLE)}')
+            yield InvalidConfigError(path, f'"{value}" is none of {", ".join(ENFORCEABLE)}')
         elif value == "none":
             if len(values) > 1:
-                yield InvalidConfig(path, '"none" must stand alone')
+                yield InvalidConfigError(path, '"none" must stand alone')
         else:
             if owner in cgroups and not cgroups[owner]:
-                yield InvalidConfig(path, f'"{value}" needs {owner}ReservedCgroup')
+                yield InvalidConfigError(path, f'"{value}" needs {owner}ReservedCgroup')
             if not config.cgroups_per_qos:
-                yield InvalidConfig(path, f'"{value}" needs cgroupsPerQOS; without it only "none" is possible')
+                yield InvalidConfigError(path, f'"{value}" needs cgroupsPerQOS; without it only "none" is possible')
 
 
 # 02 §10; which of them are stable, beta or alpha makes no difference here.
@@ -219,40 +221,40 @@ CPU_MANAGER_OPTIONS = frozenset(
 )
 
 
-def _cpu_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+def _cpu_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
     if config.cpu_cfs_quota_period_us != DEFAULT_PERIOD_US and not config.gate("CustomCPUCFSQuotaPeriod"):
-        yield InvalidConfig("cpuCFSQuotaPeriod", "other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod")
+        yield InvalidConfigError("cpuCFSQuotaPeriod", "other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod")
     if config.cpu_manager_policy == "static":
         reserved = config.system_reserved.get(CPU, ZERO) + config.kube_reserved.get(CPU, ZERO)
         if not reserved:
             sentence = "[cpumanager] unable to determine reserved CPU resources for static policy"
-            yield InvalidConfig("cpuManagerPolicy", sentence)
+            yield InvalidConfigError("cpuManagerPolicy", sentence)
     elif config.cpu_manager_policy_options:
-        yield InvalidConfig("cpuManagerPolicyOptions", "only the static policy has options")
+        yield InvalidConfigError("cpuManagerPolicyOptions", "only the static policy has options")
     for name, value in config.cpu_manager_policy_options.items():
         path = f"cpuManagerPolicyOptions[{name}]"
         if name not in CPU_MANAGER_OPTIONS:
-            yield InvalidConfig(path, f"unknown option; known: {', '.join(sorted(CPU_MANAGER_OPTIONS))}")
+            yield InvalidConfigError(path, f"unknown option; known: {', '.join(sorted(CPU_MANAGER_OPTIONS))}")
         elif value not in ("true", "false"):
-            yield InvalidConfig(path, 'must be "true" or "false"')
+            yield InvalidConfigError(path, 'must be "true" or "false"')
 
 
-def _memory_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+def _memory_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
     if config.memory_reservation_policy == "TieredReservation" and not config.gate("MemoryQoS"):
-        yield InvalidConfig("memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS")
+        yield InvalidConfigError("memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS")
     if config.memory_manager_policy == "Static":
-        yield InvalidConfig(
+        yield InvalidConfigError(
             "memoryManagerPolicy", "Static is not offered yet: containers cannot be bound to NUMA nodes here"
         )
     if config.swap_behavior and not config.gate("NodeSwap"):
-        yield InvalidConfig("memorySwap.swapBehavior", "needs the feature gate NodeSwap")
+        yield InvalidConfigError("memorySwap.swapBehavior", "needs the feature gate NodeSwap")
 
 
-def _duration_errors(config: KubeletConfig) -> Iterator[InvalidConfig]:
+def _duration_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
     # The kubelet takes them and then never waits; a loop of ours must not spin.
     if config.sync_frequency_s <= 0:
-        yield InvalidConfig("syncFrequency", "must be longer than nothing")
+        yield InvalidConfigError("syncFrequency", "must be longer than nothing")
     if config.cpu_manager_reconcile_period_s <= 0:
-        yield InvalidConfig("cpuManagerReconcilePeriod", "must be longer than nothing")
+        yield InvalidConfigError("cpuManagerReconcilePeriod", "must be longer than nothing")
     if config.eviction_pressure_transition_period_s < 0:
-        yield InvalidConfig("evictionPressureTransitionPeriod", "must not be negative")
+        yield InvalidConfigError("evictionPressureTransitionPeriod", "must not be negative")

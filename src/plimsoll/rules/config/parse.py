@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.errors import InvalidConfig, InvalidConfigs
+from plimsoll.errors import InvalidConfigError, InvalidConfigsError
 from plimsoll.rules.config.field_types import FLAG_TEXTS, READERS, Problems, shown
 from plimsoll.rules.config.kubelet import GATES, KubeletConfig, config_errors
 from plimsoll.rules.config.table import API_VERSION, BY_NAME, KIND, ROWS, Row
@@ -25,12 +25,12 @@ from plimsoll.rules.model.objects import CPU
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import from_units
 
-Values = dict[str, Any]  # by a row's name
+FlagValues = dict[str, Any]  # by a row's name
 
 KNOWN_GATES = {gate.name: gate for gate in GATES}
 
 
-class Reading(msgspec.Struct, frozen=True):
+class ParsedConfig(msgspec.Struct, frozen=True):
     """`without_effect` names the settings that were given and change nothing; `notes` are sentences for the user."""
 
     config: KubeletConfig
@@ -44,7 +44,7 @@ def default_config(profile: Profile) -> KubeletConfig:
 
 def reading(
     document: object, profile: Profile, flags: Mapping[str, str | Sequence[str] | None] | None = None
-) -> Reading:
+) -> ParsedConfig:
     """The configuration in force. `flags` maps a row's name to the text, or texts, that its flag was given with.
 
     Raises InvalidConfigs with everything that is wrong.
@@ -69,8 +69,8 @@ def reading(
     config = KubeletConfig(**{row.attribute: values[row.name] for row in ROWS if row.attribute})
     problems += config_errors(config)
     if problems:
-        raise InvalidConfigs(problems)
-    return Reading(config, [row.name for row in ROWS if row.name in given and not row.attribute], notes)
+        raise InvalidConfigsError(problems)
+    return ParsedConfig(config, [row.name for row in ROWS if row.name in given and not row.attribute], notes)
 
 
 def flag_value(row: Row, text: str) -> Any:
@@ -81,29 +81,29 @@ def flag_value(row: Row, text: str) -> Any:
     problems: Problems = []
     value = _flag_part(row, text, problems)
     if problems:
-        raise InvalidConfigs(problems)
+        raise InvalidConfigsError(problems)
     return value
 
 
 # The layers
 
 
-def _default_values(profile: Profile) -> Values:
+def _default_values(profile: Profile) -> FlagValues:
     defaults = ((row, row.default_in(profile.name)) for row in ROWS if row.attribute)
     return {row.name: None if value is None else READERS[row.kind](value, row.name, []) for row, value in defaults}
 
 
-def _file_values(document: object, problems: Problems) -> Values:
+def _file_values(document: object, problems: Problems) -> FlagValues:
     if document is None:
         return {}
     if not isinstance(document, Mapping):
-        problems.append(InvalidConfig("", f"a {KIND} must be an object, not {shown(document)}"))
+        problems.append(InvalidConfigError("", f"a {KIND} must be an object, not {shown(document)}"))
         return {}
     for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if document.get(name) not in (None, expected):
-            problems.append(InvalidConfig(name, f"must be {expected}, not {shown(document[name])}"))
+            problems.append(InvalidConfigError(name, f"must be {expected}, not {shown(document[name])}"))
     settings = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
-    values: Values = {}
+    values: FlagValues = {}
     for row, value in _settings(settings, _TREE, "", problems):
         found: Problems = []
         read = READERS[row.kind](value, row.name, found)
@@ -143,7 +143,9 @@ def _settings(document: Mapping[Any, Any], tree: _Tree, above: str, problems: Pr
         node = tree.get(key)
         if node is None:
             problems.append(
-                InvalidConfig(path, f"unknown setting{_suggestion(path, [row.name for row in ROWS if row.in_file])}")
+                InvalidConfigError(
+                    path, f"unknown setting{_suggestion(path, [row.name for row in ROWS if row.in_file])}"
+                )
             )
         elif value is None:
             continue
@@ -152,7 +154,7 @@ def _settings(document: Mapping[Any, Any], tree: _Tree, above: str, problems: Pr
         elif isinstance(value, Mapping):
             yield from _settings(value, node, f"{path}.", problems)
         else:
-            problems.append(InvalidConfig(path, f"must be an object, not {shown(value)}"))
+            problems.append(InvalidConfigError(path, f"must be an object, not {shown(value)}"))
 
 
 def _suggestion(path: str, names: Iterable[str]) -> str:
@@ -162,9 +164,9 @@ def _suggestion(path: str, names: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _flag_values(flags: Mapping[str, str | Sequence[str] | None], problems: Problems) -> Values:
+def _flag_values(flags: Mapping[str, str | Sequence[str] | None], problems: Problems) -> FlagValues:
     """A repeated flag adds to its map or list; of other values the last one counts."""
-    values: Values = {}
+    values: FlagValues = {}
     for name, texts in flags.items():
         row = BY_NAME[name]
         for text in [texts] if isinstance(texts, str) else texts or ():
@@ -185,8 +187,8 @@ def _flag_values(flags: Mapping[str, str | Sequence[str] | None], problems: Prob
 def _flag_part(row: Row, text: str, problems: Problems) -> Any:
     try:
         value = FLAG_TEXTS.get(row.kind, str)(text)
-    except InvalidConfig as error:
-        problems.append(InvalidConfig(row.flag, error.reason))
+    except InvalidConfigError as error:
+        problems.append(InvalidConfigError(row.flag, error.reason))
         return None
     found: Problems = []
     read = READERS[row.kind](value, row.flag, found)
@@ -208,7 +210,7 @@ def _out_of_bounds(row: Row, value: Any, path: str) -> Problems:
         wrong = f"not be more than {row.most}"
     else:
         return []
-    return [InvalidConfig(path, f"must {wrong}")]
+    return [InvalidConfigError(path, f"must {wrong}")]
 
 
 def _resolved_gates(
@@ -222,13 +224,13 @@ def _resolved_gates(
         elif name not in KNOWN_GATES:
             notes.append(f"feature gate {name} changes nothing here{_suggestion(name, KNOWN_GATES)}")
         elif not on and profile.name == "1.36" and KNOWN_GATES[name].locked_1_36:
-            problems.append(InvalidConfig(f"featureGates[{name}]", "is locked on in 1.36"))
+            problems.append(InvalidConfigError(f"featureGates[{name}]", "is locked on in 1.36"))
         else:
             gates[name] = on
     return gates, notes
 
 
-def _idle_without_gate(given: Values, gates: Mapping[str, bool]) -> list[str]:
+def _idle_without_gate(given: FlagValues, gates: Mapping[str, bool]) -> list[str]:
     return [
         f"{row.name} has no effect while the feature gate {row.gate} is off"
         for row in ROWS
@@ -236,7 +238,7 @@ def _idle_without_gate(given: Values, gates: Mapping[str, bool]) -> list[str]:
     ]
 
 
-def _replaced_by_cpu_list(values: Values) -> list[str]:
+def _replaced_by_cpu_list(values: FlagValues) -> list[str]:
     """N-10: the number of reserved CPUs stands in for every other cpu reservation."""
     if not values["reservedSystemCPUs"]:
         return []

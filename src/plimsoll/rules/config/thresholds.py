@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidConfig, InvalidQuantity
+from plimsoll.errors import InvalidConfigError, InvalidQuantityError
 from plimsoll.rules.gotext import duration_seconds, nearest_float32, parsed_float32
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, ResourceList
 from plimsoll.rules.quantity import MAX_INT64, ZERO, Quantity, from_units, parse
@@ -69,7 +69,7 @@ _CONTAINERFS_OF = {
 FsLayout = Literal["single", "dedicated", "split"]
 
 
-class Amount(msgspec.Struct, frozen=True):
+class ThresholdValue(msgspec.Struct, frozen=True):
     """Either a quantity or a share of the capacity (0.1 is 10%, a float32)."""
 
     quantity: Quantity | None = None
@@ -86,9 +86,9 @@ class Threshold(msgspec.Struct, frozen=True):
     """`signal` is short while less than `value` is available; acted upon after `grace_s`."""
 
     signal: str
-    value: Amount
+    value: ThresholdValue
     grace_s: float = 0.0
-    min_reclaim: Amount | None = None
+    min_reclaim: ThresholdValue | None = None
 
     @property
     def hard(self) -> bool:
@@ -110,7 +110,7 @@ def parsed_thresholds(
     for signal in soft_values:
         if signal not in grace:
             reason = f"grace period must be specified for the soft eviction threshold {signal}"
-            raise InvalidConfig(f"evictionSoftGracePeriod[{signal}]", reason)
+            raise InvalidConfigError(f"evictionSoftGracePeriod[{signal}]", reason)
     thresholds = [Threshold(signal, value, 0.0, reclaim.get(signal)) for signal, value in hard_values.items()]
     thresholds += [
         Threshold(signal, value, grace[signal], reclaim.get(signal)) for signal, value in soft_values.items()
@@ -137,7 +137,7 @@ def flag_map(text: str, separator: Literal["<", "="]) -> dict[str, str]:
     for pair in filter(None, text.split(",")):
         signal, found, value = pair.partition(separator)
         if not found:
-            raise InvalidConfig("", f"malformed pair, expect string{separator}string")
+            raise InvalidConfigError("", f"malformed pair, expect string{separator}string")
         result[signal.strip()] = value.strip()
     return result
 
@@ -174,7 +174,7 @@ def eviction_reservation(thresholds: Iterable[Threshold], capacity: ResourceList
     }
 
 
-def _values(statements: Mapping[str, str], path: str) -> dict[str, Amount]:
+def _values(statements: Mapping[str, str], path: str) -> dict[str, ThresholdValue]:
     """One map of thresholds; the exact texts `0%` and `100%` switch a signal off."""
     values = {}
     for signal, text in statements.items():
@@ -185,18 +185,18 @@ def _values(statements: Mapping[str, str], path: str) -> dict[str, Amount]:
     return values
 
 
-def _value(signal: str, text: str, path: str) -> Amount:
+def _value(signal: str, text: str, path: str) -> ThresholdValue:
     if text.endswith("%"):
         share = _share(text, path)
         if share < 0:
-            raise InvalidConfig(path, f"eviction percentage threshold {signal} must be >= 0%: {text}")
+            raise InvalidConfigError(path, f"eviction percentage threshold {signal} must be >= 0%: {text}")
         if share > 1:
-            raise InvalidConfig(path, f"eviction percentage threshold {signal} must be <= 100%: {text}")
-        return Amount(percentage=share)
+            raise InvalidConfigError(path, f"eviction percentage threshold {signal} must be <= 100%: {text}")
+        return ThresholdValue(percentage=share)
     quantity = _quantity(text, path)
     if quantity.nanos <= 0:
-        raise InvalidConfig(path, f"eviction threshold {signal} must be positive: {quantity}")
-    return Amount(quantity)
+        raise InvalidConfigError(path, f"eviction threshold {signal} must be positive: {quantity}")
+    return ThresholdValue(quantity)
 
 
 def _grace(signal: str, text: str) -> float:
@@ -204,29 +204,29 @@ def _grace(signal: str, text: str) -> float:
     _check_signal(signal, path)
     seconds = duration_seconds(text, path)
     if seconds < 0:
-        raise InvalidConfig(path, f"invalid eviction grace period specified: {text}, must be a positive value")
+        raise InvalidConfigError(path, f"invalid eviction grace period specified: {text}, must be a positive value")
     return seconds
 
 
-def _reclaim(signal: str, text: str) -> Amount:
+def _reclaim(signal: str, text: str) -> ThresholdValue:
     path = f"evictionMinimumReclaim[{signal}]"
     _check_signal(signal, path)
     if text.endswith("%"):
         share = _share(text, path)
         if share <= 0:
-            raise InvalidConfig(path, f"eviction percentage minimum reclaim {signal} must be positive: {text}")
+            raise InvalidConfigError(path, f"eviction percentage minimum reclaim {signal} must be positive: {text}")
         if math.isinf(share):  # the kubelet takes it, and then its integers overflow
-            raise InvalidConfig(path, f"eviction percentage minimum reclaim {signal} must be finite: {text}")
-        return Amount(percentage=share)
+            raise InvalidConfigError(path, f"eviction percentage minimum reclaim {signal} must be finite: {text}")
+        return ThresholdValue(percentage=share)
     quantity = _quantity(text, path)
     if quantity.nanos < 0:
-        raise InvalidConfig(path, f"negative eviction minimum reclaim specified for {signal}")
-    return Amount(quantity)
+        raise InvalidConfigError(path, f"negative eviction minimum reclaim specified for {signal}")
+    return ThresholdValue(quantity)
 
 
 def _check_signal(signal: str, path: str) -> None:
     if signal not in SIGNALS:
-        raise InvalidConfig(path, f"unsupported eviction signal {signal}")
+        raise InvalidConfigError(path, f"unsupported eviction signal {signal}")
 
 
 def _share(text: str, path: str) -> float:
@@ -241,5 +241,5 @@ def _share(text: str, path: str) -> float:
 def _quantity(text: str, path: str) -> Quantity:
     try:
         return parse(text)  # not the memo of API objects: here blanks are not dropped
-    except InvalidQuantity as error:
-        raise InvalidConfig(path, error.reason) from None
+    except InvalidQuantityError as error:
+        raise InvalidConfigError(path, error.reason) from None

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plimsoll.rules.controllers.replicasets import wanted_replicas
-
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
 
 
 def template_hash(template: Mapping[str, Any]) -> str:
@@ -29,7 +28,7 @@ def template_hash(template: Mapping[str, Any]) -> str:
     return found or letters[0]
 
 
-def replica_set_of(deployment: Mapping[str, Any], reference: Document) -> Document:
+def replica_set_of(deployment: Mapping[str, Any], reference: JsonObject) -> JsonObject:
     """The ReplicaSet for the deployment's present template, yet without replicas."""
     spec, metadata = deployment["spec"], deployment["metadata"]
     template = spec["template"]
@@ -74,7 +73,7 @@ def bounds(deployment: Mapping[str, Any]) -> tuple[int, int]:
     return wanted + surge, max(wanted - unavailable, 0)
 
 
-def rollout(deployment: Mapping[str, Any], new: Document, old: Sequence[Document]) -> dict[str, int]:
+def rollout(deployment: Mapping[str, Any], new: JsonObject, old: Sequence[JsonObject]) -> dict[str, int]:
     """The next number of replicas for each ReplicaSet that must change, by name. Called again until nothing changes."""
     wanted, (most, least) = wanted_replicas(deployment), bounds(deployment)
     recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
@@ -90,7 +89,7 @@ def rollout(deployment: Mapping[str, Any], new: Document, old: Sequence[Document
     return {each: size for each, size in sizes.items() if size != before[each]}
 
 
-def _shrink(old: Sequence[Document], new: Document, sizes: dict[str, int], least: int) -> None:
+def _shrink(old: Sequence[JsonObject], new: JsonObject, sizes: dict[str, int], least: int) -> None:
     """Old ones go: first pods that do not work anyway, then as many as stay above the floor."""
     spare = sum(_count(each, "availableReplicas") for each in (new, *old)) - least
     for each in sorted(old, key=lambda each: each["metadata"].get("creationTimestamp", "")):
@@ -107,7 +106,7 @@ def _count(replica_set: Mapping[str, Any], field: str) -> int:
 
 def deployment_status(
     deployment: Mapping[str, Any], new: Mapping[str, Any], old: Sequence[Mapping[str, Any]]
-) -> Document:
+) -> JsonObject:
     every = (new, *old)
     available = sum(_count(each, "availableReplicas") for each in every)
     replicas = sum(_count(each, "replicas") for each in every)
@@ -121,7 +120,7 @@ def deployment_status(
     }
 
 
-def deployment_conditions(deployment: Mapping[str, Any], status: Document, new: str, now: str) -> list[Document]:
+def deployment_conditions(deployment: Mapping[str, Any], status: JsonObject, new: str, now: str) -> list[JsonObject]:
     """Available and Progressing, as `kubectl wait` and `describe` read them; `new` names the newest ReplicaSet.
 
     A condition that says the same as before is kept with its times.

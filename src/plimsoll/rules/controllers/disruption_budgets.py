@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plimsoll.rules.controllers.replicasets import is_ready
-
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
 
 
 def budget_status(
     budget: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], expected: int | None = None
-) -> Document:
+) -> JsonObject:
     """`pods` are those it selects and that have not ended; `expected`: how many their controllers want."""
     spec = budget["spec"]
     total = len(pods) if expected is None else expected

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from plimsoll.rules.controllers.replicasets import is_active, is_ready
+from plimsoll.rules.model.json_object import JsonObject
 
-Document = dict[str, Any]
 DEFAULT_BACKOFF_LIMIT = 6
 
 
 class JobStep(msgspec.Struct, frozen=True):
     create: int = 0
-    delete: tuple[Document, ...] = ()
+    delete: tuple[JsonObject, ...] = ()
     finished: str = ""  # Complete or Failed
     reason: str = ""
     message: str = ""
@@ -26,7 +26,7 @@ def is_finished(job: Mapping[str, Any]) -> bool:
     return any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in conditions)
 
 
-def job_step(job: Mapping[str, Any], pods: Iterable[Document]) -> JobStep:
+def job_step(job: Mapping[str, Any], pods: Iterable[JsonObject]) -> JobStep:
     spec = job["spec"]
     every = list(pods)
     active = tuple(pod for pod in every if is_active(pod))
@@ -53,7 +53,7 @@ def job_step(job: Mapping[str, Any], pods: Iterable[Document]) -> JobStep:
     return JobStep(create=wanted - len(active))
 
 
-def job_status(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], step: JobStep, now: str) -> Document:
+def job_status(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], step: JobStep, now: str) -> JsonObject:
     """The status with this step's outcome in it; what it does not decide is kept."""
     every, before = list(pods), job.get("status", {})
     active = [pod for pod in every if is_active(pod)]

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Taint, Toleration
 from plimsoll.rules.scheduling.selectors import tolerates
-
-Document = dict[str, Any]
 
 PREFIX = "node.kubernetes.io/"
 NOT_READY, UNREACHABLE = f"{PREFIX}not-ready", f"{PREFIX}unreachable"
@@ -34,7 +33,7 @@ _SILENT = "Kubelet stopped posting node status."
 _NEVER = "Kubelet never posted node status."
 
 
-def unknown_conditions(node: Mapping[str, Any], now: str) -> list[Document]:
+def unknown_conditions(node: Mapping[str, Any], now: str) -> list[JsonObject]:
     """The conditions of a node that is silent: what it had last said, now Unknown. Empty where that is said already."""
     known = {each.get("type"): each for each in node.get("status", {}).get("conditions") or ()}
     found = []
@@ -55,7 +54,7 @@ def unknown_conditions(node: Mapping[str, Any], now: str) -> list[Document]:
     return found
 
 
-def taints(node: Mapping[str, Any], now: str) -> list[Document] | None:
+def taints(node: Mapping[str, Any], now: str) -> list[JsonObject] | None:
     """The node's taints as its conditions want them, everybody else's kept; None where they are so already."""
     spec, conditions = node.get("spec", {}), node.get("status", {}).get("conditions") or ()
     wanted = {(_TAINT_OF[key], "NoSchedule") for each in conditions if (key := _state(each)) in _TAINT_OF}
@@ -65,7 +64,7 @@ def taints(node: Mapping[str, Any], now: str) -> list[Document] | None:
         wanted |= {(key, "NoExecute") for key, _ in wanted if key in _EXECUTES}
     if spec.get("unschedulable"):
         wanted.add((_UNSCHEDULABLE, "NoSchedule"))
-    before: list[Document] = spec.get("taints") or []
+    before: list[JsonObject] = spec.get("taints") or []
     kept = [each for each in before if each.get("key") not in _OURS or (each["key"], each.get("effect")) in wanted]
     there = {(each["key"], each.get("effect")) for each in kept}
     new = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in sorted(wanted - there)]

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-Document = dict[str, Any]
+from plimsoll.rules.model.json_object import JsonObject
+
 MOST_AT_ONCE = 500
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
@@ -19,7 +20,7 @@ _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 class Scaling(msgspec.Struct, frozen=True):
     create: int = 0
-    delete: tuple[Document, ...] = ()
+    delete: tuple[JsonObject, ...] = ()
 
 
 def is_active(pod: Mapping[str, Any]) -> bool:
@@ -38,7 +39,7 @@ def wanted_replicas(document: Mapping[str, Any]) -> int:
     return 1 if found is None else int(found)
 
 
-def scaling(owner: Mapping[str, Any], pods: Iterable[Document]) -> Scaling:
+def scaling(owner: Mapping[str, Any], pods: Iterable[JsonObject]) -> Scaling:
     if owner["metadata"].get("deletionTimestamp"):
         return Scaling()
     active = [pod for pod in pods if is_active(pod)]
@@ -67,7 +68,7 @@ class _Youngest(str):
         return str.__gt__(self, other)
 
 
-def replica_status(owner: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> Document:
+def replica_status(owner: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) -> JsonObject:
     active = [pod for pod in pods if is_active(pod)]
     labels = owner["spec"].get("template", {}).get("metadata", {}).get("labels") or {}
     full = sum(1 for pod in active if labels.items() <= (pod["metadata"].get("labels") or {}).items())
@@ -81,9 +82,9 @@ def replica_status(owner: Mapping[str, Any], pods: Iterable[Mapping[str, Any]]) 
     }
 
 
-def pod_from_template(owner: Mapping[str, Any], reference: Document, name_prefix: str) -> Document:
+def pod_from_template(owner: Mapping[str, Any], reference: JsonObject, name_prefix: str) -> JsonObject:
     template = owner["spec"].get("template", {})
-    metadata: Document = {"generateName": name_prefix, "ownerReferences": [reference]}
+    metadata: JsonObject = {"generateName": name_prefix, "ownerReferences": [reference]}
     for key in ("labels", "annotations"):
         if template.get("metadata", {}).get(key):
             metadata[key] = dict(template["metadata"][key])

@@ -29,7 +29,7 @@ NO_CPUS: Cpus = frozenset()
 Owned = Mapping[str, Mapping[str, Cpus]]  # pod uid → container name → its CPUs
 
 
-class NotEnoughCpus(PlimsollError):
+class NotEnoughCpusError(PlimsollError):
     def __init__(self, requested: int, available: int) -> None:
         super().__init__(requested, available)
         self.requested, self.available = requested, available
@@ -43,7 +43,7 @@ class NotEnoughCpus(PlimsollError):
         )
 
 
-class NotWholeCores(PlimsollError):
+class NotWholeCoresError(PlimsollError):
     """`full-pcpus-only`. `free`: CPUs in whole free cores, where these are too few; None: no multiple of a core."""
 
     reason = SMT_ALIGNMENT
@@ -123,12 +123,12 @@ def _other_number(own: Cpus, count: int, free: Cpus, reusable: Cpus, plan: CpuPl
     topology, per_core = plan.topology, plan.topology.threads_per_core
     if plan.full_cores:
         if count % per_core:
-            raise NotWholeCores(count, per_core)
+            raise NotWholeCoresError(count, per_core)
         whole = _in_whole_cores(topology, free | own | reusable)
         if len(whole) < count:
-            raise NotWholeCores(count, per_core, len(whole))
+            raise NotWholeCoresError(count, per_core, len(whole))
     if len(free | own | reusable) < count:
-        raise NotEnoughCpus(count, len(free | own | reusable))
+        raise NotEnoughCpusError(count, len(free | own | reusable))
     # What the pod holds anyway comes first: an init container's CPUs would lie idle otherwise.
     missing = count - len(own)
     handed_on = reusable - own
@@ -147,7 +147,7 @@ def _in_whole_cores(topology: CpuTopology, cpus: Cpus) -> Cpus:
 def take(topology: CpuTopology, available: Cpus, count: int) -> Cpus:
     """`count` of the available ones, in whole parts first. Raises NotEnoughCpus."""
     if len(available) < count:
-        raise NotEnoughCpus(count, len(available))
+        raise NotEnoughCpusError(count, len(available))
     taken: set[int] = set()
     levels = ("numa", "socket") if topology.sockets >= topology.numa_nodes else ("socket", "numa")
     for level in (*levels, "core"):

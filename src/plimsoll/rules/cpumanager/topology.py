@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from plimsoll.errors import InvalidConfig
+from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.cpuset import cpu_numbers
 
 Cpus = frozenset[int]
 
 
-class Cpu(msgspec.Struct, frozen=True, gc=False):
+class LogicalCpu(msgspec.Struct, frozen=True, gc=False):
     """Where one CPU stands."""
 
     core: int
@@ -25,7 +25,7 @@ class Cpu(msgspec.Struct, frozen=True, gc=False):
 
 
 class CpuTopology(msgspec.Struct, frozen=True):
-    places: Mapping[int, Cpu]
+    places: Mapping[int, LogicalCpu]
 
     @property
     def cpus(self) -> Cpus:
@@ -50,7 +50,7 @@ class CpuTopology(msgspec.Struct, frozen=True):
 
 def flat(count: int) -> CpuTopology:
     """One socket, each CPU a core of its own."""
-    return CpuTopology({cpu: Cpu(cpu, 0, 0) for cpu in range(count)})
+    return CpuTopology({cpu: LogicalCpu(cpu, 0, 0) for cpu in range(count)})
 
 
 class CpuTexts(msgspec.Struct, frozen=True):
@@ -70,12 +70,14 @@ def details(online: str, cpus: Mapping[int, CpuTexts], numa_lists: Mapping[int, 
         siblings = _numbers(f"cpu{cpu}/topology/thread_siblings_list", told.siblings) if told is not None else ()
         core = min((each for each in siblings if each in numbers), default=cpu)
         package = int(told.package) if told is not None and told.package.strip().isdigit() else 0  # −1: not known
-        places[cpu] = Cpu(core, package, numa_of.get(cpu, 0))
+        places[cpu] = LogicalCpu(core, package, numa_of.get(cpu, 0))
     return CpuTopology(places)
 
 
 def _numbers(name: str, text: str) -> tuple[int, ...]:
     found = cpu_numbers(text.strip())
     if found is None:
-        raise InvalidConfig("cpuManagerPolicy", f"the kernel's {name} is {text.strip()!r}, which is no list of CPUs")
+        raise InvalidConfigError(
+            "cpuManagerPolicy", f"the kernel's {name} is {text.strip()!r}, which is no list of CPUs"
+        )
     return found

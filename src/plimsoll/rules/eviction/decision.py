@@ -2,8 +2,8 @@
 
 One pass of the eviction loop as a decision: what is short, who is next, why, with which grace (04 §3, §5, §7).
 
-`Decision` keeps the whole order with the figures that made it, so that "why this pod, and who is next" can be answered
-from the record long after the pod is gone.
+`EvictionDecision` keeps the whole order with the figures that made it, so that "why this pod, and who is next" can be
+answered from the record long after the pod is gone.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ NO_REASON = ""
 SHOWN = 20  # places of the order that a decision keeps
 
 
-class Candidate(msgspec.Struct, frozen=True, rename="camel"):
+class EvictionCandidate(msgspec.Struct, frozen=True, rename="camel"):
     """One pod's place in the order. `before` says which key puts it before the next one that can be evicted."""
 
     uid: str
@@ -181,15 +181,15 @@ class Candidate(msgspec.Struct, frozen=True, rename="camel"):
     before: str = NO_REASON
 
 
-class Decision(msgspec.Struct, frozen=True, rename="camel"):
+class EvictionDecision(msgspec.Struct, frozen=True, rename="camel"):
     signal: str
     resource: str
     threshold: str  # the quantity that should be available
     available: str
     hard: bool
     grace_s: float
-    order: tuple[Candidate, ...]
-    victim: Candidate | None  # None: everybody is exempt
+    order: tuple[EvictionCandidate, ...]
+    victim: EvictionCandidate | None  # None: everybody is exempt
     reason: str = EVICTED
     message: str = ""
     annotations: Mapping[str, str] = {}
@@ -197,7 +197,7 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
     reclaimed_bytes: int = 0  # before, and not enough
     pods: int = 0  # how many were ranked; `order` has the first of them
     exempt: int = 0  # how many of them nobody may evict
-    following: Candidate | None = None  # who goes after the victim
+    following: EvictionCandidate | None = None  # who goes after the victim
 
 
 def attempt_text(resource: str) -> str:
@@ -217,7 +217,7 @@ def decision(
     pod_level: bool = True,
     time_s: float = 0.0,
     most: int | None = SHOWN,
-) -> Decision | None:
+) -> EvictionDecision | None:
     """Whom to evict for the most urgent threshold; None where there is none.
 
     `most`: how many places of the order are kept, None is all.
@@ -229,7 +229,7 @@ def decision(
     order = ranked(pods, usage, threshold.signal, layout, pod_level=pod_level)
     chosen = victim(order)
     places = candidates(order, threshold.signal)
-    base = Decision(
+    base = EvictionDecision(
         threshold.signal,
         resource,
         str(wanted(threshold, observed.capacity)),
@@ -259,7 +259,7 @@ def decision(
     )
 
 
-def why_sentence(found: Decision) -> str:
+def why_sentence(found: EvictionDecision) -> str:
     """Why this pod, and who is next: for an event on the pod."""
     if found.victim is None:
         return f"{found.signal}: nobody can be evicted"
@@ -279,7 +279,7 @@ def why_sentence(found: Decision) -> str:
     return text
 
 
-def _figures(place: Candidate, resource: str) -> str:
+def _figures(place: EvictionCandidate, resource: str) -> str:
     used = str(from_units(place.usage, "BinarySI" if resource in (MEMORY, EPHEMERAL_STORAGE) else "DecimalSI"))
     if not place.has_usage:
         used = "an unknown amount"
@@ -287,10 +287,10 @@ def _figures(place: Candidate, resource: str) -> str:
     return f"priority {place.priority}, uses {used}{asked}"
 
 
-def candidates(order: Sequence[Ranked], signal: str) -> tuple[Candidate, ...]:
+def candidates(order: Sequence[Ranked], signal: str) -> tuple[EvictionCandidate, ...]:
     """The order with what people want to know of each place in it."""
     return tuple(
-        Candidate(
+        EvictionCandidate(
             rank.pod.metadata.uid,
             rank.pod.metadata.namespace,
             rank.pod.metadata.name,

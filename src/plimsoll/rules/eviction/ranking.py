@@ -23,7 +23,9 @@ from plimsoll.rules.resources.effective import container_requests, pod_level_set
 INODES = "inodes"
 PIDS = "pids"
 
-Reason = Literal["no statistics", "exceeds its request", "lower priority", "larger excess", "more processes", "equal"]
+RankReason = Literal[
+    "no statistics", "exceeds its request", "lower priority", "larger excess", "more processes", "equal"
+]
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -74,9 +76,9 @@ def victim(order: Iterable[Ranked]) -> Ranked | None:
     return next((rank for rank in order if not rank.critical), None)
 
 
-def reason_before(first: Ranked, second: Ranked, signal: str) -> Reason:
+def reason_before(first: Ranked, second: Ranked, signal: str) -> RankReason:
     """The key that puts `first` before `second`."""
-    reasons: tuple[Reason, Reason, Reason] = (
+    reasons: tuple[RankReason, RankReason, RankReason] = (
         ("lower priority", "no statistics", "more processes")
         if signal == PID_AVAILABLE
         else ("exceeds its request" if first.has_usage else "no statistics", "lower priority", "larger excess")

@@ -6,21 +6,21 @@ import msgspec
 
 from plimsoll.rules.cgroups.desired import Workload
 from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, Container, Resources
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.resources.cpu import MIN_QUOTA_US
 from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, computed_qos_class
 from plimsoll.rules.resources.values import UNLIMITED
 
 
-class Change(msgspec.Struct, frozen=True):
+class AdvisedChange(msgspec.Struct, frozen=True):
     """One field to set; `value` empty means: any amount, the same for request and limit."""
 
     field: str
     value: str
 
 
-def qos_sentence(work: Workload, setting: Setting) -> str:
+def qos_sentence(work: Workload, setting: NodeConfig) -> str:
     """Why the pod has its class; for Burstable, the first container that keeps it from Guaranteed."""
     pod = work.desired
     computed = computed_qos_class(pod, pod_level=setting.policy.pod_level)
@@ -62,7 +62,7 @@ def _first_obstacle(work: Workload) -> str:
     return "requests and limits differ in sum, so the pod is not Guaranteed"
 
 
-def guaranteed_changes(work: Workload, setting: Setting) -> list[Change]:
+def guaranteed_changes(work: Workload, setting: NodeConfig) -> list[AdvisedChange]:
     """The fewest fields to set for Guaranteed: a limit keeps its value, a lone request becomes the limit too."""
     if work.qos == GUARANTEED:
         return []
@@ -76,35 +76,35 @@ def guaranteed_changes(work: Workload, setting: Setting) -> list[Change]:
             request, limit = requests.get(name), limits.get(name)
             if _positive(limit):
                 if request != limit:
-                    found.append(Change(f"{field}.resources.requests.{name}", str(limit)))
+                    found.append(AdvisedChange(f"{field}.resources.requests.{name}", str(limit)))
             elif _positive(request):
-                found.append(Change(f"{field}.resources.limits.{name}", str(request)))
+                found.append(AdvisedChange(f"{field}.resources.limits.{name}", str(request)))
             else:
-                found.append(Change(f"{field}.resources.limits.{name}", ""))
+                found.append(AdvisedChange(f"{field}.resources.limits.{name}", ""))
                 if request is not None:  # a zero is set for D-1, so the limit would not become the request
-                    found.append(Change(f"{field}.resources.requests.{name}", ""))
+                    found.append(AdvisedChange(f"{field}.resources.requests.{name}", ""))
     return found
 
 
-def _pod_level_changes(work: Workload, resources: Resources) -> list[Change]:
+def _pod_level_changes(work: Workload, resources: Resources) -> list[AdvisedChange]:
     """At pod level an amount must hold every container's limit (V-26); requests are said, or D-2 would fill them."""
     field, found = f"{work.base}.resources", []
     requests, limits = resources.requests or {}, resources.limits or {}
     for name in (CPU, MEMORY):
         request, limit = requests.get(name), limits.get(name)
         if not _positive(limit) and not _positive(request):
-            found += [Change(f"{field}.limits.{name}", ""), Change(f"{field}.requests.{name}", "")]
+            found += [AdvisedChange(f"{field}.limits.{name}", ""), AdvisedChange(f"{field}.requests.{name}", "")]
             continue
         held = [(each.resources.limits or {}).get(name) for each in work.pod.spec.containers]
         amount = limit if _positive(limit) else max(filter(None, [request, *held]))
         if limit != amount:
-            found.append(Change(f"{field}.limits.{name}", str(amount)))
+            found.append(AdvisedChange(f"{field}.limits.{name}", str(amount)))
         if request != amount:
-            found.append(Change(f"{field}.requests.{name}", str(amount)))
+            found.append(AdvisedChange(f"{field}.requests.{name}", str(amount)))
     return found
 
 
-def pod_warnings(work: Workload, setting: Setting) -> list[str]:
+def pod_warnings(work: Workload, setting: NodeConfig) -> list[str]:
     """Settings that hurt people in production, one sentence each."""
     found: list[str] = []
     policy = setting.policy
@@ -152,7 +152,7 @@ def pod_warnings(work: Workload, setting: Setting) -> list[str]:
     return found
 
 
-def setting_warnings(setting: Setting) -> list[str]:
+def setting_warnings(setting: NodeConfig) -> list[str]:
     """Gates and settings that do nothing, or harm, on this node."""
     found = []
     config, policy = setting.config, setting.policy

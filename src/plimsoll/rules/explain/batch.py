@@ -15,7 +15,7 @@ from itertools import chain, pairwise, repeat
 from operator import sub
 from typing import TypeVar
 
-from plimsoll.rules.explain.batch_walk import Amounts, Apart, Ask, Figures, figures
+from plimsoll.rules.explain.batch_walk import Amounts, ContainerRow, Figures, OomAdjustment, figures
 from plimsoll.rules.explain.plan import ContainerPlan, Placement, PodPlan, pod_plan
 from plimsoll.rules.model.cgroup_names import UNKNOWN_UID, below
 from plimsoll.rules.model.kernel import CgroupVersion
@@ -37,18 +37,18 @@ from plimsoll.rules.resources.values import (
 )
 
 Number = TypeVar("Number")  # or a resource's name
-Answer = TypeVar("Answer")
+PlanRow = TypeVar("PlanRow")
 
 
-class _Memo(dict[Number, Answer]):
+class _Memo(dict[Number, PlanRow]):
     """The answers of a function of one number or name. Cleared when full: a bound, paid by computing again."""
 
     bound = 8192
 
-    def __init__(self, compute: Callable[[Number], Answer]) -> None:
+    def __init__(self, compute: Callable[[Number], PlanRow]) -> None:
         self._compute = compute
 
-    def __missing__(self, number: Number) -> Answer:
+    def __missing__(self, number: Number) -> PlanRow:
         if len(self) >= self.bound:
             self.clear()
         self[number] = answer = self._compute(number)
@@ -166,7 +166,7 @@ def block_plans(pods: Sequence[Pod], policy: NodePolicy, place: Placement) -> li
         return [pod_plan(pod, policy, place) for pod in pods]
     walked: list[Pod] = []
     found: list[Figures] = []
-    asks: list[Ask] = []
+    asks: list[ContainerRow] = []
     bounds = [0]  # where the asks of each pod begin and end
     alone: list[tuple[int, PodPlan]] = []
     for index, pod in enumerate(pods):
@@ -186,7 +186,7 @@ def block_plans(pods: Sequence[Pod], policy: NodePolicy, place: Placement) -> li
 def _made(
     pods: Sequence[Pod],
     found: Sequence[Figures],
-    asks: Sequence[Ask],
+    asks: Sequence[ContainerRow],
     bounds: Sequence[int],
     policy: NodePolicy,
     place: Placement,
@@ -216,10 +216,10 @@ def _made(
 
 def _container_plans(
     pods: Sequence[Pod],
-    asks: Sequence[Ask],
+    asks: Sequence[ContainerRow],
     bounds: Sequence[int],
     classes: Sequence[QoSClass],
-    apart: Sequence[Apart | None],
+    apart: Sequence[OomAdjustment | None],
     policy: NodePolicy,
 ) -> list[ContainerPlan]:
     names, cpu_asks, memory_asks, cpu_caps, own_memory_caps, memory_caps = zip(*asks, strict=True)
@@ -234,7 +234,7 @@ def _scores(
     memory_asks: Sequence[int],
     bounds: Sequence[int],
     classes: Sequence[QoSClass],
-    apart: Sequence[Apart | None],
+    apart: Sequence[OomAdjustment | None],
     policy: NodePolicy,
 ) -> list[int]:
     """By class, or by request, in which sidecars and pod level may have a say."""

@@ -28,7 +28,7 @@ from plimsoll.rules.model.objects import (
     Resources,
 )
 from plimsoll.rules.quantity import MAX_INT64
-from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.resources.bounds import has_page_size
 from plimsoll.rules.resources.defaulting import defaulted, pod_level_defaults
 from plimsoll.rules.resources.effective import added, aggregate, larger, overridden, with_overhead
@@ -41,15 +41,15 @@ Amounts = dict[str, int]
 
 # A container: name, cpu that its shares are made of, memory request, cpu limit, own memory limit, and memory limit
 # (its own or pod level's). Milli-cores and bytes, 0 for none.
-Ask = tuple[str, int, int, int, int, int]
+ContainerRow = tuple[str, int, int, int, int, int]
 
 # What sets the OOM scores of a pod's containers apart from their own requests: the share in what pod level requests
 # beyond them (O-3 step 3), and which init containers are sidecars (step 5).
-Apart = tuple[int, list[bool]]
+OomAdjustment = tuple[int, list[bool]]
 
 # A pod: class, effective requests, effective limits, cpu and memory limit of its cgroup (None: none), what sets its
 # scores apart (None: nothing), and whether it names nothing but cpu and memory.
-Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, Apart | None, bool]
+Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, OomAdjustment | None, bool]
 
 COMPUTE = frozenset({CPU, MEMORY})
 
@@ -68,7 +68,7 @@ def whole(amounts: Amounts) -> Amounts:
     return {name: each if name == CPU else -(-each // 1000) for name, each in amounts.items()}
 
 
-def figures_by_name(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
+def figures_by_name(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures | None:
     """As `batch_walk.figures`, for any pod."""
     block = pod.spec.resources if policy.pod_level else None
     if block is not None and has_fine_amounts(pod):
@@ -194,7 +194,7 @@ def _bytes(amounts: Amounts) -> int:
 _NOTHING: ResourceList = {}
 
 
-def figures(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
+def figures(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures | None:
     """The pod's figures, and what each container asks for appended to `asks`, init containers first.
 
     None where only `pod_plan` knows what to do: an amount is negative or beyond every node, a resize is pending, the
@@ -205,7 +205,7 @@ def figures(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
     status = pod.status
     if status is not NO_STATUS and (status.container_statuses or status.init_container_statuses):
         pod = defaulted(pod, pod_level=policy.pod_level)
-        if held_pod(pod) is not pod:
+        if allocated_from_status(pod) is not pod:
             return None
     spec = pod.spec
     block = spec.resources if policy.pod_level else None
@@ -218,7 +218,9 @@ def figures(pod: Pod, asks: list[Ask], policy: NodePolicy) -> Figures | None:
     return figures_by_name(pod, asks, policy)
 
 
-def _plain(pod: Pod, spec: PodSpec, asks: list[Ask], block: Resources | None, policy: NodePolicy) -> Figures | None:
+def _plain(
+    pod: Pod, spec: PodSpec, asks: list[ContainerRow], block: Resources | None, policy: NodePolicy
+) -> Figures | None:
     requested: Amounts = {}
     limited: Amounts = {}
     moments: list[tuple[Amounts, Amounts]] = []  # what plain init containers ask for of other names, each in its time
@@ -332,7 +334,7 @@ def _plain(pod: Pod, spec: PodSpec, asks: list[Ask], block: Resources | None, po
 
 
 def _worst_moment(
-    sidecars: list[bool], asks: list[Ask], cpu: int, memory: int, cpu_limit: int, memory_limit: int
+    sidecars: list[bool], asks: list[ContainerRow], cpu: int, memory: int, cpu_limit: int, memory_limit: int
 ) -> tuple[int, int, int, int]:
     """From sums over everybody to the most at any moment: `effective.peak`, of all four at once."""
     cpu_beside = memory_beside = cpu_cap_beside = memory_cap_beside = 0  # of the sidecars that run by then
@@ -369,7 +371,13 @@ def _worst_moment(
 
 
 def _under_pod_level(
-    pod: Pod, block: Resources, asks: list[Ask], first: int, requested: Amounts, limited: Amounts, policy: NodePolicy
+    pod: Pod,
+    block: Resources,
+    asks: list[ContainerRow],
+    first: int,
+    requested: Amounts,
+    limited: Amounts,
+    policy: NodePolicy,
 ) -> Figures | None:
     """Containers without limits of their own get pod level's, and its cpu limit stands in for a request (02 §4.5)."""
     level = pod_level(block, requested, limited, len(asks) - first, policy)
@@ -388,7 +396,7 @@ def _names(resources: Resources, name: str) -> bool:
     return name in (resources.requests or _NOTHING) or name in (resources.limits or _NOTHING)
 
 
-def _all_whole(asks: list[Ask], memory_request: int, memory_limit: int) -> bool:
+def _all_whole(asks: list[ContainerRow], memory_request: int, memory_limit: int) -> bool:
     """Whether no container asks for a fraction of a byte: then what each asks for, rounded up, adds up to the sums."""
     return (
         sum([ask[2] for ask in asks]) * 1000 == memory_request and sum([ask[4] for ask in asks]) * 1000 == memory_limit

@@ -9,10 +9,16 @@ import msgspec
 from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.eviction.ranking import ranking_request
-from plimsoll.rules.explain.advice import Change, guaranteed_changes, pod_warnings, qos_sentence, setting_warnings
+from plimsoll.rules.explain.advice import (
+    AdvisedChange,
+    guaranteed_changes,
+    pod_warnings,
+    qos_sentence,
+    setting_warnings,
+)
 from plimsoll.rules.explain.contention import with_effective
 from plimsoll.rules.model.objects import CPU, MEMORY, QoSClass, ResourceList, is_critical
-from plimsoll.rules.node.node_config import Setting, reserved_cpus
+from plimsoll.rules.node.node_config import NodeConfig, reserved_cpus
 
 
 class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -45,7 +51,7 @@ class PodExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     limits: dict[str, str]
     eviction: EvictionKeys
     exclusive_cpus: int = 0
-    advice: tuple[Change, ...] = ()
+    advice: tuple[AdvisedChange, ...] = ()
     warnings: tuple[str, ...] = ()
 
 
@@ -68,7 +74,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
     tree: Cgroup
 
 
-def explanation(workloads: Sequence[Workload], setting: Setting, *, advise: bool = False) -> Explanation:
+def explanation(workloads: Sequence[Workload], setting: NodeConfig, *, advise: bool = False) -> Explanation:
     return Explanation(
         _node(workloads, setting),
         tuple(_pod(each, setting, advise=advise) for each in workloads),
@@ -76,7 +82,7 @@ def explanation(workloads: Sequence[Workload], setting: Setting, *, advise: bool
     )
 
 
-def _node(workloads: Sequence[Workload], setting: Setting) -> NodeExplanation:
+def _node(workloads: Sequence[Workload], setting: NodeConfig) -> NodeExplanation:
     return NodeExplanation(
         setting.machine.name,
         setting.profile.name,
@@ -91,7 +97,7 @@ def _node(workloads: Sequence[Workload], setting: Setting) -> NodeExplanation:
     )
 
 
-def _shared_cpus(workloads: Sequence[Workload], setting: Setting) -> int | None:
+def _shared_cpus(workloads: Sequence[Workload], setting: NodeConfig) -> int | None:
     """What exclusive CPUs leave for everybody else; None without the static policy."""
     if not setting.policy.static_cpus:
         return None
@@ -100,7 +106,7 @@ def _shared_cpus(workloads: Sequence[Workload], setting: Setting) -> int | None:
     return max(setting.machine.cores - kept - sum(each.exclusive_cpus for each in workloads), 0)
 
 
-def _cpu_warnings(workloads: Sequence[Workload], setting: Setting) -> list[str]:
+def _cpu_warnings(workloads: Sequence[Workload], setting: NodeConfig) -> list[str]:
     wanted = sum(each.exclusive_cpus for each in workloads)
     offered = setting.machine.cores - reserved_cpus(setting.config)
     if not setting.policy.static_cpus or wanted <= offered:
@@ -108,7 +114,7 @@ def _cpu_warnings(workloads: Sequence[Workload], setting: Setting) -> list[str]:
     return [f"{wanted} CPUs are wanted exclusively but only {offered} can be given: the last of these pods are refused"]
 
 
-def allocatable_steps(setting: Setting, name: str) -> str:
+def allocatable_steps(setting: NodeConfig, name: str) -> str:
     """capacity − systemReserved − kubeReserved − evictionHard, the terms that exist (N-8)."""
     terms = [str(setting.capacity[name])]
     reserved = setting.reserved
@@ -123,7 +129,7 @@ def allocatable_steps(setting: Setting, name: str) -> str:
     return f"{rest} = {setting.allocatable[name]}" if setting.allocatable[name] else f"max(0, {rest}) = 0"
 
 
-def _pod(work: Workload, setting: Setting, *, advise: bool) -> PodExplanation:
+def _pod(work: Workload, setting: NodeConfig, *, advise: bool) -> PodExplanation:
     pod = work.pod
     return PodExplanation(
         work.title,

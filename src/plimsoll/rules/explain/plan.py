@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
-from plimsoll.errors import InvalidObject
+from plimsoll.errors import InvalidObjectError
 from plimsoll.rules.model.cgroup_names import UNKNOWN_UID, CgroupName, Driver, Parent, class_name, parent
 from plimsoll.rules.model.objects import CPU, Pod, QoSClass
-from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.resources.bounds import fits, oversized
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.effective import pod_limits, pod_requests
@@ -66,7 +66,7 @@ def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
     """The plan of one pod as it came from JSON; defaulting is part of it. Raises InvalidObject on absurd amounts."""
     policy = pod_policy(raw, policy)
     pod_level, version, weight = policy.pod_level, policy.cgroup_version, policy.weight
-    pod = held_pod(defaulted(raw, pod_level=pod_level))
+    pod = allocated_from_status(defaulted(raw, pod_level=pod_level))
     metadata, spec = pod.metadata, pod.spec
     qos = qos_class(pod, pod_level=pod_level)
     requests = pod_requests(pod, pod_level=pod_level)
@@ -74,7 +74,7 @@ def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
     whole_requests = {name: each.milli if name == CPU else each.value for name, each in requests.items()}
     whole_limits = {name: each.milli if name == CPU else each.value for name, each in limits.items()}
     if not (fits(whole_requests) and fits(whole_limits)):
-        raise InvalidObject(oversized(raw) or oversized(pod))
+        raise InvalidObjectError(oversized(raw) or oversized(pod))
     everybody = spec.init_containers + spec.containers
     scores = oom_scores(
         pod,

@@ -8,7 +8,7 @@ import msgspec
 
 from plimsoll.rules.gotext import quoted
 from plimsoll.rules.model.objects import is_sidecar
-from plimsoll.rules.model.observed import PodSeen
+from plimsoll.rules.model.observed import ObservedPod
 from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunCondition, RunContainerStatus
 from plimsoll.rules.model.runnable import RunPod
 
@@ -22,7 +22,7 @@ PASSING_CONDITIONS = frozenset({"PodResizePending", "PodResizeInProgress", "Enfo
 POD_COMPLETED, POD_FAILED = "PodCompleted", "PodFailed"
 
 
-class Told(msgspec.Struct, frozen=True):
+class ConditionInputs(msgspec.Struct, frozen=True):
     """What conditions are made of."""
 
     pod: RunPod
@@ -37,17 +37,17 @@ class Told(msgspec.Struct, frozen=True):
         return RunCondition(type_, "True" if is_true else "False", reason, message, observed_generation=self.generation)
 
 
-def scheduled(by: Told) -> RunCondition:
+def scheduled(by: ConditionInputs) -> RunCondition:
     return by.condition(SCHEDULED, True)
 
 
-def ready_to_start(by: Told, seen: PodSeen) -> RunCondition:
+def ready_to_start(by: ConditionInputs, seen: ObservedPod) -> RunCondition:
     """There is a sandbox, with its network."""
     sandbox = seen.sandbox()
     return by.condition(READY_TO_START, sandbox is not None and sandbox.ready)
 
 
-def initialized(by: Told) -> RunCondition:
+def initialized(by: ConditionInputs) -> RunCondition:
     unknown, incomplete = [], []
     for container in by.pod.spec.init_containers:
         status = by.of(container.name)
@@ -65,11 +65,11 @@ def initialized(by: Told) -> RunCondition:
     return by.condition(INITIALIZED, not message, "ContainersNotInitialized" if message else "", message)
 
 
-def containers_ready(by: Told) -> RunCondition:
+def containers_ready(by: ConditionInputs) -> RunCondition:
     return _containers(by, CONTAINERS_READY)
 
 
-def pod_ready(by: Told, others: Iterable[RunCondition]) -> RunCondition:
+def pod_ready(by: ConditionInputs, others: Iterable[RunCondition]) -> RunCondition:
     """The containers, and then the readiness gates that somebody else sets."""
     containers = _containers(by, READY)
     if containers.status != "True":
@@ -86,7 +86,7 @@ def pod_ready(by: Told, others: Iterable[RunCondition]) -> RunCondition:
     return by.condition(READY, False, "ReadinessGatesNotReady", ", ".join(unready)) if unready else containers
 
 
-def _containers(by: Told, type_: str) -> RunCondition:
+def _containers(by: ConditionInputs, type_: str) -> RunCondition:
     unknown, unready = [], []
     sidecars = (each for each in by.pod.spec.init_containers if is_sidecar(each))
     for container in (*sidecars, *by.pod.spec.containers):

@@ -15,7 +15,7 @@ import msgspec
 from plimsoll.rules.lifecycle.pod_actions import may_restart
 from plimsoll.rules.lifecycle.probes import is_ready, is_started
 from plimsoll.rules.model.objects import Resources, is_sidecar
-from plimsoll.rules.model.observed import NO_RESULTS, PodMemory, PodSeen, SeenContainer
+from plimsoll.rules.model.observed import NO_RESULTS, ObservedContainer, ObservedPod, SyncState
 from plimsoll.rules.model.pod_status import (
     NO_STATE,
     RunContainerStatus,
@@ -57,8 +57,8 @@ class StatusContext(msgspec.Struct, frozen=True):
     """What all containers of one pod share."""
 
     pod: RunPod
-    seen: PodSeen
-    memory: PodMemory
+    seen: ObservedPod
+    memory: SyncState
     profile: Profile
     runtime_name: str
     is_ending: bool  # being stopped: nothing is ready any more, nothing waits to be started
@@ -98,7 +98,7 @@ def _status(
     return _with_flags(context, container, newest, status, is_init=is_init)
 
 
-def _is_told_lost(context: StatusContext, run: SeenContainer, before: RunContainerStatus) -> bool:
+def _is_told_lost(context: StatusContext, run: ObservedContainer, before: RunContainerStatus) -> bool:
     ended = before.state.terminated
     is_same = before.container_id == _full_id(context, run.id)
     return run.phase == "unknown" and is_same and ended is not None and ended.reason == STATUS_UNKNOWN
@@ -133,7 +133,7 @@ def _without_runs(
 
 
 def _from_run(
-    context: StatusContext, container: RunContainer, run: SeenContainer, before: RunContainerStatus | None
+    context: StatusContext, container: RunContainer, run: ObservedContainer, before: RunContainerStatus | None
 ) -> RunContainerStatus:
     allocated = context.allocated.get(container.name, container.resources)
     shown = run.resources if run.phase == "running" and run.resources is not None else allocated
@@ -151,7 +151,7 @@ def _from_run(
     )
 
 
-def _state(context: StatusContext, run: SeenContainer, before: RunContainerStatus | None) -> RunState:
+def _state(context: StatusContext, run: ObservedContainer, before: RunContainerStatus | None) -> RunState:
     if run.phase == "running":
         return RunState(running=Running(utc_text(run.started_s)))
     if run.phase == "exited":
@@ -161,7 +161,7 @@ def _state(context: StatusContext, run: SeenContainer, before: RunContainerStatu
     return RunState(waiting=Waiting())
 
 
-def _terminated(context: StatusContext, run: SeenContainer) -> Terminated:
+def _terminated(context: StatusContext, run: ObservedContainer) -> Terminated:
     return Terminated(
         exit_code=run.exit_code,
         reason=run.reason or ("Completed" if run.exit_code == 0 else "Error"),
@@ -193,7 +193,7 @@ def _mounts(context: StatusContext, container: RunContainer) -> tuple[VolumeMoun
 def _with_trouble(
     context: StatusContext,
     container: RunContainer,
-    newest: SeenContainer | None,
+    newest: ObservedContainer | None,
     status: RunContainerStatus,
     *,
     is_init: bool,
@@ -217,7 +217,7 @@ def _with_trouble(
 def _with_flags(
     context: StatusContext,
     container: RunContainer,
-    newest: SeenContainer | None,
+    newest: ObservedContainer | None,
     status: RunContainerStatus,
     *,
     is_init: bool,

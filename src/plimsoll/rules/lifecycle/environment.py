@@ -53,7 +53,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     allocatable: ResourceList = {}  # of the node: what stands for a limit that is not set
 
 
-class Note(msgspec.Struct, frozen=True):
+class EnvironmentNote(msgspec.Struct, frozen=True):
     """A Warning event about a pod."""
 
     reason: str
@@ -62,7 +62,7 @@ class Note(msgspec.Struct, frozen=True):
 
 class Environment(msgspec.Struct, frozen=True):
     variables: dict[str, str] = {}
-    notes: tuple[Note, ...] = ()
+    notes: tuple[EnvironmentNote, ...] = ()
 
 
 def environment(
@@ -75,7 +75,7 @@ def environment(
 ) -> Environment:
     """`pod` has its allocated resources. Raises ContainerConfigError."""
     variables: dict[str, str] = {}
-    notes: list[Note] = []
+    notes: list[EnvironmentNote] = []
     for source in container.env_from:
         notes.extend(_take_all(source, pod.metadata.namespace, config_maps, variables, profile))
     for variable in container.env:
@@ -143,7 +143,7 @@ def _named(pod: RunPod) -> Iterator[str]:
 
 def _take_all(
     source: EnvFrom, namespace: str, config_maps: ConfigMaps, variables: dict[str, str], profile: Profile
-) -> Iterator[Note]:
+) -> Iterator[EnvironmentNote]:
     if source.secret_ref is not None and not source.secret_ref.optional:
         raise ContainerConfigError(f"{not_found('secret', source.secret_ref.name)}: {_SECRETS}")
     if source.config_map_ref is None:
@@ -163,7 +163,7 @@ def _take_all(
         else:
             invalid.append(prefixed)
     if invalid:
-        yield Note(
+        yield EnvironmentNote(
             INVALID_NAMES,
             f"Keys [{', '.join(sorted(invalid))}] from the EnvFrom configMap {namespace}/{name} were skipped since "
             "they are considered invalid environment variable names.",

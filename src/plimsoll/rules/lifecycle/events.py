@@ -35,7 +35,7 @@ def _decimals(number: float) -> str:
     return f"{round(number, 3):.3f}".rstrip("0").rstrip(".")
 
 
-class About:
+class ContainerEvents:
     """Events about one container."""
 
     def __init__(self, container: str, profile: Profile, *, is_init: bool = False) -> None:

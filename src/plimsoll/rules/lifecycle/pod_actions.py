@@ -35,7 +35,7 @@ from plimsoll.rules.lifecycle.backoff import (
     pull_waits_until_s,
     waits_until_s,
 )
-from plimsoll.rules.lifecycle.events import About, sandbox_changed
+from plimsoll.rules.lifecycle.events import ContainerEvents, sandbox_changed
 from plimsoll.rules.lifecycle.termination import deadline_s, kill_grace_s
 from plimsoll.rules.model.objects import Container, is_sidecar
 from plimsoll.rules.model.observed import (
@@ -44,13 +44,13 @@ from plimsoll.rules.model.observed import (
     Kill,
     KillReason,
     LifecycleEvent,
-    PodMemory,
-    PodSeen,
-    PodWork,
+    ObservedContainer,
+    ObservedPod,
+    PodActions,
     ProbeResults,
-    SeenContainer,
     Start,
-    StartTrouble,
+    StartFailure,
+    SyncState,
     Wait,
 )
 from plimsoll.rules.model.pod_status import RunContainerStatus, RunStatus
@@ -64,7 +64,7 @@ def definition_of(container: Container) -> str:
     return f"{container.name}={container.image}"
 
 
-def may_restart(container: RunContainer, pod: RunPod, newest: SeenContainer | None) -> bool:
+def may_restart(container: RunContainer, pod: RunPod, newest: ObservedContainer | None) -> bool:
     """Would this container, if it does not run, be started? (04 §11)"""
     if pod.metadata.deletion_timestamp is not None or (newest is not None and newest.phase == "running"):
         return False
@@ -77,18 +77,18 @@ def may_restart(container: RunContainer, pod: RunPod, newest: SeenContainer | No
 
 def pod_work(
     pod: RunPod,
-    seen: PodSeen,
-    memory: PodMemory,
+    seen: ObservedPod,
+    memory: SyncState,
     now_s: float,
     *,
     limits: BackoffLimits = DEFAULT_LIMITS,
     profile: Profile = DEFAULT_PROFILE,
-) -> PodWork:
+) -> PodActions:
     """One turn of a pod that is meant to run. Whether it still is, `termination.ending` says."""
-    return _Turn(pod, seen, memory, now_s, limits, profile).work()
+    return _Sync(pod, seen, memory, now_s, limits, profile).work()
 
 
-def next_attempt(name: str, seen: PodSeen, status: RunStatus) -> int:
+def next_attempt(name: str, seen: ObservedPod, status: RunStatus) -> int:
     """The number of the next container of that name, which is its restartCount."""
     newest = seen.newest(name)
     if newest is not None:
@@ -108,11 +108,11 @@ def _status_of(name: str, status: RunStatus) -> RunContainerStatus | None:
     return None
 
 
-class _Turn:
+class _Sync:
     """Collects one answer."""
 
     def __init__(
-        self, pod: RunPod, seen: PodSeen, memory: PodMemory, now_s: float, limits: BackoffLimits, profile: Profile
+        self, pod: RunPod, seen: ObservedPod, memory: SyncState, now_s: float, limits: BackoffLimits, profile: Profile
     ) -> None:
         self.pod, self.seen, self.memory, self.now_s = pod, seen, memory, now_s
         self.limits, self.profile = limits, profile
@@ -128,7 +128,7 @@ class _Turn:
         self.backoffs: dict[str, Backoff] = {}
         self.forget: list[str] = []
 
-    def work(self) -> PodWork:
+    def work(self) -> PodActions:
         if self.pod.metadata.deletion_timestamp is not None:
             return self._end()
         if self._needs_sandbox():
@@ -151,11 +151,11 @@ class _Turn:
         if kill_pod:
             return self._end()
         self._pass_backoffs()
-        return self._answer(PodWork(sandbox_id=self._sandbox_id()))
+        return self._answer(PodActions(sandbox_id=self._sandbox_id()))
 
-    def _end(self) -> PodWork:
+    def _end(self) -> PodActions:
         is_there = any(each.ready for each in self.seen.sandboxes) or bool(self.seen.live())
-        return PodWork(kill_pod=is_there, forget=self._old_records(), sandbox_id=self._sandbox_id())
+        return PodActions(kill_pod=is_there, forget=self._old_records(), sandbox_id=self._sandbox_id())
 
     def _sandbox_id(self) -> str:
         return self.sandbox.id if self.sandbox is not None else ""
@@ -166,7 +166,7 @@ class _Turn:
             return True
         return self.sandbox.host_network is not None and self.sandbox.host_network != self.pod.spec.host_network
 
-    def _new_sandbox(self) -> PodWork:
+    def _new_sandbox(self) -> PodActions:
         """Everything ends with the old one, and starts from the beginning in the new one."""
         attempt = 0 if self.sandbox is None else self.sandbox.attempt + 1
         if not self.may_fail_again and attempt and self.seen.containers:
@@ -179,14 +179,14 @@ class _Turn:
             self.events.append(sandbox_changed())
         self._pass_backoffs(resumes=False)
         replaces = self.sandbox is not None or bool(self.seen.live())
-        return self._answer(PodWork(kill_pod=replaces, sandbox_attempt=attempt))
+        return self._answer(PodActions(kill_pod=replaces, sandbox_attempt=attempt))
 
     def _is_done(self, container: RunContainer) -> bool:
         newest = self.seen.newest(container.name)
         has_succeeded = newest is not None and newest.phase == "exited" and newest.exit_code == 0
         return has_succeeded and self.pod.spec.restart_policy == ON_FAILURE
 
-    def _here(self, name: str) -> SeenContainer | None:
+    def _here(self, name: str) -> ObservedContainer | None:
         """The newest of that name, if it belongs to the sandbox that is there: a new sandbox begins anew."""
         newest = self.seen.newest(name)
         if newest is None or newest.sandbox_id in ("", self._sandbox_id()):
@@ -231,7 +231,7 @@ class _Turn:
         inits.extend(containers[index] for index in sorted(wanted))
         return is_initialised, False
 
-    def _init_step(self, container: RunContainer, newest: SeenContainer) -> tuple[bool, bool, bool]:
+    def _init_step(self, container: RunContainer, newest: ObservedContainer) -> tuple[bool, bool, bool]:
         """May its successor start? Must it be started (again)? Has the pod failed with it?"""
         sidecar = is_sidecar(container)
         if newest.phase == "created":
@@ -249,7 +249,7 @@ class _Turn:
         self._kill(newest, 'Init container is in "unknown" state, try killing it before restart', "unknown")
         return False, True, False
 
-    def _running_sidecar(self, container: RunContainer, newest: SeenContainer) -> tuple[bool, bool, bool]:
+    def _running_sidecar(self, container: RunContainer, newest: ObservedContainer) -> tuple[bool, bool, bool]:
         results = self._results(newest)
         name = container.name
         if container.startup_probe is not None and results.startup is not True:
@@ -300,7 +300,7 @@ class _Turn:
             self._kill(newest, message, reason)
         return keeps
 
-    def _why_end(self, container: RunContainer, newest: SeenContainer) -> tuple[KillReason, str] | None:
+    def _why_end(self, container: RunContainer, newest: ObservedContainer) -> tuple[KillReason, str] | None:
         results = self._results(newest)
         name = container.name
         if _is_changed(container, newest):
@@ -313,10 +313,10 @@ class _Turn:
             return "resize", restart_message(name)
         return None
 
-    def _results(self, newest: SeenContainer) -> ProbeResults:
+    def _results(self, newest: ObservedContainer) -> ProbeResults:
         return self.memory.probes.get(newest.id, NO_RESULTS)
 
-    def _kill(self, container: SeenContainer, message: str, reason: KillReason) -> None:
+    def _kill(self, container: ObservedContainer, message: str, reason: KillReason) -> None:
         grace_s = kill_grace_s(self.pod, container.name, reason)
         self.kills[container.id] = Kill(container.id, container.name, message, reason, grace_s)
 
@@ -342,7 +342,7 @@ class _Turn:
         self.starts.append(Start(container.name, attempt, is_init, is_sidecar(container), resume_id))
 
     def _wait(self, container: RunContainer) -> Wait | None:
-        about = About(container.name, self.profile, is_init=container.name in self.init_names)
+        about = ContainerEvents(container.name, self.profile, is_init=container.name in self.init_names)
         last_run = next((each for each in self.seen.of(container.name) if each.phase == "exited"), None)
         key = backoff_key(container)
         entry = self.memory.backoffs.get(key)
@@ -372,7 +372,7 @@ class _Turn:
 
     def _tell(self, name: str, reason: str, message: str, *events: LifecycleEvent) -> None:
         """Once per wait: the question may be asked many times while it lasts."""
-        if self.memory.trouble.get(name) != StartTrouble(reason, message):
+        if self.memory.trouble.get(name) != StartFailure(reason, message):
             self.events.extend(events)
 
     def _old_records(self) -> tuple[str, ...]:
@@ -383,7 +383,7 @@ class _Turn:
             old.extend(each for each in dead if each not in old)
         return tuple(sorted(old))
 
-    def _answer(self, work: PodWork) -> PodWork:
+    def _answer(self, work: PodActions) -> PodActions:
         moments = [each.until_s for each in self.waits]
         ends_s = deadline_s(self.pod, self.status)
         if ends_s is not None:
@@ -400,19 +400,19 @@ class _Turn:
         )
 
 
-def _is_changed(container: RunContainer, newest: SeenContainer) -> bool:
+def _is_changed(container: RunContainer, newest: ObservedContainer) -> bool:
     return newest.definition not in ("", definition_of(container))
 
 
-def remember(memory: PodMemory, work: PodWork) -> PodMemory:
+def remember(memory: SyncState, work: PodActions) -> SyncState:
     """The memory with what this work adds to it."""
     if not (work.waits or work.backoffs):
         return memory
-    trouble = {**memory.trouble, **{each.name: StartTrouble(each.reason, each.message) for each in work.waits}}
+    trouble = {**memory.trouble, **{each.name: StartFailure(each.reason, each.message) for each in work.waits}}
     return msgspec.structs.replace(memory, trouble=trouble, backoffs={**memory.backoffs, **work.backoffs})
 
 
-def started(memory: PodMemory, name: str) -> PodMemory:
+def started(memory: SyncState, name: str) -> SyncState:
     """The memory after a container was started: nothing keeps it waiting any more."""
     if name not in memory.trouble:
         return memory
@@ -420,21 +420,21 @@ def started(memory: PodMemory, name: str) -> PodMemory:
     return msgspec.structs.replace(memory, trouble=trouble)
 
 
-def start_failed(memory: PodMemory, name: str, trouble: StartTrouble) -> PodMemory:
+def start_failed(memory: SyncState, name: str, trouble: StartFailure) -> SyncState:
     """The memory after an attempt to start a container went wrong."""
     return msgspec.structs.replace(memory, trouble={**memory.trouble, name: trouble})
 
 
 def pull_failed(
-    memory: PodMemory, container: Container, message: str, now_s: float, reason: str = ERR_IMAGE_PULL
-) -> PodMemory:
+    memory: SyncState, container: Container, message: str, now_s: float, reason: str = ERR_IMAGE_PULL
+) -> SyncState:
     """The memory after an image could not be had: the trouble, and the wait before the next pull."""
     entry = next_pull_backoff(memory.image_backoffs.get(container.image), now_s)
-    changed = start_failed(memory, container.name, StartTrouble(reason, message))
+    changed = start_failed(memory, container.name, StartFailure(reason, message))
     return msgspec.structs.replace(changed, image_backoffs={**memory.image_backoffs, container.image: entry})
 
 
-def kept(memory: PodMemory, seen: PodSeen) -> PodMemory:
+def kept(memory: SyncState, seen: ObservedPod) -> SyncState:
     """The memory without verdicts of probes about containers that are gone."""
     ids = {each.id for each in seen.containers}
     if memory.probes.keys() <= ids:

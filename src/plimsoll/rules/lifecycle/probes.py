@@ -6,7 +6,7 @@ it, `after_probe` counts: a verdict changes only after as many equal answers in 
 of *failed* from a startup or liveness probe means that the container will be ended; it is not asked again. A
 readiness probe goes on, and goes on while its pod is being stopped, the others do not.
 
-An answer that could not be had at all (`Answer.error`) counts for nothing.
+An answer that could not be had at all (`ProbeResult.error`) counts for nothing.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Literal
 import msgspec
 
 from plimsoll.rules.gotext import quoted
-from plimsoll.rules.lifecycle.events import About
-from plimsoll.rules.model.observed import NO_RESULTS, LifecycleEvent, ProbeResults, SeenContainer
+from plimsoll.rules.lifecycle.events import ContainerEvents
+from plimsoll.rules.model.observed import NO_RESULTS, LifecycleEvent, ObservedContainer, ProbeResults
 from plimsoll.rules.model.pod_status import RunContainerStatus
 from plimsoll.rules.model.runnable import HttpGet, Probe, RunContainer, TcpSocket
 from plimsoll.rules.profile import Profile
@@ -27,7 +27,7 @@ KINDS: tuple[ProbeKind, ...] = ("Startup", "Liveness", "Readiness")
 MAX_OUTPUT_BYTES = 10 * 1024
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ProbeResult(msgspec.Struct, frozen=True):
     """One probe. `output` is what the event repeats."""
 
     is_success: bool
@@ -60,7 +60,7 @@ def due_s(
     probe: Probe,
     kind: ProbeKind,
     state: ProbeState,
-    running: SeenContainer,
+    running: ObservedContainer,
     *,
     has_started: bool,
     is_ending: bool = False,
@@ -76,7 +76,7 @@ def due_s(
     return max(earliest_s, state.asked_s + max(probe.period_seconds, 1))
 
 
-def after_probe(probe: Probe, kind: ProbeKind, state: ProbeState, answer: Answer, asked_s: float) -> ProbeState:
+def after_probe(probe: Probe, kind: ProbeKind, state: ProbeState, answer: ProbeResult, asked_s: float) -> ProbeState:
     """The state after one answer."""
     if answer.error:
         return msgspec.structs.replace(state, asked_s=asked_s)
@@ -90,7 +90,7 @@ def after_probe(probe: Probe, kind: ProbeKind, state: ProbeState, answer: Answer
     return ProbeState(state.container_id, answer.is_success, answer.is_success, counted, asked_s, on_hold)
 
 
-def probe_event(about: About, kind: ProbeKind, answer: Answer) -> LifecycleEvent | None:
+def probe_event(about: ContainerEvents, kind: ProbeKind, answer: ProbeResult) -> LifecycleEvent | None:
     """Every failed answer is told, also below the threshold."""
     if answer.error:
         return about.probe_errored(kind, answer.error)
@@ -114,36 +114,36 @@ def restored(status: RunContainerStatus) -> ProbeResults:
     return ProbeResults(startup=True if status.started else None, readiness=status.ready)
 
 
-def is_started(container: RunContainer, newest: SeenContainer | None, results: ProbeResults = NO_RESULTS) -> bool:
+def is_started(container: RunContainer, newest: ObservedContainer | None, results: ProbeResults = NO_RESULTS) -> bool:
     if newest is None or newest.phase != "running":
         return False
     return container.startup_probe is None or results.startup is True
 
 
-def is_ready(container: RunContainer, newest: SeenContainer | None, results: ProbeResults = NO_RESULTS) -> bool:
+def is_ready(container: RunContainer, newest: ObservedContainer | None, results: ProbeResults = NO_RESULTS) -> bool:
     if not is_started(container, newest, results):
         return False
     return container.readiness_probe is None or results.readiness is True
 
 
-def http_answer(status_code: int, body: str = "", *, is_foreign_redirect: bool = False) -> Answer:
+def http_answer(status_code: int, body: str = "", *, is_foreign_redirect: bool = False) -> ProbeResult:
     """2xx and 3xx are good. A redirect to another host is not followed; it is good, with a warning."""
     if is_foreign_redirect:
-        return Answer(True, f"Probe terminated redirects, Response body: {body}", is_warning=True)
+        return ProbeResult(True, f"Probe terminated redirects, Response body: {body}", is_warning=True)
     if 200 <= status_code < 400:
-        return Answer(True, body)
-    return Answer(False, f"HTTP probe failed with statuscode: {status_code}")
+        return ProbeResult(True, body)
+    return ProbeResult(False, f"HTTP probe failed with statuscode: {status_code}")
 
 
-def exec_answer(exit_code: int, output: str) -> Answer:
-    return Answer(exit_code == 0, output)
+def exec_answer(exit_code: int, output: str) -> ProbeResult:
+    return ProbeResult(exit_code == 0, output)
 
 
-def exec_timeout(command: tuple[str, ...], timeout_s: int, profile: Profile) -> Answer:
+def exec_timeout(command: tuple[str, ...], timeout_s: int, profile: Profile) -> ProbeResult:
     words = quoted(" ".join(command))
     if profile.probe_error_says_state:
-        return Answer(False, f"command timed out: {words} timed out after {timeout_s}s")
-    return Answer(False, f"command {words} timed out")
+        return ProbeResult(False, f"command timed out: {words} timed out after {timeout_s}s")
+    return ProbeResult(False, f"command {words} timed out")
 
 
 def port_number(action: HttpGet | TcpSocket, container: RunContainer) -> int | None:

@@ -15,7 +15,7 @@ from plimsoll.rules.lifecycle.conditions import (
     DISRUPTION_TARGET,
     OWN_CONDITIONS,
     PASSING_CONDITIONS,
-    Told,
+    ConditionInputs,
     containers_ready,
     initialized,
     pod_ready,
@@ -29,9 +29,9 @@ from plimsoll.rules.lifecycle.container_status import (
     was_begun,
     with_short_messages,
 )
-from plimsoll.rules.lifecycle.termination import FINAL_PHASES, Verdict, is_ending
+from plimsoll.rules.lifecycle.termination import FINAL_PHASES, TerminationVerdict, is_ending
 from plimsoll.rules.model.objects import ResourceList, Resources, is_sidecar, is_static
-from plimsoll.rules.model.observed import PodMemory, PodSeen
+from plimsoll.rules.model.observed import ObservedPod, SyncState
 from plimsoll.rules.model.pod_status import (
     FAILED,
     PENDING,
@@ -60,12 +60,12 @@ class NodeView(msgspec.Struct, frozen=True):
 
 def pod_status(
     pod: RunPod,
-    seen: PodSeen,
-    memory: PodMemory,
+    seen: ObservedPod,
+    memory: SyncState,
     now_s: float,
     node: NodeView,
     *,
-    verdict: Verdict | None = None,
+    verdict: TerminationVerdict | None = None,
     is_final: bool = False,
     allocated: Mapping[str, Resources] | None = None,
     conditions: Iterable[RunCondition] = (),
@@ -162,10 +162,10 @@ def _was_initialised(
 
 def _phase(
     pod: RunPod,
-    seen: PodSeen,
+    seen: ObservedPod,
     before: RunStatus,
     statuses: tuple[RunContainerStatus, ...],
-    verdict: Verdict | None,
+    verdict: TerminationVerdict | None,
     *,
     is_final: bool,
 ) -> tuple[str, str, str]:
@@ -263,7 +263,7 @@ class _Tally:
 # Addresses
 
 
-def _with_addresses(pod: RunPod, seen: PodSeen, before: RunStatus, shown: RunStatus, node: NodeView) -> RunStatus:
+def _with_addresses(pod: RunPod, seen: ObservedPod, before: RunStatus, shown: RunStatus, node: NodeView) -> RunStatus:
     sandbox = seen.sandbox()
     own: tuple[str, ...] = (sandbox.ip,) if sandbox is not None and sandbox.ready and sandbox.ip else ()
     if not own and pod.spec.host_network:
@@ -284,11 +284,11 @@ def _with_addresses(pod: RunPod, seen: PodSeen, before: RunStatus, shown: RunSta
 
 def _conditions(
     pod: RunPod,
-    seen: PodSeen,
+    seen: ObservedPod,
     before: RunStatus,
     shown: RunStatus,
     profile: Profile,
-    verdict: Verdict | None,
+    verdict: TerminationVerdict | None,
     others: tuple[RunCondition, ...],
 ) -> list[RunCondition]:
     """Those of others first, then our own in the kubelet's order."""
@@ -308,7 +308,7 @@ def _conditions(
     if disruption is not None:
         told = [each for each in told if each.type != DISRUPTION_TARGET]
         told.append(disruption)
-    by = Told(pod, (*shown.init_container_statuses, *shown.container_statuses), shown.phase, generation)
+    by = ConditionInputs(pod, (*shown.init_container_statuses, *shown.container_statuses), shown.phase, generation)
     if profile.ready_to_start_condition:
         told.append(ready_to_start(by, seen))
     told.append(initialized(by))

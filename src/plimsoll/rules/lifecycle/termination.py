@@ -1,9 +1,9 @@
 """How a pod or a container is brought to its end: how much time it gets, and in which order (04 §7, §12).
 
-A pod ends because it was deleted, because the node decided so (a `Verdict`: evicted, past its deadline), or because its
-phase is final. All its containers are stopped side by side, except that a sidecar waits until the ordinary containers
-and the sidecars after it are gone. The hook before the stop, and the waiting, are paid from the grace period; what is
-left, but at least two seconds, is what the runtime gives between TERM and KILL.
+A pod ends because it was deleted, because the node decided so (a `TerminationVerdict`: evicted, past its deadline), or
+because its phase is final. All its containers are stopped side by side, except that a sidecar waits until the ordinary
+containers and the sidecars after it are gone. The hook before the stop, and the waiting, are paid from the grace
+period; what is left, but at least two seconds, is what the runtime gives between TERM and KILL.
 
 Grace only ever shrinks: a second deletion or an eviction may shorten it, nothing prolongs it.
 """
@@ -14,7 +14,7 @@ import msgspec
 
 from plimsoll.rules.lifecycle.events import DEADLINE_MESSAGE
 from plimsoll.rules.model.objects import is_sidecar
-from plimsoll.rules.model.observed import KillReason, PodSeen
+from plimsoll.rules.model.observed import KillReason, ObservedPod
 from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunStatus
 from plimsoll.rules.model.runnable import Hook, Probe, RunPod, container_named, grace_period_s
 from plimsoll.rules.timestamps import epoch_s
@@ -25,7 +25,7 @@ DEADLINE_EXCEEDED = "DeadlineExceeded"
 FINAL_PHASES = (SUCCEEDED, FAILED)
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class TerminationVerdict(msgspec.Struct, frozen=True):
     """The node itself ends a pod: it will be Failed with this reason and message."""
 
     reason: str
@@ -50,7 +50,7 @@ def has_ended(pod: RunPod, status: RunStatus | None = None) -> bool:
     return pod.status.phase in FINAL_PHASES or (status is not None and status.phase in FINAL_PHASES)
 
 
-def is_ending(pod: RunPod, status: RunStatus | None = None, verdict: Verdict | None = None) -> bool:
+def is_ending(pod: RunPod, status: RunStatus | None = None, verdict: TerminationVerdict | None = None) -> bool:
     """No longer meant to run: to be stopped instead of given work."""
     return pod.metadata.deletion_timestamp is not None or verdict is not None or has_ended(pod, status)
 
@@ -63,12 +63,12 @@ def deadline_s(pod: RunPod, status: RunStatus) -> float | None:
     return started_s + pod.spec.active_deadline_seconds
 
 
-def deadline_verdict(pod: RunPod, status: RunStatus, now_s: float) -> Verdict | None:
+def deadline_verdict(pod: RunPod, status: RunStatus, now_s: float) -> TerminationVerdict | None:
     at_s = deadline_s(pod, status)
-    return Verdict(DEADLINE_EXCEEDED, DEADLINE_MESSAGE) if at_s is not None and now_s >= at_s else None
+    return TerminationVerdict(DEADLINE_EXCEEDED, DEADLINE_MESSAGE) if at_s is not None and now_s >= at_s else None
 
 
-def pod_grace_s(pod: RunPod, verdict: Verdict | None = None, before_s: int = 0) -> int:
+def pod_grace_s(pod: RunPod, verdict: TerminationVerdict | None = None, before_s: int = 0) -> int:
     """The grace of the whole pod; `before_s` is what was decided earlier, 0 the first time."""
     asked = (before_s or None, pod.metadata.deletion_grace_period_seconds, verdict.grace_s if verdict else None)
     return max(min((each for each in asked if each is not None), default=grace_period_s(pod)), MIN_POD_GRACE_S)
@@ -91,7 +91,7 @@ def stop_grace_s(grace_s: float, spent_s: float) -> int:
     return max(int(grace_s) - int(spent_s), MIN_STOP_GRACE_S)
 
 
-def stops(pod: RunPod, seen: PodSeen, grace_s: int | None = None) -> tuple[Stop, ...]:
+def stops(pod: RunPod, seen: ObservedPod, grace_s: int | None = None) -> tuple[Stop, ...]:
     """Every container that may still run. `grace_s` is `pod_grace_s`; None where a pod ends by itself."""
     live = seen.live()
     names = {each.name for each in live}

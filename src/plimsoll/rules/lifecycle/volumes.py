@@ -18,7 +18,7 @@ from plimsoll.errors import ContainerConfigError, PlimsollError
 from plimsoll.rules.gotext import quoted
 from plimsoll.rules.lifecycle.environment import (
     ConfigMaps,
-    Note,
+    EnvironmentNote,
     Surroundings,
     field_value,
     not_found,
@@ -44,7 +44,7 @@ TOKEN_LEFT_OUT = "ServiceAccountTokenIgnored"
 _MAX_PATH_BYTES = 4096
 
 
-class VolumeRefused(PlimsollError):
+class VolumeError(PlimsollError):
     """A volume that cannot be made (now); `str()` is the text of the event."""
 
     reason = "FailedMount"
@@ -57,15 +57,15 @@ class VolumeRefused(PlimsollError):
         return f"MountVolume.SetUp failed for volume {quoted(self.volume)} : {self.detail}"
 
 
-class File(msgspec.Struct, frozen=True):
+class VolumeFile(msgspec.Struct, frozen=True):
     path: str  # below the volume, checked: no `..`, not absolute
     data: bytes
     mode: int = DEFAULT_MODE
 
 
-class Files(msgspec.Struct, frozen=True):
-    files: tuple[File, ...] = ()
-    notes: tuple[Note, ...] = ()
+class VolumeFiles(msgspec.Struct, frozen=True):
+    files: tuple[VolumeFile, ...] = ()
+    notes: tuple[EnvironmentNote, ...] = ()
 
 
 def mounted_volumes(pod: RunPod) -> tuple[RunVolume, ...]:
@@ -79,16 +79,16 @@ def check_kind(volume: RunVolume) -> str:
     kind = volume_kind(volume)
     if kind not in SUPPORTED:
         shown = kind or "a kind that is not known here"
-        raise VolumeRefused(
+        raise VolumeError(
             volume.name, f"volumes of this node are {', '.join(SUPPORTED)}; {shown} is none of them: use one of these"
         )
     return kind
 
 
-def volume_files(volume: RunVolume, pod: RunPod, config_maps: ConfigMaps, surroundings: Surroundings) -> Files:
+def volume_files(volume: RunVolume, pod: RunPod, config_maps: ConfigMaps, surroundings: Surroundings) -> VolumeFiles:
     """What a volume made from the API holds now; raises VolumeRefused."""
-    files: tuple[File, ...] = ()
-    notes: tuple[Note, ...] = ()
+    files: tuple[VolumeFile, ...] = ()
+    notes: tuple[EnvironmentNote, ...] = ()
     try:
         if volume.config_map is not None:
             files = _of_config_map(volume.config_map, config_maps, volume.config_map.default_mode)
@@ -96,23 +96,25 @@ def volume_files(volume: RunVolume, pod: RunPod, config_maps: ConfigMaps, surrou
             files = _of_downward_api(volume.downward_api.items, pod, surroundings, volume.downward_api.default_mode)
         elif volume.projected is not None:
             files, notes = _of_projected(volume.projected, pod, config_maps, surroundings)
-    except (ContainerConfigError, _Unmakeable) as problem:
-        raise VolumeRefused(volume.name, str(problem)) from None
+    except (ContainerConfigError, _VolumeFileError) as problem:
+        raise VolumeError(volume.name, str(problem)) from None
     by_path = {file.path: file for file in files}  # as with several sources: the last one wins
     _check_no_file_is_a_directory(volume.name, by_path)
-    return Files(tuple(by_path.values()), notes)
+    return VolumeFiles(tuple(by_path.values()), notes)
 
 
-class _Unmakeable(PlimsollError):
+class _VolumeFileError(PlimsollError):
     pass
 
 
-def _of_config_map(volume: ConfigMapVolume, config_maps: ConfigMaps, default_mode: int | None) -> tuple[File, ...]:
+def _of_config_map(
+    volume: ConfigMapVolume, config_maps: ConfigMaps, default_mode: int | None
+) -> tuple[VolumeFile, ...]:
     config_map = config_maps.get(volume.name)
     if config_map is None:
         if volume.optional:
             return ()
-        raise _Unmakeable(not_found("configmap", volume.name))
+        raise _VolumeFileError(not_found("configmap", volume.name))
     items = volume.items or tuple(KeyToPath(key, key) for key in _keys(config_map))
     files = []
     for item in items:
@@ -120,7 +122,7 @@ def _of_config_map(volume: ConfigMapVolume, config_maps: ConfigMaps, default_mod
         if data is None:
             if volume.optional:
                 continue
-            raise _Unmakeable(f"configmap references non-existent config key: {item.key}")
+            raise _VolumeFileError(f"configmap references non-existent config key: {item.key}")
         files.append(_file(item.path, data, item.mode, default_mode))
     return tuple(files)
 
@@ -139,12 +141,12 @@ def _data(config_map: ConfigMap, key: str) -> bytes | None:
     try:
         return base64.b64decode(encoded, validate=True)
     except binascii.Error:
-        raise _Unmakeable(f"binaryData[{key}] of the config map is not base64") from None
+        raise _VolumeFileError(f"binaryData[{key}] of the config map is not base64") from None
 
 
 def _of_downward_api(
     items: Iterable[DownwardFile], pod: RunPod, surroundings: Surroundings, default_mode: int | None
-) -> tuple[File, ...]:
+) -> tuple[VolumeFile, ...]:
     files = []
     for item in items:
         if item.field_ref is not None:
@@ -152,16 +154,16 @@ def _of_downward_api(
         elif item.resource_field_ref is not None:
             text = resource_value(pod, None, item.resource_field_ref, surroundings.allocatable)
         else:
-            raise _Unmakeable(f"item {quoted(item.path)} has neither fieldRef nor resourceFieldRef")
+            raise _VolumeFileError(f"item {quoted(item.path)} has neither fieldRef nor resourceFieldRef")
         files.append(_file(item.path, text.encode("utf-8", "surrogatepass"), item.mode, default_mode))
     return tuple(files)
 
 
 def _of_projected(
     volume: ProjectedVolume, pod: RunPod, config_maps: ConfigMaps, surroundings: Surroundings
-) -> tuple[tuple[File, ...], tuple[Note, ...]]:
-    files: list[File] = []
-    notes: list[Note] = []
+) -> tuple[tuple[VolumeFile, ...], tuple[EnvironmentNote, ...]]:
+    files: list[VolumeFile] = []
+    notes: list[EnvironmentNote] = []
     for source in volume.sources:
         if source.config_map is not None:
             files.extend(_of_config_map(source.config_map, config_maps, volume.default_mode))
@@ -169,19 +171,21 @@ def _of_projected(
             files.extend(_of_downward_api(source.downward_api.items, pod, surroundings, volume.default_mode))
         elif source.service_account_token is not None:
             path = source.service_account_token.get("path")
-            notes.append(Note(TOKEN_LEFT_OUT, f"No service account token is mounted here: {path} is left out"))
+            notes.append(
+                EnvironmentNote(TOKEN_LEFT_OUT, f"No service account token is mounted here: {path} is left out")
+            )
         elif source.secret is not None and source.secret.get("optional") is True:
             continue
         else:
-            raise _Unmakeable(
+            raise _VolumeFileError(
                 "of projected sources only configMap and downwardAPI can be made here: remove secret, "
                 "clusterTrustBundle and podCertificate"
             )
     return tuple(files), tuple(notes)
 
 
-def _file(path: str, data: bytes, mode: int | None, default_mode: int | None) -> File:
-    return File(_checked(path), data, _mode(default_mode) if mode is None else _mode(mode))
+def _file(path: str, data: bytes, mode: int | None, default_mode: int | None) -> VolumeFile:
+    return VolumeFile(_checked(path), data, _mode(default_mode) if mode is None else _mode(mode))
 
 
 def _mode(mode: int | None) -> int:
@@ -191,23 +195,23 @@ def _mode(mode: int | None) -> int:
 def _checked(path: str) -> str:
     """A path inside the volume: names that begin with `..` are the volume's own."""
     if not path or "\0" in path or len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH_BYTES:
-        raise _Unmakeable(f"invalid path: must have 1 to {_MAX_PATH_BYTES} bytes, none of them zero")
+        raise _VolumeFileError(f"invalid path: must have 1 to {_MAX_PATH_BYTES} bytes, none of them zero")
     if path.startswith("/"):
-        raise _Unmakeable(f"invalid path: must be relative path: {path}")
+        raise _VolumeFileError(f"invalid path: must be relative path: {path}")
     if path.startswith(".."):
-        raise _Unmakeable(f"invalid path: must not start with '..': {path}")
+        raise _VolumeFileError(f"invalid path: must not start with '..': {path}")
     names = [name for name in path.split("/") if name not in ("", ".")]
     if ".." in names or not names:
-        raise _Unmakeable(f"invalid path: must not contain '..': {path}")
+        raise _VolumeFileError(f"invalid path: must not contain '..': {path}")
     if any(len(name.encode("utf-8", "surrogatepass")) > 255 for name in names):
-        raise _Unmakeable(f"invalid path: a name has more than 255 bytes: {path}")
+        raise _VolumeFileError(f"invalid path: a name has more than 255 bytes: {path}")
     return "/".join(names)
 
 
-def _check_no_file_is_a_directory(volume: str, by_path: dict[str, File]) -> None:
+def _check_no_file_is_a_directory(volume: str, by_path: dict[str, VolumeFile]) -> None:
     for path in by_path:
         above = path.rpartition("/")[0]
         while above:
             if above in by_path:
-                raise VolumeRefused(volume, f"{above} is both a file and a directory")
+                raise VolumeError(volume, f"{above} is both a file and a directory")
             above = above.rpartition("/")[0]

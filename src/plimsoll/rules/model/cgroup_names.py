@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.errors import FieldError, InvalidName
+from plimsoll.errors import FieldError, InvalidNameError
 from plimsoll.rules.model.objects import QoSClass
 
 CgroupName = tuple[str, ...]
@@ -36,7 +36,7 @@ def below(parent: CgroupName, *components: str) -> CgroupName:
     """The kubelet refuses `/` and `_` in what it appends: `_` stands for `-` in slice names, `/` for a level."""
     for component in components:
         if "/" in component or "_" in component:
-            raise InvalidName(f'invalid character in component ["{component}"] of CgroupName')
+            raise InvalidNameError(f'invalid character in component ["{component}"] of CgroupName')
     return parent + components
 
 
@@ -123,7 +123,7 @@ def systemd_path(name: CgroupName) -> str:
         return "/"
     parts = escaped.split("-")
     if "/" in escaped or "" in parts:
-        raise InvalidName(
+        raise InvalidNameError(
             f"error converting cgroup name [[{' '.join(name)}]] to systemd format: invalid slice name: {escaped}.slice"
         )
     path, prefix = "", ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 
@@ -192,7 +192,7 @@ def page_size(name: str) -> Quantity | None:
     """The page size that a hugepages name carries; None when it is no positive whole number of bytes (V-7)."""
     try:
         size = QUANTITIES[name.removeprefix(HUGEPAGES_PREFIX)]
-    except InvalidQuantity:
+    except InvalidQuantityError:
         return None
     return size if size.nanos > 0 and size.milli % 1000 == 0 else None
 

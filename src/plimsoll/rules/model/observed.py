@@ -1,4 +1,4 @@
-"""A pod as the node sees it (`PodSeen`), what the agent remembers of it (`PodMemory`), what is to be done (`PodWork`).
+"""A pod as the agent observes it (`ObservedPod`), what the agent keeps about it (`SyncState`), and `PodActions`.
 
 These are the values that pass between the agent, which looks and acts, and the rules, which decide. Everything is
 level-triggered: the agent converts what the runtime shows now, keeps the memory from turn to turn (parts of it survive
@@ -20,7 +20,7 @@ ContainerPhase = Literal["created", "running", "exited", "unknown"]
 KillReason = Literal["", "liveness", "startup", "resize", "definition", "unknown", "pod", "post-start"]
 
 
-class SeenSandbox(msgspec.Struct, frozen=True):
+class ObservedSandbox(msgspec.Struct, frozen=True):
     id: str
     attempt: int = 0
     ready: bool = True
@@ -29,7 +29,7 @@ class SeenSandbox(msgspec.Struct, frozen=True):
     host_network: bool | None = None  # None: not known, never a reason to replace it
 
 
-class SeenContainer(msgspec.Struct, frozen=True):
+class ObservedContainer(msgspec.Struct, frozen=True):
     id: str
     name: str
     phase: ContainerPhase
@@ -47,27 +47,27 @@ class SeenContainer(msgspec.Struct, frozen=True):
     resources: Resources | None = None  # for the status: `resize_status.status_resources`, filled in by the agent
 
 
-class PodSeen(msgspec.Struct, frozen=True):
-    sandboxes: tuple[SeenSandbox, ...] = ()
-    containers: tuple[SeenContainer, ...] = ()  # dead ones too, as long as they are kept
+class ObservedPod(msgspec.Struct, frozen=True):
+    sandboxes: tuple[ObservedSandbox, ...] = ()
+    containers: tuple[ObservedContainer, ...] = ()  # dead ones too, as long as they are kept
 
-    def sandbox(self) -> SeenSandbox | None:
+    def sandbox(self) -> ObservedSandbox | None:
         """The newest."""
         return max(self.sandboxes, key=lambda each: (each.attempt, each.created_s), default=None)
 
-    def newest(self, name: str) -> SeenContainer | None:
+    def newest(self, name: str) -> ObservedContainer | None:
         return max(self.of(name), key=_age, default=None)
 
-    def of(self, name: str) -> list[SeenContainer]:
+    def of(self, name: str) -> list[ObservedContainer]:
         """All of that name, the newest first."""
         return sorted((each for each in self.containers if each.name == name), key=_age, reverse=True)
 
-    def live(self) -> tuple[SeenContainer, ...]:
+    def live(self) -> tuple[ObservedContainer, ...]:
         """What may still run: created, running, unknown."""
         return tuple(each for each in self.containers if each.phase != "exited")
 
 
-def _age(container: SeenContainer) -> tuple[int, float]:
+def _age(container: ObservedContainer) -> tuple[int, float]:
     return container.attempt, container.created_s
 
 
@@ -78,7 +78,7 @@ class Backoff(msgspec.Struct, frozen=True):
     updated_s: float
 
 
-class StartTrouble(msgspec.Struct, frozen=True):
+class StartFailure(msgspec.Struct, frozen=True):
     """Why the last attempt to start a container failed; shown as its waiting state until an attempt goes well."""
 
     reason: str
@@ -96,18 +96,18 @@ class ProbeResults(msgspec.Struct, frozen=True):
 NO_RESULTS = ProbeResults()
 
 
-class PodMemory(msgspec.Struct, frozen=True):
+class SyncState(msgspec.Struct, frozen=True):
     """What the agent keeps between turns. `backoffs` and `image_backoffs` belong in its checkpoint."""
 
     backoffs: Mapping[str, Backoff] = {}  # by `crash_backoff.backoff_key`
     image_backoffs: Mapping[str, Backoff] = {}  # by image
-    trouble: Mapping[str, StartTrouble] = {}  # by container name
+    trouble: Mapping[str, StartFailure] = {}  # by container name
     probes: Mapping[str, ProbeResults] = {}  # by container id
     restart_to_resize: frozenset[str] = frozenset()  # names of running containers whose accepted resize needs a restart
     status: RunStatus | None = None  # last computed here; None after a restart, the pod's own then stands for it
 
 
-NO_MEMORY = PodMemory()
+NO_MEMORY = SyncState()
 
 
 class LifecycleEvent(msgspec.Struct, frozen=True):
@@ -153,7 +153,7 @@ class Wait(msgspec.Struct, frozen=True):
     until_s: float
 
 
-class PodWork(msgspec.Struct, frozen=True):
+class PodActions(msgspec.Struct, frozen=True):
     """One turn's work, to be carried out in this order:
 
     1. `kill_pod`: stop every container in order (`termination.stops`) and all sandboxes; otherwise each of `kills`,
@@ -179,7 +179,7 @@ class PodWork(msgspec.Struct, frozen=True):
     def is_idle(self) -> bool:
         return not (self.kill_pod or self.kills or self.forget or self.starts or self.sandbox_attempt is not None)
 
-    def is_done(self, seen: PodSeen) -> bool:
+    def is_done(self, seen: ObservedPod) -> bool:
         """Nothing to do, or only an end that has come already."""
         if self.kill_pod and self.sandbox_attempt is None and not self.starts:
             return not seen.live() and not self.forget

@@ -24,7 +24,7 @@ from plimsoll.rules.model.objects import (
 from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.quantity import Quantity
 
-Refused = dict[str, object]  # a setting that is only looked at to say that it is there
+RefusedField = dict[str, object]  # a setting that is only looked at to say that it is there
 
 ALWAYS, ON_FAILURE, NEVER = "Always", "OnFailure", "Never"
 DEFAULT_GRACE_S = 30
@@ -63,7 +63,7 @@ class EnvSource(Lean, frozen=True, gc=False):
     resource_field_ref: ResourceField | None = None
     config_map_key_ref: KeyOf | None = None
     secret_key_ref: KeyOf | None = None
-    file_key_ref: Refused | None = None
+    file_key_ref: RefusedField | None = None
 
 
 class EnvVar(Lean, frozen=True, gc=False):
@@ -170,10 +170,10 @@ class SecurityContext(Lean, frozen=True, gc=False):
     read_only_root_filesystem: bool | None = None
     allow_privilege_escalation: bool | None = None
     proc_mount: str | None = None
-    se_linux_options: Refused | None = None
-    windows_options: Refused | None = None
-    seccomp_profile: Refused | None = None
-    app_armor_profile: Refused | None = None
+    se_linux_options: RefusedField | None = None
+    windows_options: RefusedField | None = None
+    seccomp_profile: RefusedField | None = None
+    app_armor_profile: RefusedField | None = None
 
 
 class PodSecurityContext(Lean, frozen=True, gc=False):
@@ -184,11 +184,11 @@ class PodSecurityContext(Lean, frozen=True, gc=False):
     supplemental_groups_policy: str | None = None
     fs_group: Int | None = None
     fs_group_change_policy: str | None = None
-    sysctls: tuple[Refused, ...] = ()
-    se_linux_options: Refused | None = None
-    windows_options: Refused | None = None
-    seccomp_profile: Refused | None = None
-    app_armor_profile: Refused | None = None
+    sysctls: tuple[RefusedField, ...] = ()
+    se_linux_options: RefusedField | None = None
+    windows_options: RefusedField | None = None
+    seccomp_profile: RefusedField | None = None
+    app_armor_profile: RefusedField | None = None
     se_linux_change_policy: str | None = None
 
 
@@ -244,10 +244,10 @@ class Projection(Lean, frozen=True, gc=False):
 
     config_map: ConfigMapVolume | None = None
     downward_api: DownwardProjection | None = msgspec.field(name="downwardAPI", default=None)
-    secret: Refused | None = None
-    service_account_token: Refused | None = None
-    cluster_trust_bundle: Refused | None = None
-    pod_certificate: Refused | None = None
+    secret: RefusedField | None = None
+    service_account_token: RefusedField | None = None
+    cluster_trust_bundle: RefusedField | None = None
+    pod_certificate: RefusedField | None = None
 
 
 class ProjectedVolume(Lean, frozen=True, gc=False):
@@ -264,31 +264,31 @@ class RunVolume(Lean, frozen=True, gc=False):
     config_map: ConfigMapVolume | None = None
     downward_api: DownwardApiVolume | None = msgspec.field(name="downwardAPI", default=None)
     projected: ProjectedVolume | None = None
-    secret: Refused | None = None
-    persistent_volume_claim: Refused | None = None
-    ephemeral: Refused | None = None
-    csi: Refused | None = None
-    image: Refused | None = None
-    nfs: Refused | None = None
-    iscsi: Refused | None = None
-    fc: Refused | None = None
-    rbd: Refused | None = None
-    cephfs: Refused | None = None
-    cinder: Refused | None = None
-    glusterfs: Refused | None = None
-    flocker: Refused | None = None
-    quobyte: Refused | None = None
-    storageos: Refused | None = None
-    git_repo: Refused | None = None
-    flex_volume: Refused | None = None
-    azure_disk: Refused | None = None
-    azure_file: Refused | None = None
-    vsphere_volume: Refused | None = None
-    portworx_volume: Refused | None = None
-    scale_io: Refused | None = msgspec.field(name="scaleIO", default=None)
-    gce_persistent_disk: Refused | None = None
-    photon_persistent_disk: Refused | None = None
-    aws_elastic_block_store: Refused | None = None
+    secret: RefusedField | None = None
+    persistent_volume_claim: RefusedField | None = None
+    ephemeral: RefusedField | None = None
+    csi: RefusedField | None = None
+    image: RefusedField | None = None
+    nfs: RefusedField | None = None
+    iscsi: RefusedField | None = None
+    fc: RefusedField | None = None
+    rbd: RefusedField | None = None
+    cephfs: RefusedField | None = None
+    cinder: RefusedField | None = None
+    glusterfs: RefusedField | None = None
+    flocker: RefusedField | None = None
+    quobyte: RefusedField | None = None
+    storageos: RefusedField | None = None
+    git_repo: RefusedField | None = None
+    flex_volume: RefusedField | None = None
+    azure_disk: RefusedField | None = None
+    azure_file: RefusedField | None = None
+    vsphere_volume: RefusedField | None = None
+    portworx_volume: RefusedField | None = None
+    scale_io: RefusedField | None = msgspec.field(name="scaleIO", default=None)
+    gce_persistent_disk: RefusedField | None = None
+    photon_persistent_disk: RefusedField | None = None
+    aws_elastic_block_store: RefusedField | None = None
 
 
 # The pod
@@ -303,7 +303,7 @@ class RunContainer(Container, frozen=True, gc=False):
     env_from: tuple[EnvFrom, ...] = ()
     ports: tuple[RunPort, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
-    volume_devices: tuple[Refused, ...] = ()
+    volume_devices: tuple[RefusedField, ...] = ()
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None

@@ -50,7 +50,7 @@ CONDITION_MESSAGE = "Pod was preempted by Kubelet to accommodate a critical pod.
 UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
 
 
-class Preemption(msgspec.Struct, frozen=True):
+class CriticalPodPreemption(msgspec.Struct, frozen=True):
     """Either victims, in the order they are to be killed, or why there is no set of victims."""
 
     victims: tuple[Pod, ...] = ()
@@ -65,7 +65,7 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 def preemption(
     preemptor: Pod, pods: Iterable[Pod], shortfalls: Iterable[Shortfall], *, pod_level: bool = True
-) -> Preemption:
+) -> CriticalPodPreemption:
     """`pods` are the active ones with their allocated resources, `shortfalls` all that admission found missing."""
     shortage = {each.resource: each.requested - (each.capacity - each.used) for each in shortfalls}
     classes: dict[QoSClass, list[_Candidate]] = {GUARANTEED: [], BURSTABLE: [], BEST_EFFORT: []}
@@ -76,11 +76,11 @@ def preemption(
     guaranteed, burstable, best_effort = classes[GUARANTEED], classes[BURSTABLE], classes[BEST_EFFORT]
     missing = _less(shortage, [*best_effort, *burstable, *guaranteed])
     if missing:
-        return Preemption(failure=_failure(missing))
+        return CriticalPodPreemption(failure=_failure(missing))
     first = _nearest(guaranteed, _less(shortage, [*best_effort, *burstable]))
     second = _nearest(burstable, _less(shortage, [*best_effort, *first]))
     third = _nearest(best_effort, _less(shortage, [*second, *first]))
-    return Preemption(tuple(each.pod for each in (*third, *second, *first)))
+    return CriticalPodPreemption(tuple(each.pod for each in (*third, *second, *first)))
 
 
 def is_preemptable(pod: Pod, preemptor: Pod) -> bool:
@@ -164,7 +164,7 @@ class Admitted(msgspec.Struct, frozen=True):
     short_of: str = ""  # the resource that they make room in
 
 
-class Refused(msgspec.Struct, frozen=True):
+class AdmissionRefusal(msgspec.Struct, frozen=True):
     """`reason` is both `status.reason` of the Failed pod and the reason of the Warning event."""
 
     reason: str
@@ -183,9 +183,9 @@ def admit(
     *,
     profile: Profile = DEFAULT_PROFILE,
     pod_level: bool = True,
-    managers: Callable[[], Refused | None] = lambda: None,
-    also: Sequence[Refused] = (),
-) -> Admitted | Refused:
+    managers: Callable[[], AdmissionRefusal | None] = lambda: None,
+    also: Sequence[AdmissionRefusal] = (),
+) -> Admitted | AdmissionRefusal:
     """`load`: the node as `fit.allocated_load` counts it; should the pod itself be in it, that does not count.
 
     `also`: what else speaks against this one.
@@ -194,7 +194,7 @@ def admit(
     """
     pressure = pressure_refusal(pod, conditions, pod_level=pod_level)
     if pressure is not None:
-        return Refused(EVICTED, pressure)
+        return AdmissionRefusal(EVICTED, pressure)
     foreign = _other_system(pod)
     if foreign is not None:
         return foreign
@@ -206,14 +206,14 @@ def admit(
     missing = kubelet_shortfalls(own.requests, others)
     refusals = (*_unfit(own, others, profile), *also)
     if missing and not is_critical(pod):
-        return Refused(missing[0].rejection, missing[0].rejection_message)
+        return AdmissionRefusal(missing[0].rejection, missing[0].rejection_message)
     if refusals:
         return refusals[0]
     if not missing:
         return Admitted()
     found = preemption(pod, (each.pod for each in others.residents.values()), missing, pod_level=pod_level)
     if found.failure:
-        return Refused(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + found.failure)
+        return AdmissionRefusal(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + found.failure)
     return Admitted(found.victims, missing[0].resource)
 
 
@@ -223,19 +223,19 @@ def shortfalls(pod: Pod, load: NodeLoad) -> list[Shortfall]:
     return kubelet_shortfalls(own.requests, load.without_pods([own.key]))
 
 
-def _other_system(pod: Pod) -> Refused | None:
+def _other_system(pod: Pod) -> AdmissionRefusal | None:
     """The kubelet looks at the pod's own label, not at its node selector, and so do we."""
     if (pod.metadata.labels or {}).get(OS_LABEL, THIS_OS) != THIS_OS:
-        return Refused(
+        return AdmissionRefusal(
             "PodOSSelectorNodeLabelDoesNotMatch",
             f"Failed to admit pod as the `{OS_LABEL}` label doesn't match node label",
         )
     if pod.spec.os is not None and pod.spec.os.name not in ("", THIS_OS):
-        return Refused("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
+        return AdmissionRefusal("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
     return None
 
 
-def _unfit(own: PodLoad, others: NodeLoad, profile: Profile) -> list[Refused]:
+def _unfit(own: PodLoad, others: NodeLoad, profile: Profile) -> list[AdmissionRefusal]:
     """What no preemption could change."""
     found: list[tuple[str, str]] = []
     pod, node = own.pod, others.node
@@ -249,7 +249,7 @@ def _unfit(own: PodLoad, others: NodeLoad, profile: Profile) -> list[Refused]:
         taint.effect == NO_EXECUTE and not is_tolerated(taint, pod.spec.tolerations) for taint in node.spec.taints
     ):
         found.append(("TaintToleration", UNTOLERATED_TAINTS))
-    return [Refused(name, _predicate_text(name, reason, profile)) for name, reason in found]
+    return [AdmissionRefusal(name, _predicate_text(name, reason, profile)) for name, reason in found]
 
 
 def _predicate_text(name: str, reason: str, profile: Profile) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from plimsoll.errors import InvalidConfig
+from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.kubelet import KubeletConfig, host_errors, on_host
 from plimsoll.rules.config.thresholds import Threshold, eviction_reservation, parsed_thresholds
 from plimsoll.rules.model.cgroup_names import CgroupName, Driver, Runtime, root_name
@@ -43,7 +43,7 @@ class Machine(msgspec.Struct, frozen=True):
     pods: int | None = None  # where somebody has said how many; else maxPods and podsPerCore do
 
 
-class Setting(msgspec.Struct, frozen=True):
+class NodeConfig(msgspec.Struct, frozen=True):
     machine: Machine
     config: KubeletConfig
     profile: Profile
@@ -68,7 +68,7 @@ def resolved(
     runtime: Runtime = "containerd",
     weight: Weight | None = None,
     page_cache_safe: bool = False,
-) -> Setting:
+) -> NodeConfig:
     """Raises InvalidConfig where a kubelet would not start."""
     for error in [*host_errors(config, cgroup_version), *_path_errors(config)]:
         raise error
@@ -88,9 +88,9 @@ def resolved(
     reserved = Reserved(config.system_reserved, config.kube_reserved, eviction)
     errors = reservation_errors(capacity, reserved)
     if errors:
-        raise InvalidConfig("", f"invalid Node Allocatable configuration. {' '.join(errors)}")
+        raise InvalidConfigError("", f"invalid Node Allocatable configuration. {' '.join(errors)}")
     absolute = absolute_allocatable(capacity, reserved)
-    return Setting(
+    return NodeConfig(
         machine=machine,
         config=config,
         profile=profile,
@@ -106,7 +106,7 @@ def resolved(
     )
 
 
-def _path_errors(config: KubeletConfig) -> list[InvalidConfig]:
+def _path_errors(config: KubeletConfig) -> list[InvalidConfigError]:
     """Names of cgroups become directories: no control characters, no way up."""
     paths = {
         "cgroupRoot": config.cgroup_root,
@@ -114,7 +114,7 @@ def _path_errors(config: KubeletConfig) -> list[InvalidConfig]:
         "kubeReservedCgroup": config.kube_reserved_cgroup,
     }
     return [
-        InvalidConfig(field, "must be a plain path of cgroups")
+        InvalidConfigError(field, "must be a plain path of cgroups")
         for field, path in paths.items()
         if not path.isprintable() or ".." in path.split("/")
     ]
@@ -183,14 +183,14 @@ def machine_from_capacity(capacity: ResourceList, *, name: str = "", swap_bytes:
     for needed in (CPU, MEMORY):
         amount = capacity.get(needed)
         if amount is None or amount.nanos <= 0:
-            raise InvalidConfig(f"capacity[{needed}]", "a node needs it, greater than zero")
+            raise InvalidConfigError(f"capacity[{needed}]", "a node needs it, greater than zero")
     for resource, amount in capacity.items():
         if amount.nanos < 0 or amount.milli > MAX_INT64:
-            raise InvalidConfig(f"capacity[{resource}]", f"no node has {amount}")
+            raise InvalidConfigError(f"capacity[{resource}]", f"no node has {amount}")
         if resource.startswith(HUGEPAGES_PREFIX) and page_size_of(resource) is None:
-            raise InvalidConfig(f"capacity[{resource}]", "the page size cannot be read")
+            raise InvalidConfigError(f"capacity[{resource}]", "the page size cannot be read")
     if capacity[CPU].milli % 1000:
-        raise InvalidConfig(f"capacity[{CPU}]", f"a machine has whole CPUs, not {capacity[CPU]}")
+        raise InvalidConfigError(f"capacity[{CPU}]", f"a machine has whole CPUs, not {capacity[CPU]}")
     swap = capacity.get(SWAP)
     return Machine(
         cores=capacity[CPU].value,

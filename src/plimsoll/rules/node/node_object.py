@@ -14,10 +14,9 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import ResourceList
-from plimsoll.rules.node.node_config import Setting
-
-Document = dict[str, Any]
+from plimsoll.rules.node.node_config import NodeConfig
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_RENEWALS = 4  # while it lasts
@@ -86,7 +85,7 @@ class NodeHealth(msgspec.Struct, frozen=True):
     warnings: Mapping[str, str] = {}  # conditions of our own that hold, each with a sentence
 
 
-def capacity_document(amounts: ResourceList) -> Document:
+def capacity_document(amounts: ResourceList) -> JsonObject:
     """Kubernetes' canonical texts, which are what `str` gives: `48`, `263192560Ki`."""
     return {name: str(amount) for name, amount in sorted(amounts.items())}
 
@@ -113,8 +112,8 @@ def node_annotations(facts: NodeFacts) -> dict[str, str | None]:
 
 
 def node_status(
-    facts: NodeFacts, setting: Setting, health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str
-) -> Document:
+    facts: NodeFacts, setting: NodeConfig, health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str
+) -> JsonObject:
     """The status to report; `before`: the conditions that the API has."""
     return {
         "addresses": [
@@ -130,7 +129,7 @@ def node_status(
     }
 
 
-def conditions(health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str) -> list[Document]:
+def conditions(health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str) -> list[JsonObject]:
     """The four of ours in their order, after those of others. A transition time changes with its status alone."""
     known = {each.get("type"): each for each in before}
     made = [dict(each) for each in before if each.get("type") not in (*CONDITION_ORDER, *OWN_CONDITIONS)]
@@ -153,7 +152,7 @@ def conditions(health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str
 
 def _condition(
     kind: str, status: str, reason: str, message: str, before: Mapping[str, Any] | None, now: str
-) -> Document:
+) -> JsonObject:
     same = before is not None and before.get("status") == status
     return {
         "type": kind,
@@ -171,13 +170,13 @@ def _joined(troubles: Sequence[str]) -> str:
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
 
-def _images(images: Iterable[ImageOnNode], most: int) -> list[Document]:
+def _images(images: Iterable[ImageOnNode], most: int) -> list[JsonObject]:
     """The largest ones, or all where `most` is −1; each with at most five names, as a kubelet cuts them."""
     largest = sorted(images, key=lambda image: (-image.size_bytes, image.names))[: None if most < 0 else most]
     return [{"names": list(each.names[:5]), "sizeBytes": each.size_bytes} for each in largest]
 
 
-def _node_info(facts: NodeFacts) -> Document:
+def _node_info(facts: NodeFacts) -> JsonObject:
     machine = facts.machine
     return {
         "architecture": machine.architecture,
@@ -193,7 +192,7 @@ def _node_info(facts: NodeFacts) -> Document:
     }
 
 
-def node_document(facts: NodeFacts, setting: Setting, health: NodeHealth, now: str) -> Document:
+def node_document(facts: NodeFacts, setting: NodeConfig, health: NodeHealth, now: str) -> JsonObject:
     """What is registered: POST /api/v1/nodes."""
     annotations = {name: text for name, text in node_annotations(facts).items() if text is not None}
     return {
@@ -205,11 +204,11 @@ def node_document(facts: NodeFacts, setting: Setting, health: NodeHealth, now: s
     }
 
 
-def metadata_patch(facts: NodeFacts, node: Mapping[str, Any]) -> Document | None:
+def metadata_patch(facts: NodeFacts, node: Mapping[str, Any]) -> JsonObject | None:
     """What a Node that was there already lacks of our labels and annotations; None where it has them all."""
     metadata = node.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    change: Document = {}
+    change: JsonObject = {}
     if missing := {name: text for name, text in node_labels(facts).items() if labels.get(name) != text}:
         change["labels"] = missing
     wrong = {name: text for name, text in node_annotations(facts).items() if annotations.get(name) != text}
@@ -218,10 +217,10 @@ def metadata_patch(facts: NodeFacts, node: Mapping[str, Any]) -> Document | None
     return {"metadata": change} if change else None
 
 
-def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> Document | None:
+def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObject | None:
     """The strategic patch that makes the API's status ours; None where nothing differs, not even a heartbeat time."""
     have: Mapping[str, Any] = node.get("status") or {}
-    change: Document = {}
+    change: JsonObject = {}
     for field in ("allocatable", "capacity"):
         gone = dict.fromkeys((have.get(field) or {}).keys() - status[field].keys())
         amounts = {name: text for name, text in status[field].items() if (have.get(field) or {}).get(name) != text}
@@ -249,12 +248,12 @@ def says_more_than_alive(node: Mapping[str, Any], status: Mapping[str, Any]) -> 
     )
 
 
-def _without_heartbeats(node: Mapping[str, Any]) -> Document:
+def _without_heartbeats(node: Mapping[str, Any]) -> JsonObject:
     status = node.get("status") or {}
     return {"status": {**status, "conditions": _timeless(status.get("conditions") or ())}}
 
 
-def _timeless(found: Iterable[Mapping[str, Any]]) -> list[Document]:
+def _timeless(found: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
     return [{name: value for name, value in each.items() if name != "lastHeartbeatTime"} for each in found]
 
 
@@ -282,9 +281,9 @@ def event_message(name: str, reason: str) -> str:
 
 def lease_document(
     name: str, node_uid: str, duration_s: int, renewed: str, before: Mapping[str, Any] | None = None
-) -> Document:
+) -> JsonObject:
     """`renewed` has six decimals. `before`: the lease that the API has, whose version is then asked for."""
-    metadata: Document = dict((before or {}).get("metadata") or {"name": name, "namespace": LEASE_NAMESPACE})
+    metadata: JsonObject = dict((before or {}).get("metadata") or {"name": name, "namespace": LEASE_NAMESPACE})
     if node_uid:
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}]
     spec = dict((before or {}).get("spec") or {})

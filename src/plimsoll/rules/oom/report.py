@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.cgroups.cgroup_owner import Owner
+from plimsoll.rules.cgroups.cgroup_owner import CgroupOwner
 from plimsoll.rules.quantity import from_units
 
 Level = Literal["container", "pod", "class", "pods", "node", "system", "unknown"]
@@ -69,7 +69,7 @@ class OomKill(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     candidates: tuple[Victim, ...] = ()
 
 
-def level_of(limit: Owner | None, limit_path: str | None) -> Level:
+def level_of(limit: CgroupOwner | None, limit_path: str | None) -> Level:
     """`limit_path` None: the machine's own memory. `limit`: what that path is to us."""
     if limit_path is None:
         return "system"

@@ -2,8 +2,8 @@
 
 A resize leaves two marks on a pod. *Pending*: the spec asks for something else than what is allocated, with the node's
 last verdict on it. *In progress*: what is allocated is not yet what the runtime was given. Both may stand at once: an
-accepted resize still on its way, and a newer one that has to wait. `ResizeMarks` is both, a frozen value that each step
-replaces; the conditions are computed from it, and after a restart of the agent it is read back from them.
+accepted resize still on its way, and a newer one that has to wait. `ResizeConditions` is both, a frozen value that each
+step replaces; the conditions are computed from it, and after a restart of the agent it is read back from them.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ class ProgressMark(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-class ResizeMarks(msgspec.Struct, frozen=True):
+class ResizeConditions(msgspec.Struct, frozen=True):
     pending: PendingMark | None = None
     progress: ProgressMark | None = None
 
 
-NO_MARKS = ResizeMarks()
+NO_MARKS = ResizeConditions()
 
 
 def judged(
-    marks: ResizeMarks, pod: Pod, verdict: ResizeVerdict, now_s: float
-) -> tuple[ResizeMarks, LifecycleEvent | None]:
+    marks: ResizeConditions, pod: Pod, verdict: ResizeVerdict, now_s: float
+) -> tuple[ResizeConditions, LifecycleEvent | None]:
     """After the node's verdict on the newest spec: the marks, and an event where the verdict is news."""
     generation = pod.metadata.generation
     if verdict.decision == "NoChange":
         return msgspec.structs.replace(marks, pending=None), None
     if verdict.decision == "Accepted":
-        return ResizeMarks(progress=ProgressMark(generation, now_s)), _event("ResizeStarted", "started", pod)
+        return ResizeConditions(progress=ProgressMark(generation, now_s)), _event("ResizeStarted", "started", pod)
     before = marks.pending
     same = before is not None and before.reason == verdict.decision
     since_s = before.since_s if same and before is not None else now_s
@@ -74,18 +74,18 @@ def _wanted(pod: Pod) -> Allocation:
     return Allocation({each.name: each.resources for each in all_containers(pod.spec)}, True, pod.spec.resources)
 
 
-def is_news(before: ResizeMarks, after: ResizeMarks) -> bool:
+def is_news(before: ResizeConditions, after: ResizeConditions) -> bool:
     """Whether the pod's status is to be told anew: not for a verdict that was only repeated."""
     return _lasting(before) != _lasting(after)
 
 
-def _lasting(marks: ResizeMarks) -> ResizeMarks:
+def _lasting(marks: ResizeConditions) -> ResizeConditions:
     if marks.pending is None:
         return marks
     return msgspec.structs.replace(marks, pending=msgspec.structs.replace(marks.pending, probed_s=None))
 
 
-def finished(marks: ResizeMarks, pod: Pod) -> tuple[ResizeMarks, LifecycleEvent | None]:
+def finished(marks: ResizeConditions, pod: Pod) -> tuple[ResizeConditions, LifecycleEvent | None]:
     """Everything allocated was handed to the runtime; `pod` is the allocated one."""
     if marks.progress is None:
         return marks, None
@@ -93,7 +93,9 @@ def finished(marks: ResizeMarks, pod: Pod) -> tuple[ResizeMarks, LifecycleEvent 
     return msgspec.structs.replace(marks, progress=None), event
 
 
-def failed(marks: ResizeMarks, pod: Pod, error: str, now_s: float) -> tuple[ResizeMarks, LifecycleEvent | None]:
+def failed(
+    marks: ResizeConditions, pod: Pod, error: str, now_s: float
+) -> tuple[ResizeConditions, LifecycleEvent | None]:
     """The last attempt to hand it over did not go well; it will be tried again. `pod` is the allocated one."""
     before = marks.progress or ProgressMark(pod.metadata.generation, now_s)
     mark = msgspec.structs.replace(before, error=error)
@@ -101,7 +103,7 @@ def failed(marks: ResizeMarks, pod: Pod, error: str, now_s: float) -> tuple[Resi
     return msgspec.structs.replace(marks, progress=mark), event
 
 
-def resize_conditions(marks: ResizeMarks, profile: Profile) -> tuple[RunCondition, ...]:
+def resize_conditions(marks: ResizeConditions, profile: Profile) -> tuple[RunCondition, ...]:
     """Only those that hold: a resize condition is True or absent."""
     found = []
     numbered = profile.pod_observed_generation
@@ -117,7 +119,7 @@ def resize_conditions(marks: ResizeMarks, profile: Profile) -> tuple[RunConditio
     return tuple(found)
 
 
-def resize_word(marks: ResizeMarks, pod: Pod, profile: Profile) -> str:
+def resize_word(marks: ResizeConditions, pod: Pod, profile: Profile) -> str:
     """`status.resize` of a pod with this spec, where the profile has it. A verdict on other sizes does not count: then
     the wish is Proposed, as the API server has marked it."""
     if not profile.resize_status_field:
@@ -128,7 +130,7 @@ def resize_word(marks: ResizeMarks, pod: Pod, profile: Profile) -> str:
     return pending.reason if is_judged else PROPOSED
 
 
-def marks_of(conditions: Iterable[RunCondition], generation: int, now_s: float) -> ResizeMarks:
+def marks_of(conditions: Iterable[RunCondition], generation: int, now_s: float) -> ResizeConditions:
     """What an earlier agent has told the API."""
     marks = NO_MARKS
     for each in conditions:

@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.comparison import LISTS, Version
+from plimsoll.rules.admission.comparison import LISTS, PodVersion
 from plimsoll.rules.admission.resize import ALL_GATES, ResizeGates, capacity_verdict, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors
 from plimsoll.rules.model.objects import (
@@ -35,9 +35,9 @@ from plimsoll.rules.quantity import ZERO, Quantity, from_units
 from plimsoll.rules.resize.allocation import Allocation, all_containers, allocation_of
 from plimsoll.rules.resize.headroom import Leaving, Most, leaving, most_that_fits, short_of, with_request
 from plimsoll.rules.resize.nearest_request import is_change, near_wishes
-from plimsoll.rules.resize.steps import left_to_hand_out, tightened_memory
+from plimsoll.rules.resize.steps import pending_actuation, tightened_memory
 from plimsoll.rules.resize.verdict import ResizeSetting, ResizeVerdict, resize_verdict
-from plimsoll.rules.resources.allocated_status import held_pod
+from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.resources.qos import BEST_EFFORT, GUARANTEED, qos_class
 from plimsoll.rules.scheduling.fit import is_terminal
 
@@ -64,7 +64,7 @@ class Api(msgspec.Struct, frozen=True):
     subresource: bool = True
     in_place: bool = True
 
-    def errors(self, old: Version, new: Version, profile: Profile) -> list[FieldError]:
+    def errors(self, old: PodVersion, new: PodVersion, profile: Profile) -> list[FieldError]:
         if self.subresource and self.in_place:
             return resize_errors(old, new, self.gates, profile)
         return plain_patch_errors(old, new, profile, gate=self.in_place, pod_level=self.gates.pod_level)
@@ -94,8 +94,8 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 def forecast(
-    old: Version,
-    new: Version,
+    old: PodVersion,
+    new: PodVersion,
     setting: ResizeSetting,
     *,
     working_sets: Mapping[str, int] | None = None,
@@ -105,7 +105,9 @@ def forecast(
     refused = _refused(old, new, setting.profile, api, setting)
     if refused is not None:
         return refused
-    held = held_pod(old.pod)  # an earlier wish may still be pending: the node compares with what it has allocated
+    held = allocated_from_status(
+        old.pod
+    )  # an earlier wish may still be pending: the node compares with what it has allocated
     allocation = allocation_of(held, setting.gates)
     refusal = _too_large(old, new, setting)
     if refusal is not None:
@@ -120,7 +122,7 @@ def forecast(
     found = _judged(old, new, allocation, verdict, setting, api)
     if found.outcome == "infeasible":
         return found
-    left = left_to_hand_out(new.pod, allocation, _running(old.pod), setting.gates)
+    left = pending_actuation(new.pod, allocation, _running(old.pod), setting.gates)
     restarts = tuple(each.name for each in left.restarts)
     used = {name: amount for name, amount in (working_sets or {}).items() if name not in restarts}
     unsafe = tuple(_unsafe(held, new.pod, left.in_place, used))
@@ -128,8 +130,8 @@ def forecast(
 
 
 def forecast_without_node(
-    old: Version,
-    new: Version,
+    old: PodVersion,
+    new: PodVersion,
     profile: Profile,
     *,
     api: Api = ANY_API,
@@ -155,7 +157,7 @@ def forecast_without_node(
 
 
 def _refused(
-    old: Version, new: Version, profile: Profile, api: Api, setting: ResizeSetting | None = None
+    old: PodVersion, new: PodVersion, profile: Profile, api: Api, setting: ResizeSetting | None = None
 ) -> Forecast | None:
     """By validation; what is near may have to be bent once more."""
     errors = api.errors(old, new, profile)
@@ -164,22 +166,22 @@ def _refused(
     near = near_wishes(
         old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level
     )
-    taken = (pod if setting is None else _within_node(old, Version(new.document, pod), setting, api) for pod in near)
+    taken = (pod if setting is None else _within_node(old, PodVersion(new.document, pod), setting, api) for pod in near)
     found = next((pod for pod in taken if pod is not None), None)
     hint = "" if found is not None else _why_nothing(old.pod, new.pod, profile, api, errors)
     return Forecast("refused", str(errors[0]), hint, tuple(errors), found)
 
 
-def _within_node(old: Version, new: Version, setting: ResizeSetting, api: Api) -> Pod | None:
+def _within_node(old: PodVersion, new: PodVersion, setting: ResizeSetting, api: Api) -> Pod | None:
     """The wish, where it is refused for being too large no larger than the node; None where that is not enough."""
     pod = new.pod
     if _too_large(old, new, setting) is None:
         return pod
-    for each in _most_of_short(old, new, allocation_of(held_pod(old.pod), setting.gates), setting, api):
+    for each in _most_of_short(old, new, allocation_of(allocated_from_status(old.pod), setting.gates), setting, api):
         if each.ever is None:
             return None
         pod = with_request(pod, each.container, each.resource, each.ever)
-    wish = Version(new.document, pod)
+    wish = PodVersion(new.document, pod)
     is_refused = api.errors(old, wish, setting.profile) or _too_large(old, wish, setting)
     return pod if is_change(old.pod, pod) and not is_refused else None
 
@@ -201,16 +203,16 @@ def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequenc
     return ""
 
 
-def _too_large(old: Version, new: Version, setting: ResizeSetting) -> str | None:
+def _too_large(old: PodVersion, new: PodVersion, setting: ResizeSetting) -> str | None:
     return _not_admitted(old, new, setting.profile, setting.load.node)
 
 
-def _not_admitted(old: Version, new: Version, profile: Profile, node: Node | None) -> str | None:
+def _not_admitted(old: PodVersion, new: PodVersion, profile: Profile, node: Node | None) -> str | None:
     refusal = capacity_verdict(old, new, node) if profile.too_large_refused_by_api else None
     return None if refusal is None else refusal.message
 
 
-def _of_ended(old: Version, new: Version) -> Forecast:
+def _of_ended(old: PodVersion, new: PodVersion) -> Forecast:
     if not spec_changed(old.document, new.document):
         return Forecast("unchanged")
     phase = old.pod.status.phase
@@ -221,7 +223,7 @@ def _of_ended(old: Version, new: Version) -> Forecast:
 
 
 def _judged(
-    old: Version, new: Version, allocation: Allocation, verdict: ResizeVerdict, setting: ResizeSetting, api: Api
+    old: PodVersion, new: PodVersion, allocation: Allocation, verdict: ResizeVerdict, setting: ResizeSetting, api: Api
 ) -> Forecast:
     pod = new.pod
     if verdict.decision == "Accepted":
@@ -241,16 +243,16 @@ def _judged(
 
 
 def _most(
-    old: Version, new: Version, allocation: Allocation, setting: ResizeSetting, api: Api, short: Sequence[str]
+    old: PodVersion, new: PodVersion, allocation: Allocation, setting: ResizeSetting, api: Api, short: Sequence[str]
 ) -> tuple[Most, ...]:
     def api_errors(pod: Pod) -> Sequence[FieldError]:
-        return api.errors(old, Version(new.document, pod), setting.profile)
+        return api.errors(old, PodVersion(new.document, pod), setting.profile)
 
     return most_that_fits(new.pod, allocation, setting, short, api_errors)
 
 
 def _most_of_short(
-    old: Version, new: Version, allocation: Allocation, setting: ResizeSetting, api: Api
+    old: PodVersion, new: PodVersion, allocation: Allocation, setting: ResizeSetting, api: Api
 ) -> tuple[Most, ...]:
     short = short_of(new.pod, setting)
     return _most(old, new, allocation, setting, api, tuple(name for name in RESIZED if name in short))

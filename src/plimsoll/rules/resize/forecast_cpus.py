@@ -9,16 +9,18 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from plimsoll.rules.cpumanager.assignment import CpuPlan, NotEnoughCpus, NotWholeCores, assigned
+from plimsoll.rules.cpumanager.assignment import CpuPlan, NotEnoughCpusError, NotWholeCoresError, assigned
 from plimsoll.rules.cpumanager.topology import Cpus
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.admission import Refused
+from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.scheduling.fit import load_key
 
 
-def foretold_cpu_refusal(plan: CpuPlan, policy: NodePolicy, held: Iterable[Pod]) -> Callable[[Pod], Refused | None]:
+def foretold_cpu_refusal(
+    plan: CpuPlan, policy: NodePolicy, held: Iterable[Pod]
+) -> Callable[[Pod], AdmissionRefusal | None]:
     """`held`: all pods of the node with what is allocated to them, the one that will be asked about included."""
     owned: dict[str, dict[str, Cpus]] = {}
 
@@ -28,14 +30,14 @@ def foretold_cpu_refusal(plan: CpuPlan, policy: NodePolicy, held: Iterable[Pod])
     for each in held:
         try:
             owned[load_key(each)] = wanted(each)
-        except (NotEnoughCpus, NotWholeCores):
+        except (NotEnoughCpusError, NotWholeCoresError):
             continue  # it runs all the same, so our order was not the node's; what it owns is not known
 
-    def refusal(pod: Pod) -> Refused | None:
+    def refusal(pod: Pod) -> AdmissionRefusal | None:
         try:
             wanted(pod)
-        except (NotEnoughCpus, NotWholeCores) as error:
-            return Refused(error.reason, str(error))
+        except (NotEnoughCpusError, NotWholeCoresError) as error:
+            return AdmissionRefusal(error.reason, str(error))
         return None
 
     return refusal

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.comparison import LISTS, Version
+from plimsoll.rules.admission.comparison import LISTS, PodVersion
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
 from plimsoll.rules.resize.allocation import all_containers, same_pod_level, same_resources
@@ -21,14 +21,14 @@ from plimsoll.rules.resources.qos import BURSTABLE, GUARANTEED, computed_qos_cla
 
 RESIZED = (CPU, MEMORY)
 MIB = 1 << 20
-Errors = Callable[[Version, Version], list[FieldError]]
+Errors = Callable[[PodVersion, PodVersion], list[FieldError]]
 
 
-def near_wishes(old: Version, new: Version, errors: Errors, *, pod_level: bool = True) -> Iterator[Pod]:
+def near_wishes(old: PodVersion, new: PodVersion, errors: Errors, *, pod_level: bool = True) -> Iterator[Pod]:
     """Those that validation takes, the nearest first. `errors`: its answer to the step from one to the other."""
     for found in (*_bent(old.pod, new.pod, pod_level), *_bent(old.pod, _each(old.pod, new.pod, _whole), pod_level)):
         # Documents are compared for what is neither cpu nor memory, so the one that was asked with will do.
-        if is_change(old.pod, found) and not errors(old, Version(new.document, found)):
+        if is_change(old.pod, found) and not errors(old, PodVersion(new.document, found)):
             yield found
 
 

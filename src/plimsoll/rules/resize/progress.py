@@ -19,8 +19,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidQuantity
-from plimsoll.rules.admission.comparison import CONTAINER_KINDS, Document, containers_of, spec_of
+from plimsoll.errors import InvalidQuantityError
+from plimsoll.rules.admission.comparison import CONTAINER_KINDS, containers_of, spec_of
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import CPU, MEMORY
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resources.cpu import LEAST_LIMIT_MILLI, SYSTEMD_STEP_MILLI
@@ -35,7 +36,7 @@ _TOLD_BY = ("reason", "message", "lastProbeTime", "observedGeneration")
 _VERDICTS: dict[str, Stage] = {"Deferred": "deferred", "Infeasible": "infeasible"}
 
 
-class Progress(msgspec.Struct, frozen=True):
+class ResizeProgress(msgspec.Struct, frozen=True):
     stage: Stage
     message: str = ""  # the node's own words
     restarts: int = 0
@@ -44,9 +45,9 @@ class Progress(msgspec.Struct, frozen=True):
 Said = tuple[str, ...]
 
 
-def verdict_said(pod: Document) -> Said:
+def verdict_said(pod: JsonObject) -> Said:
     """What the status says of a pending resize, to know it again; empty where it says nothing."""
-    status: Document = pod.get("status") or {}
+    status: JsonObject = pod.get("status") or {}
     word = str(status.get("resize") or "")
     for each in status.get("conditions") or ():
         if isinstance(each, dict) and each.get("type") == PENDING:
@@ -54,22 +55,22 @@ def verdict_said(pod: Document) -> Said:
     return (word,) if word in _VERDICTS else ()
 
 
-def progress(pod: Document, earlier: Said = ()) -> Progress:
+def progress(pod: JsonObject, earlier: Said = ()) -> ResizeProgress:
     """Of the resize that the pod's spec asks for. `earlier`: the verdict on a wish before this one; while nothing else
     is said, the node has not answered. Only in 1.27 is that in question, and only where requests stay."""
-    status: Document = pod.get("status") or {}
+    status: JsonObject = pod.get("status") or {}
     conditions = {str(each.get("type")): each for each in status.get("conditions") or () if isinstance(each, dict)}
     generation = int((pod.get("metadata") or {}).get("generation") or 0)
     restarts = sum(int(each.get("restartCount") or 0) for each in status.get("containerStatuses") or ())
     pending, going = conditions.get(PENDING), conditions.get(IN_PROGRESS)
     word = str(status.get("resize") or "")
     if status.get("phase") in _ENDED:
-        return Progress("ended", f"its phase is {status['phase']}", restarts)
+        return ResizeProgress("ended", f"its phase is {status['phase']}", restarts)
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
-        return Progress("ended", "it is being deleted", restarts)
+        return ResizeProgress("ended", "it is being deleted", restarts)
     if not spec_of(pod).get("nodeName"):
-        return Progress("proposed", "it is on no node yet", restarts)
-    proposed = Progress("proposed", "", restarts)
+        return ResizeProgress("proposed", "it is on no node yet", restarts)
+    proposed = ResizeProgress("proposed", "", restarts)
     # Whatever was said of an earlier wish is not about this one.
     if word == "Proposed" or not _observed(status, generation):
         return proposed
@@ -78,25 +79,25 @@ def progress(pod: Document, earlier: Said = ()) -> Progress:
     if pending is not None and _observed(pending, generation):
         reason = str(pending.get("reason") or status.get("resize") or "")
         if reason in _VERDICTS:
-            return Progress(_VERDICTS[reason], str(pending.get("message") or ""), restarts)
+            return ResizeProgress(_VERDICTS[reason], str(pending.get("message") or ""), restarts)
     if word in _VERDICTS:
-        return Progress(_VERDICTS[word], "", restarts)
+        return ResizeProgress(_VERDICTS[word], "", restarts)
     if not _all_allocated(pod):
         return proposed
     message = str((going or {}).get("message") or "")
     if going is not None or pending is not None or word:
-        return Progress("kernel" if _all_shown(pod, requests=True) else "allocated", message, restarts)
+        return ResizeProgress("kernel" if _all_shown(pod, requests=True) else "allocated", message, restarts)
     if status.get("observedGeneration") or _all_shown(pod, requests=False):
-        return Progress("reported", "", restarts)
+        return ResizeProgress("reported", "", restarts)
     return proposed
 
 
-def _observed(condition: Document, generation: int) -> bool:
+def _observed(condition: JsonObject, generation: int) -> bool:
     observed = condition.get("observedGeneration")
     return not observed or int(observed) >= generation
 
 
-def _all_allocated(pod: Document) -> bool:
+def _all_allocated(pod: JsonObject) -> bool:
     """Does the status show every request as allocated? These are exact."""
     own, status = spec_of(pod).get("resources") or {}, pod.get("status") or {}
     if "allocatedResources" in status and not _same(own.get("requests") or {}, status["allocatedResources"] or {}):
@@ -108,7 +109,7 @@ def _all_allocated(pod: Document) -> bool:
     ) and _has_statuses(pod)
 
 
-def _all_shown(pod: Document, *, requests: bool) -> bool:
+def _all_shown(pod: JsonObject, *, requests: bool) -> bool:
     """Does the status show the limits as the kernel would keep them, and the requests? These come back from shares or
     weights: where too much was lost on the way, they never do."""
     whole = _limits(spec_of(pod).get("resources") or {})
@@ -125,18 +126,18 @@ def _all_shown(pod: Document, *, requests: bool) -> bool:
     return _has_statuses(pod)
 
 
-def _limits(resources: Document) -> Document:
+def _limits(resources: JsonObject) -> JsonObject:
     return resources.get("limits") or {}
 
 
-def _has_statuses(pod: Document) -> bool:
+def _has_statuses(pod: JsonObject) -> bool:
     known = {each.get("name") for each in (pod.get("status") or {}).get("containerStatuses") or ()}
     return all(container.get("name") in known for container in containers_of(pod, "containers"))
 
 
-def _running(pod: Document) -> Iterator[tuple[Document, Document]]:
+def _running(pod: JsonObject) -> Iterator[tuple[JsonObject, JsonObject]]:
     """Containers that have a status, with it."""
-    status: Document = pod.get("status") or {}
+    status: JsonObject = pod.get("status") or {}
     for kind in CONTAINER_KINDS:
         known = {each.get("name"): each for each in status.get(_STATUSES[kind]) or () if isinstance(each, dict)}
         for container in containers_of(pod, kind):
@@ -167,5 +168,5 @@ def _is_quota_of(wanted: Quantity, shown: Quantity) -> bool:
 def _amount(text: Any) -> Quantity | None:
     try:
         return None if text is None else QUANTITIES[str(text)]
-    except InvalidQuantity:
+    except InvalidQuantityError:
         return None

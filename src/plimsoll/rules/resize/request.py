@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from plimsoll.errors import PlimsollError
-from plimsoll.rules.admission.comparison import CONTAINER_KINDS, LISTS, Document
+from plimsoll.rules.admission.comparison import CONTAINER_KINDS, LISTS
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, Resources, is_sidecar
 from plimsoll.rules.quantity import Quantity
 
 ListName = Literal["requests", "limits"]
-Change = dict[ListName, dict[str, str]]
+ResourceChange = dict[ListName, dict[str, str]]
 
 
-class NoSuchContainer(PlimsollError):
+class NoSuchContainerError(PlimsollError):
     """Which container is meant cannot be told; the message names those there are."""
 
 
@@ -29,16 +30,18 @@ def chosen_container(pod: Pod, name: str) -> Container:
     if not name:
         if len(resizable) == 1:
             return resizable[0]
-        raise NoSuchContainer(f"pod {pod.metadata.name} has {len(resizable)} containers, name one with -c: {listed}")
+        raise NoSuchContainerError(
+            f"pod {pod.metadata.name} has {len(resizable)} containers, name one with -c: {listed}"
+        )
     found = next((each for each in (*resizable, *pod.spec.init_containers) if each.name == name), None)
     if found is None:
-        raise NoSuchContainer(f"pod {pod.metadata.name} has no container {name!r}; there are: {listed}")
+        raise NoSuchContainerError(f"pod {pod.metadata.name} has no container {name!r}; there are: {listed}")
     return found
 
 
-def change_of(container: Container, amounts: Mapping[str, Quantity], kinds: Sequence[ListName] = ()) -> Change:
+def change_of(container: Container, amounts: Mapping[str, Quantity], kinds: Sequence[ListName] = ()) -> ResourceChange:
     """What is to be written into the container's lists. Without `kinds`: the request, and a limit that is there."""
-    change: Change = {}
+    change: ResourceChange = {}
     for kind in LISTS:
         if kinds and kind not in kinds:
             continue
@@ -49,16 +52,16 @@ def change_of(container: Container, amounts: Mapping[str, Quantity], kinds: Sequ
     return change
 
 
-def resize_patch(pod: Pod, container: str, change: Change) -> Document:
+def resize_patch(pod: Pod, container: str, change: ResourceChange) -> JsonObject:
     """A strategic merge patch: only the amounts that shall change."""
     key = "containers" if any(each.name == container for each in pod.spec.containers) else "initContainers"
     return {"spec": {key: [{"name": container, "resources": change}]}}
 
 
-def patch_between(old: Pod, new: Pod) -> Document:
+def patch_between(old: Pod, new: Pod) -> JsonObject:
     """The patch that makes the old pod's amounts those of the new one; an amount that goes is null."""
     level = _difference(old.spec.resources or NO_RESOURCES, new.spec.resources or NO_RESOURCES)
-    spec: Document = {"resources": level} if level else {}
+    spec: JsonObject = {"resources": level} if level else {}
     for key, before, after in (
         ("containers", old.spec.containers, new.spec.containers),
         ("initContainers", old.spec.init_containers, new.spec.init_containers),
@@ -73,7 +76,7 @@ def patch_between(old: Pod, new: Pod) -> Document:
     return {"spec": spec}
 
 
-def wished(document: Document, container: str, change: Change) -> Document:
+def wished(document: JsonObject, container: str, change: ResourceChange) -> JsonObject:
     """The pod's document with the change made; the argument is left alone."""
     spec = dict(document.get("spec") or {})
     for key in CONTAINER_KINDS:
@@ -82,19 +85,19 @@ def wished(document: Document, container: str, change: Change) -> Document:
     return {**document, "spec": spec}
 
 
-def _changed(container: Document, change: Change) -> Document:
+def _changed(container: JsonObject, change: ResourceChange) -> JsonObject:
     resources: dict[str, Any] = dict(container.get("resources") or {})
     for kind, amounts in change.items():
         resources[kind] = {**(resources.get(kind) or {}), **amounts}
     return {**container, "resources": resources}
 
 
-def _difference(before: Resources, after: Resources) -> Document:
-    found: Document = {}
+def _difference(before: Resources, after: Resources) -> JsonObject:
+    found: JsonObject = {}
     for kind in LISTS:
         was = (before.requests if kind == "requests" else before.limits) or {}
         now = (after.requests if kind == "requests" else after.limits) or {}
-        changed: Document = {name: str(amount) for name, amount in now.items() if was.get(name) != amount}
+        changed: JsonObject = {name: str(amount) for name, amount in now.items() if was.get(name) != amount}
         changed |= dict.fromkeys(was.keys() - now.keys())
         if changed:
             found[kind] = changed

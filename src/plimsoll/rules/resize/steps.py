@@ -26,7 +26,7 @@ import msgspec
 from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.cgroups.desired import Cgroup, Level, Workload, desired_tree
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources, is_sidecar
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resize.allocation import (
@@ -126,7 +126,7 @@ def is_resize_in_progress(
     return _pod_level_differs(allocated, actuated, gates)
 
 
-class Left(msgspec.Struct, frozen=True):
+class PendingActuation(msgspec.Struct, frozen=True):
     """What of an allocation the runtime has not been given yet."""
 
     restarts: tuple[Container, ...] = ()  # to be killed and started with it
@@ -137,16 +137,16 @@ class Left(msgspec.Struct, frozen=True):
         return bool(self.restarts or self.in_place or self.pod_level)
 
 
-def left_to_hand_out(
+def pending_actuation(
     allocated: Pod, actuated: Allocation, running: Collection[str], gates: ResizeGates = DEFAULT_GATES
-) -> Left:
+) -> PendingActuation:
     restarts: list[Container] = []
     in_place: list[Container] = []
     for container in resizable_containers(allocated, gates):
         before = _actuated(actuated, container)
         if container.name in running and _differs(container.resources, before):
             (restarts if _must_restart(container, before) else in_place).append(container)
-    return Left(tuple(restarts), tuple(in_place), _pod_level_differs(allocated, actuated, gates))
+    return PendingActuation(tuple(restarts), tuple(in_place), _pod_level_differs(allocated, actuated, gates))
 
 
 def resize_plan(
@@ -168,7 +168,7 @@ def resize_plan(
     `current` and `wanted` are the pod cgroup's values, read and computed (Memory QoS left out). In `wanted`, None keeps
     what is there: limits are never removed at pod level. In `current`, None and −1 both mean unlimited.
     """
-    left = left_to_hand_out(allocated, actuated, running, gates)
+    left = pending_actuation(allocated, actuated, running, gates)
     restarts = tuple(each.name for each in left.restarts)
     whole_pod = bool(restarts) or after_failure or left.pod_level
     pod = _known(current)
@@ -348,7 +348,7 @@ class FileChange(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def resize_writes(
-    before: Workload, after: Workload, others: Sequence[Workload], setting: Setting
+    before: Workload, after: Workload, others: Sequence[Workload], setting: NodeConfig
 ) -> tuple[FileChange, ...]:
     """Every file that differs, once. Both workloads are the same pod, of the same class."""
     changed = _differences(desired_tree([before, *others], setting), desired_tree([after, *others], setting))
@@ -374,7 +374,7 @@ _Values = tuple[int | str | None, int | str | None]
 _FileKey = tuple[_Key, str]
 
 
-def _belongs(step: WritePod | UpdateContainer, key: _FileKey, after: Workload, setting: Setting) -> bool:
+def _belongs(step: WritePod | UpdateContainer, key: _FileKey, after: Workload, setting: NodeConfig) -> bool:
     (level, name, _), file = key
     if isinstance(step, UpdateContainer):
         return (level, name) == ("container", step.container) and controller_of(file) == step.resource

@@ -9,8 +9,8 @@ resize stays queued.
 
 From a resolved node to what its verdicts on resizes depend on: one copy for the agent and for whoever foretells it.
 
-`Setting` knows the configuration; who is on the node, which pressure it is under and whether exclusive CPUs can be had
-come from the caller.
+`NodeConfig` knows the configuration; who is on the node, which pressure it is under and whether exclusive CPUs can be
+had come from the caller.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import msgspec
 from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.model.objects import CPU, MEMORY, Container, Pod, ResourceList, is_static
-from plimsoll.rules.node.admission import Refused, admit
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.admission import AdmissionRefusal, admit
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.quantity import ZERO, Quantity
 from plimsoll.rules.resize.allocation import (
@@ -66,7 +66,9 @@ class ResizeSetting(msgspec.Struct, frozen=True):
     refusals: tuple[str, ...] = ()  # of admission checks beyond `rules.node.admission`
     absolute_allocatable: ResourceList | None = None  # N-9; without it the Node's allocatable is taken
     may_swap: Callable[[Pod, Container], bool] = _never_swaps
-    cpu_refusal: Callable[[Pod], Refused | None] = lambda _pod: None  # whether exclusive CPUs can be had (02 §10)
+    cpu_refusal: Callable[[Pod], AdmissionRefusal | None] = lambda _pod: (
+        None
+    )  # whether exclusive CPUs can be had (02 §10)
     enabled: bool = True  # InPlacePodVerticalScaling
 
 
@@ -101,7 +103,7 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
             still_pending=infeasible.reconsidered,
         )
 
-    also = tuple(Refused("Deferred", refusal) for refusal in setting.refusals)
+    also = tuple(AdmissionRefusal("Deferred", refusal) for refusal in setting.refusals)
     admission = admit(
         desired,
         setting.load,
@@ -111,7 +113,7 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
         managers=lambda: setting.cpu_refusal(desired),
         also=also,
     )
-    if isinstance(admission, Refused):
+    if isinstance(admission, AdmissionRefusal):
         return ResizeVerdict("Deferred", allocation, admission.event_text, admission.reason, still_pending=True)
     return ResizeVerdict("Accepted", allocation_of(desired, setting.gates), victims=admission.victims)
 
@@ -250,10 +252,10 @@ def node_resize_gates(config: KubeletConfig) -> NodeResizeGates:
 
 
 def resize_setting(
-    setting: Setting,
+    setting: NodeConfig,
     load: NodeLoad,
     conditions: tuple[NodeCondition, ...] = (),
-    cpu_refusal: Callable[[Pod], Refused | None] = lambda _pod: None,
+    cpu_refusal: Callable[[Pod], AdmissionRefusal | None] = lambda _pod: None,
 ) -> ResizeSetting:
     config = setting.config
 

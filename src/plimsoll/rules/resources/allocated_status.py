@@ -62,7 +62,7 @@ def _of_level(pod: Pod) -> ResourceList | None:
     return {name: total[name] for name in block.requests or () if name in total}
 
 
-def held_pod(pod: AnyPod) -> AnyPod:
+def allocated_from_status(pod: AnyPod) -> AnyPod:
     """The pod as its cgroups are sized; the same object when nothing is pending."""
     status = pod.status
     if not (status.container_statuses or status.init_container_statuses) or not is_resize_pending(pod):

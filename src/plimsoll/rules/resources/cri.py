@@ -24,7 +24,7 @@ KERNEL_DEFAULT = {
 }
 
 
-class Resources(msgspec.Struct, frozen=True):
+class CriResources(msgspec.Struct, frozen=True):
     """Numbers for runtimes that write container cgroups themselves (CRI). The embedded runtime gets a ready cgroup."""
 
     cpu_shares: int = 0
@@ -39,9 +39,9 @@ class Resources(msgspec.Struct, frozen=True):
     unified: Mapping[str, str] = {}  # cgroup v2 file → text
 
 
-def cri_resources(values: Values, oom_score_adj: int, *, cpuset_cpus: str = "", cpuset_mems: str = "") -> Resources:
+def cri_resources(values: Values, oom_score_adj: int, *, cpuset_cpus: str = "", cpuset_mems: str = "") -> CriResources:
     """`values` as `values.container_values` gives them: the node's profile and cgroup version are in them."""
-    return Resources(
+    return CriResources(
         cpu_shares=values.cpu_shares or 0,
         cpu_quota_us=values.cpu_quota_us or 0,
         cpu_period_us=values.cpu_period_us or 0,
@@ -67,7 +67,7 @@ def unified(values: Values) -> dict[str, str]:
     return {file: str(value) for file, value in files.items() if value is not None}
 
 
-def cleared(before: Resources, wanted: Resources) -> Resources:
+def cleared(before: CriResources, wanted: CriResources) -> CriResources:
     """The update that leads from one to the other: `wanted`, with words for all that `before` said and it does not."""
     given_up = {
         file: KERNEL_DEFAULT[file] for file in before.unified if file not in wanted.unified and file in KERNEL_DEFAULT

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import msgspec
 
-from plimsoll.errors import InvalidQuantity
+from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.rules.model.objects import (
     CPU,
@@ -175,7 +175,7 @@ def page_size_of(resource_name: str) -> int | None:
     """The page size in a huge page resource's name; None where nobody can read it."""
     try:
         size = QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value
-    except InvalidQuantity:
+    except InvalidQuantityError:
         return None
     return size if size > 0 else None
 

@@ -16,13 +16,13 @@ import msgspec
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, Verdict, verdict, waiting_load, with_nominated
+from plimsoll.rules.scheduling.fit import FitVerdict, NodeLoad, PodLoad, verdict, waiting_load, with_nominated
 from plimsoll.rules.scheduling.preemption import Nominated, Preemption, preempt
 from plimsoll.rules.scheduling.score import (
     DEFAULT_WEIGHTS,
     LEAST_ALLOCATED,
     NodeScore,
-    Strategy,
+    ScoringStrategy,
     Weights,
     best,
     nodes_to_find,
@@ -42,12 +42,12 @@ LONGEST_WAIT_S = 300  # an unschedulable pod is tried again after this, whatever
 WAIT_CHECK_S = 30
 
 
-class Decision(msgspec.Struct, frozen=True):
+class SchedulingDecision(msgspec.Struct, frozen=True):
     """What to do with a pod: any of `nodes`, or none, and then `message` says why and `preemption` what may help."""
 
     nodes: tuple[str, ...] = ()
     scores: dict[str, NodeScore] = {}
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, FitVerdict] = {}
     preemption: Preemption | None = None
     message: str = ""
     next_start: int = 0  # where the next pod's search begins, so that large clusters fill evenly
@@ -60,18 +60,18 @@ def decide(
     *,
     nominated: Nominated | None = None,
     budgets: Sequence[PodDisruptionBudget] = (),
-    strategy: Strategy = LEAST_ALLOCATED,
+    strategy: ScoringStrategy = LEAST_ALLOCATED,
     weights: Weights = DEFAULT_WEIGHTS,
     start: int = 0,
     percent_to_find: int = 0,
-) -> Decision:
+) -> SchedulingDecision:
     """`nominated` are the pods promised to nodes, by node; `start` is the last decision's `next_start`."""
     if not nodes:
-        return Decision(message=NO_NODES)
+        return SchedulingDecision(message=NO_NODES)
     waiting, promised = waiting_load(pod), nominated or {}
     names = required_node_names(pod)
     if names is not None and not names:
-        conflict = Verdict((AFFINITY_CONFLICT,), unresolvable=True)
+        conflict = FitVerdict((AFFINITY_CONFLICT,), unresolvable=True)
         refused = {node.name: conflict for node in nodes}
         message = f"0/{len(nodes)} nodes are available: {AFFINITY_CONFLICT}."
         return _failed(waiting, nodes, refused, message, profile, promised, budgets, start)
@@ -80,7 +80,7 @@ def decide(
     if own:
         for node in nodes:
             if node.name == own and _tried(waiting, node, profile, promised).fits:
-                return Decision((own,), next_start=start)
+                return SchedulingDecision((own,), next_start=start)
 
     searched = nodes if names is None else [node for node in nodes if node.name in names]
     fitting, refused = _filtered(waiting, searched, profile, promised, start, percent_to_find)
@@ -88,24 +88,24 @@ def decide(
     if fitting:
         found = scores(waiting, fitting, profile, strategy, weights) if len(fitting) > 1 else {}
         chosen = best(found) if found else (fitting[0].name,)
-        return Decision(chosen, found, refused, next_start=next_start)
+        return SchedulingDecision(chosen, found, refused, next_start=next_start)
     if names is not None:
-        elsewhere = Verdict((NOT_A_NAMED_NODE,), unresolvable=True)
+        elsewhere = FitVerdict((NOT_A_NAMED_NODE,), unresolvable=True)
         refused = {node.name: refused.get(node.name, elsewhere) for node in nodes}
     message = unavailable(len(nodes), refused.values())
     return _failed(waiting, nodes, refused, message, profile, promised, budgets, next_start)
 
 
-def _tried(pod: PodLoad, node: NodeLoad, profile: Profile, promised: Nominated) -> Verdict:
+def _tried(pod: PodLoad, node: NodeLoad, profile: Profile, promised: Nominated) -> FitVerdict:
     return verdict(pod, with_nominated(node, promised.get(node.name, ()), pod), profile)
 
 
 def _filtered(
     pod: PodLoad, nodes: Sequence[NodeLoad], profile: Profile, promised: Nominated, start: int, percent: int
-) -> tuple[list[NodeLoad], dict[str, Verdict]]:
+) -> tuple[list[NodeLoad], dict[str, FitVerdict]]:
     wanted = nodes_to_find(len(nodes), percent)
     fitting: list[NodeLoad] = []
-    refused: dict[str, Verdict] = {}
+    refused: dict[str, FitVerdict] = {}
     for index in range(len(nodes)):
         node = nodes[(start + index) % len(nodes)]
         found = _tried(pod, node, profile, promised)
@@ -121,23 +121,23 @@ def _filtered(
 def _failed(
     pod: PodLoad,
     nodes: Sequence[NodeLoad],
-    refused: dict[str, Verdict],
+    refused: dict[str, FitVerdict],
     message: str,
     profile: Profile,
     promised: Nominated,
     budgets: Sequence[PodDisruptionBudget],
     next_start: int,
-) -> Decision:
+) -> SchedulingDecision:
     outcome = preempt(pod, nodes, refused, profile, promised, budgets)
     if outcome.candidate is None:
         message = f"{message} {profile.preemption_text}preemption: {preemption_text(outcome)}"
-    return Decision((), {}, refused, outcome, message, next_start)
+    return SchedulingDecision((), {}, refused, outcome, message, next_start)
 
 
 # --- words ---
 
 
-def unavailable(count: int, verdicts: Iterable[Verdict]) -> str:
+def unavailable(count: int, verdicts: Iterable[FitVerdict]) -> str:
     """Every reason with its number of nodes, sorted as text: `10 x` stands before `2 y`."""
     reasons = Counter(reason for found in verdicts for reason in found.reasons)
     histogram = ", ".join(sorted(f"{number} {reason}" for reason, number in reasons.items()))

@@ -170,7 +170,7 @@ class Shortfall(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class Verdict(msgspec.Struct, frozen=True, gc=False):
+class FitVerdict(msgspec.Struct, frozen=True, gc=False):
     """What the filters say of one node; no reasons means that the pod fits."""
 
     reasons: tuple[str, ...] = ()
@@ -181,7 +181,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
         return not self.reasons
 
 
-FITS = Verdict()
+FITS = FitVerdict()
 
 
 # --- weighing ---
@@ -266,15 +266,15 @@ def with_nominated(node: NodeLoad, nominated: Iterable[PodLoad], pod: PodLoad) -
 # --- filters ---
 
 
-def verdict(pod: PodLoad, node: NodeLoad, profile: Profile) -> Verdict:
+def verdict(pod: PodLoad, node: NodeLoad, profile: Profile) -> FitVerdict:
     refusal = node_refusal(pod.pod, node.node, profile)
     if refusal is not None:
-        return Verdict((refusal,), unresolvable=True)
+        return FitVerdict((refusal,), unresolvable=True)
     if pod.ports and ports_taken(pod.ports, node.residents.values()):
-        return Verdict((PORTS_TAKEN,))
+        return FitVerdict((PORTS_TAKEN,))
     missing = shortfalls(pod.requests, node)
     if missing:
-        return Verdict(tuple(each.reason for each in missing), any(each.unresolvable for each in missing))
+        return FitVerdict(tuple(each.reason for each in missing), any(each.unresolvable for each in missing))
     return FITS
 
 

@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, Verdict, verdict, with_nominated
+from plimsoll.rules.scheduling.fit import FitVerdict, NodeLoad, PodLoad, verdict, with_nominated
 from plimsoll.rules.scheduling.selectors import selects
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -30,7 +30,7 @@ _PRIORITY_OFFSET = 2**31  # makes every priority positive, so that more victims 
 Nominated = Mapping[str, Sequence[PodLoad]]  # by node name
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class PreemptionCandidate(msgspec.Struct, frozen=True):
     """A node that would do, and whom it costs, the most important first."""
 
     node: str
@@ -41,9 +41,9 @@ class Candidate(msgspec.Struct, frozen=True):
 class Preemption(msgspec.Struct, frozen=True):
     """The chosen candidate, or why there is none: a text of its own, or a verdict for each node."""
 
-    candidate: Candidate | None = None
+    candidate: PreemptionCandidate | None = None
     ineligible: str = ""
-    verdicts: dict[str, Verdict] = {}
+    verdicts: dict[str, FitVerdict] = {}
     # Nominations of lower priority on the chosen node, which the pod now takes away (A5).
     cleared: tuple[Pod, ...] = ()
 
@@ -51,7 +51,7 @@ class Preemption(msgspec.Struct, frozen=True):
 def preempt(
     pod: PodLoad,
     nodes: Sequence[NodeLoad],
-    verdicts: Mapping[str, Verdict],
+    verdicts: Mapping[str, FitVerdict],
     profile: Profile,
     nominated: Nominated | None = None,
     budgets: Sequence[PodDisruptionBudget] = (),
@@ -63,12 +63,12 @@ def preempt(
         return Preemption(ineligible=text)
     hopeful = [node for node in nodes if _is_resolvable(verdicts.get(node.name))]
     wanted = min(len(hopeful), max(len(hopeful) * _MIN_CANDIDATES_PERCENT // 100, _MIN_CANDIDATES))
-    clean: list[Candidate] = []
-    costly: list[Candidate] = []
-    tried: dict[str, Verdict] = {}
+    clean: list[PreemptionCandidate] = []
+    costly: list[PreemptionCandidate] = []
+    tried: dict[str, FitVerdict] = {}
     for node in hopeful:
         found = victims_on(pod, node, profile, nominated.get(node.name, ()), budgets)
-        if isinstance(found, Verdict):
+        if isinstance(found, FitVerdict):
             tried[node.name] = found
             continue
         (costly if found.broken_budgets else clean).append(found)
@@ -76,13 +76,13 @@ def preempt(
             break
     chosen = cheapest(clean + costly)
     if chosen is None:
-        not_helpful = Verdict((NOT_HELPFUL,), unresolvable=True)
+        not_helpful = FitVerdict((NOT_HELPFUL,), unresolvable=True)
         return Preemption(verdicts={node.name: tried.get(node.name, not_helpful) for node in nodes})
     cleared = tuple(each.pod for each in nominated.get(chosen.node, ()) if each.priority < pod.priority)
     return Preemption(chosen, cleared=cleared)
 
 
-def ineligibility(pod: PodLoad, nodes: Iterable[NodeLoad], verdicts: Mapping[str, Verdict]) -> str:
+def ineligibility(pod: PodLoad, nodes: Iterable[NodeLoad], verdicts: Mapping[str, FitVerdict]) -> str:
     """Why the pod may not preempt at all, or nothing: its policy, or victims of its own that are still leaving."""
     if pod.pod.spec.preemption_policy == "Never":
         return NEVER
@@ -106,7 +106,7 @@ def _leaves_by_preemption(pod: Pod) -> bool:
     return False
 
 
-def _is_resolvable(found: Verdict | None) -> bool:
+def _is_resolvable(found: FitVerdict | None) -> bool:
     return found is not None and not found.fits and not found.unresolvable
 
 
@@ -116,11 +116,11 @@ def victims_on(
     profile: Profile,
     nominated: Sequence[PodLoad] = (),
     budgets: Sequence[PodDisruptionBudget] = (),
-) -> Candidate | Verdict:
+) -> PreemptionCandidate | FitVerdict:
     """The victims on one node, or the verdict that remains with all of lower priority gone."""
     lower = sorted((each for each in node.residents.values() if each.priority < pod.priority), key=_importance)
     if not lower:
-        return Verdict((NO_VICTIMS,), unresolvable=True)
+        return FitVerdict((NO_VICTIMS,), unresolvable=True)
     kept = with_nominated(node.without_pods(each.key for each in lower), nominated, pod)
     remaining = verdict(pod, kept, profile)
     if not remaining.fits:
@@ -134,7 +134,7 @@ def victims_on(
         else:
             victims.append(each)
     violations = sum(each.key in broken for each in victims)
-    return Candidate(node.name, tuple(each.pod for each in sorted(victims, key=_importance)), violations)
+    return PreemptionCandidate(node.name, tuple(each.pod for each in sorted(victims, key=_importance)), violations)
 
 
 def _importance(load: PodLoad) -> tuple[int, bool, str]:
@@ -165,7 +165,7 @@ def _budget_breakers(pods: Sequence[PodLoad], budgets: Sequence[PodDisruptionBud
     return broken
 
 
-def cheapest(candidates: Sequence[Candidate]) -> Candidate | None:
+def cheapest(candidates: Sequence[PreemptionCandidate]) -> PreemptionCandidate | None:
     """Fewest broken budgets, lowest top priority, smallest sum, fewest victims, youngest top victims, first (A5)."""
     # A pod that fits with all its possible victims back in place is no case for preemption.
     possible = [each for each in candidates if each.victims]
@@ -175,12 +175,12 @@ def cheapest(candidates: Sequence[Candidate]) -> Candidate | None:
     return max((each for each in possible if _cost(each) == least), key=_youth)
 
 
-def _cost(candidate: Candidate) -> tuple[int, int, int, int]:
+def _cost(candidate: PreemptionCandidate) -> tuple[int, int, int, int]:
     priorities = [victim.spec.priority or 0 for victim in candidate.victims]
     total = sum(priorities) + _PRIORITY_OFFSET * len(priorities)
     return (candidate.broken_budgets, max(priorities), total, len(priorities))
 
 
-def _youth(candidate: Candidate) -> tuple[bool, str]:
+def _youth(candidate: PreemptionCandidate) -> tuple[bool, str]:
     highest = max(victim.spec.priority or 0 for victim in candidate.victims)
     return min(_started(victim) for victim in candidate.victims if (victim.spec.priority or 0) == highest)

@@ -31,7 +31,7 @@ Weighted = tuple[tuple[str, int], ...]  # resource, weight
 CPU_AND_MEMORY: Weighted = ((CPU, 1), (MEMORY, 1))
 
 
-class Strategy(msgspec.Struct, frozen=True, gc=False):
+class ScoringStrategy(msgspec.Struct, frozen=True, gc=False):
     """NodeResourcesFit's scoringStrategy. `shape` is (utilization in percent, score 0…10), rising utilization."""
 
     kind: Kind = "LeastAllocated"
@@ -46,7 +46,7 @@ class Weights(msgspec.Struct, frozen=True, gc=False):
     balanced_allocation: int = 1
 
 
-LEAST_ALLOCATED = Strategy()
+LEAST_ALLOCATED = ScoringStrategy()
 DEFAULT_WEIGHTS = Weights()
 
 
@@ -60,7 +60,7 @@ class NodeScore(msgspec.Struct, frozen=True, gc=False):
     total: int
 
 
-class Usage(msgspec.Struct, frozen=True, gc=False):
+class NodeUsage(msgspec.Struct, frozen=True, gc=False):
     """One resource of a node: what there is, what its pods hold, what they hold with the new pod."""
 
     capacity: int
@@ -73,7 +73,7 @@ def scores(
     pod: PodLoad,
     nodes: Sequence[NodeLoad],
     profile: Profile,
-    strategy: Strategy = LEAST_ALLOCATED,
+    strategy: ScoringStrategy = LEAST_ALLOCATED,
     weights: Weights = DEFAULT_WEIGHTS,
     balanced_resources: Weighted = CPU_AND_MEMORY,
 ) -> dict[str, NodeScore]:
@@ -111,9 +111,9 @@ def nodes_to_find(count: int, percent: int = 0) -> int:
 # --- resources ---
 
 
-def usages(pod: PodLoad, node: NodeLoad, resources: Weighted, *, real: bool) -> list[Usage]:
+def usages(pod: PodLoad, node: NodeLoad, resources: Weighted, *, real: bool) -> list[NodeUsage]:
     """The resources that count on this node. `real`: requests as they are, not with defaults for absent ones."""
-    found: list[Usage] = []
+    found: list[NodeUsage] = []
     for name, weight in resources:
         wanted, without = pod.requests.get(name, 0), node.requested.get(name, 0)
         if not real and name == CPU:
@@ -122,11 +122,11 @@ def usages(pod: PodLoad, node: NodeLoad, resources: Weighted, *, real: bool) -> 
             wanted, without = pod.scored_memory_bytes, node.scored_memory_bytes
         capacity = node.allocatable.get(name, 0)
         if capacity and (wanted or not is_scalar(name)):
-            found.append(Usage(capacity, without, without + wanted, weight))
+            found.append(NodeUsage(capacity, without, without + wanted, weight))
     return found
 
 
-def strategy_score(strategy: Strategy, used: Iterable[Usage]) -> int:
+def strategy_score(strategy: ScoringStrategy, used: Iterable[NodeUsage]) -> int:
     if strategy.kind == "RequestedToCapacityRatio":
         return _ratio_score(strategy.shape, used)
     least = strategy.kind == "LeastAllocated"
@@ -137,16 +137,16 @@ def strategy_score(strategy: Strategy, used: Iterable[Usage]) -> int:
     return total // weights if weights else 0
 
 
-def least_allocated(used: Usage) -> int:
+def least_allocated(used: NodeUsage) -> int:
     return 0 if used.requested > used.capacity else (used.capacity - used.requested) * MAX_SCORE // used.capacity
 
 
-def most_allocated(used: Usage) -> int:
+def most_allocated(used: NodeUsage) -> int:
     # Above capacity only by the defaults for absent requests.
     return min(used.requested, used.capacity) * MAX_SCORE // used.capacity
 
 
-def _ratio_score(shape: tuple[tuple[int, int], ...], used: Iterable[Usage]) -> int:
+def _ratio_score(shape: tuple[tuple[int, int], ...], used: Iterable[NodeUsage]) -> int:
     total = weights = 0
     for each in used:
         score = shaped(shape, most_allocated(each))

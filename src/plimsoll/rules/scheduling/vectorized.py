@@ -18,7 +18,7 @@ import numpy.typing as npt
 from plimsoll.rules.model.objects import CPU, MEMORY, Node, Pod
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.resources.qos import BEST_EFFORT, qos_class
-from plimsoll.rules.scheduling.cycle import Decision
+from plimsoll.rules.scheduling.cycle import SchedulingDecision
 from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, node_refusal, verdict, waiting_load, with_nominated
 from plimsoll.rules.scheduling.preemption import Nominated
 from plimsoll.rules.scheduling.score import (
@@ -61,7 +61,9 @@ class Fleet:
         self._scored_cpu[row], self._scored_memory[row] = load.scored_cpu_milli, load.scored_memory_bytes
         self._has_ports[row] = _has_ports(load)
 
-    def decide(self, pod: Pod, nominated: Nominated, start: int = 0, percent_to_find: int = 0) -> Decision | None:
+    def decide(
+        self, pod: Pod, nominated: Nominated, start: int = 0, percent_to_find: int = 0
+    ) -> SchedulingDecision | None:
         """Where the pod may go; None where the scalar rules must be asked: nowhere, or a node is promised to it."""
         if pod.status.nominated_node_name or required_node_names(pod) is not None or not self._loads:
             return None
@@ -83,10 +85,10 @@ class Fleet:
         rows = (found + start) % total
         next_start = (start + seen) % total
         if len(rows) == 1:
-            return Decision((self._names[rows[0]],), next_start=next_start)
+            return SchedulingDecision((self._names[rows[0]],), next_start=next_start)
         scores = self._scores(waiting, rows)
         best = rows[scores == scores.max()]
-        return Decision(tuple(self._names[row] for row in best), next_start=next_start)
+        return SchedulingDecision(tuple(self._names[row] for row in best), next_start=next_start)
 
     def _fits(self, pod: PodLoad, row: int, nominated: Nominated) -> bool:
         load = self._loads[row]

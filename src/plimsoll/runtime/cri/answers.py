@@ -11,7 +11,7 @@ from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.requests import POD_UID
-from plimsoll.runtime.interface import ContainerPhase, ContainerSeen, Image, Resources, SandboxSeen
+from plimsoll.runtime.interface import ContainerPhase, ContainerStateSeen, CriResources, Image, SandboxStateSeen
 
 PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
 _SECOND = 1e9
@@ -97,11 +97,11 @@ def inside(info: dict[str, str]) -> Inside:
         return Inside()
 
 
-def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None) -> SandboxSeen:
+def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None) -> SandboxStateSeen:
     metadata = listed.metadata or m.PodSandboxMetadata()
     network = status.status.network if status is not None and status.status is not None else None
     told = inside(status.info) if status is not None else Inside()
-    return SandboxSeen(
+    return SandboxStateSeen(
         id=listed.id,
         pod_uid=metadata.uid,
         name=metadata.name,
@@ -119,10 +119,10 @@ def _reachable(ip: str) -> str:
     return "" if ip.startswith("127.") or ip == "::1" else ip
 
 
-def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> ContainerSeen:
+def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> ContainerStateSeen:
     metadata, status = listed.metadata or m.ContainerMetadata(), answer.status or m.ContainerStatus()
     image = status.image or listed.image or m.ImageSpec()
-    return ContainerSeen(
+    return ContainerStateSeen(
         id=listed.id,
         sandbox_id=listed.pod_sandbox_id,
         pod_uid=listed.labels.get(POD_UID, ""),
@@ -204,12 +204,12 @@ def image_found(image: im.CriImage, info: dict[str, str]) -> Image:
     )
 
 
-def resources_told(status: m.ContainerStatus) -> Resources | None:
+def resources_told(status: m.ContainerStatus) -> CriResources | None:
     """None where the runtime does not tell (03 §9)."""
     linux = status.resources.linux if status.resources is not None else None
     if linux is None:
         return None
-    return Resources(
+    return CriResources(
         cpu_shares=linux.cpu_shares,
         cpu_quota_us=linux.cpu_quota,
         cpu_period_us=linux.cpu_period,

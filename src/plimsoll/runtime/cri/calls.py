@@ -1,7 +1,7 @@
 """Every call of CRI that we make, with its answer, its deadline and whether it may simply be asked again.
 
 A runtime that restarts is gone for a second or two. A call that found nobody waits for it; a call whose connection
-broke under it is asked again only where that can do no harm. Everything else comes back as `CallRefused`, a
+broke under it is asked again only where that can do no harm. Everything else comes back as `CallRefusedError`, a
 RuntimeTrouble with gRPC's code in it.
 """
 
@@ -17,8 +17,8 @@ from plimsoll.codec.protobuf.structs import decode, encode
 from plimsoll.codec.protobuf.wire import ProtobufError
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.grpc import INTERNAL, UNAVAILABLE, GrpcClient, GrpcError, Headers, Unreachable
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.cri.grpc import INTERNAL, UNAVAILABLE, GrpcClient, GrpcError, GrpcUnavailableError, Headers
+from plimsoll.runtime.interface import RuntimeCallError
 
 A = TypeVar("A", bound=msgspec.Struct)
 
@@ -26,13 +26,13 @@ PATIENCE_S = 10.0  # how long a call waits for a runtime that is not there
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
 
-class CallRefused(RuntimeTrouble):
+class CallRefusedError(RuntimeCallError):
     def __init__(self, call: str, error: GrpcError) -> None:
         super().__init__(call, str(error))
         self.code, self.description = error.code, error.message
 
 
-class Call(Generic[A]):
+class CriCall(Generic[A]):
     def __init__(
         self,
         rpc: str,
@@ -52,32 +52,34 @@ class Call(Generic[A]):
         self.answer, self.deadline_s, self.repeats, self.finishes = answer, deadline_s, repeats, finishes
 
 
-VERSION = Call("RuntimeService/Version", m.VersionResponse, 5, repeats=True)
-STATUS = Call("RuntimeService/Status", m.StatusResponse, 10, repeats=True)
-RUNTIME_CONFIG = Call("RuntimeService/RuntimeConfig", m.RuntimeConfigResponse, 5, repeats=True)
-GET_CONTAINER_EVENTS = Call("RuntimeService/GetContainerEvents", m.ContainerEventResponse, 0)
-LIST_SANDBOXES = Call("RuntimeService/ListPodSandbox", m.ListPodSandboxResponse, 30, repeats=True)
-SANDBOX_STATUS = Call("RuntimeService/PodSandboxStatus", m.PodSandboxStatusResponse, 30, repeats=True)
-RUN_SANDBOX = Call("RuntimeService/RunPodSandbox", m.RunPodSandboxResponse, 240, finishes=True)  # twice the kubelet's
-STOP_SANDBOX = Call("RuntimeService/StopPodSandbox", m.Empty, 120, repeats=True)
-UPDATE_SANDBOX = Call("RuntimeService/UpdatePodSandboxResources", m.Empty, 60, repeats=True)
-REMOVE_SANDBOX = Call("RuntimeService/RemovePodSandbox", m.Empty, 120, repeats=True)
-LIST_CONTAINERS = Call("RuntimeService/ListContainers", m.ListContainersResponse, 30, repeats=True)
-CONTAINER_STATUS = Call("RuntimeService/ContainerStatus", m.ContainerStatusResponse, 30, repeats=True)
-CREATE_CONTAINER = Call("RuntimeService/CreateContainer", m.CreateContainerResponse, 120, finishes=True)
-START_CONTAINER = Call("RuntimeService/StartContainer", m.Empty, 120, finishes=True)
-STOP_CONTAINER = Call("RuntimeService/StopContainer", m.Empty, 120, repeats=True)  # on top of the grace
-REMOVE_CONTAINER = Call("RuntimeService/RemoveContainer", m.Empty, 120, repeats=True)
-UPDATE_RESOURCES = Call("RuntimeService/UpdateContainerResources", m.Empty, 60, repeats=True)
-LIST_CONTAINER_STATS = Call("RuntimeService/ListContainerStats", im.ListContainerStatsResponse, 30)
-REOPEN_LOG = Call("RuntimeService/ReopenContainerLog", m.Empty, 30, repeats=True)
-EXEC_SYNC = Call("RuntimeService/ExecSync", m.ExecSyncResponse, 10)  # on top of the command's own timeout
-EXEC = Call("RuntimeService/Exec", m.ExecResponse, 30)
-IMAGE_STATUS = Call("ImageService/ImageStatus", im.ImageStatusResponse, 30, repeats=True)
-LIST_IMAGES = Call("ImageService/ListImages", im.ListImagesResponse, 30, repeats=True)
-PULL_IMAGE = Call("ImageService/PullImage", im.PullImageResponse, 600, repeats=True)
-REMOVE_IMAGE = Call("ImageService/RemoveImage", m.Empty, 120, repeats=True)
-IMAGE_FS_INFO = Call("ImageService/ImageFsInfo", im.ImageFsInfoResponse, 30, repeats=True)
+VERSION = CriCall("RuntimeService/Version", m.VersionResponse, 5, repeats=True)
+STATUS = CriCall("RuntimeService/Status", m.StatusResponse, 10, repeats=True)
+RUNTIME_CONFIG = CriCall("RuntimeService/RuntimeConfig", m.RuntimeConfigResponse, 5, repeats=True)
+GET_CONTAINER_EVENTS = CriCall("RuntimeService/GetContainerEvents", m.ContainerEventResponse, 0)
+LIST_SANDBOXES = CriCall("RuntimeService/ListPodSandbox", m.ListPodSandboxResponse, 30, repeats=True)
+SANDBOX_STATUS = CriCall("RuntimeService/PodSandboxStatus", m.PodSandboxStatusResponse, 30, repeats=True)
+RUN_SANDBOX = CriCall(
+    "RuntimeService/RunPodSandbox", m.RunPodSandboxResponse, 240, finishes=True
+)  # twice the kubelet's
+STOP_SANDBOX = CriCall("RuntimeService/StopPodSandbox", m.Empty, 120, repeats=True)
+UPDATE_SANDBOX = CriCall("RuntimeService/UpdatePodSandboxResources", m.Empty, 60, repeats=True)
+REMOVE_SANDBOX = CriCall("RuntimeService/RemovePodSandbox", m.Empty, 120, repeats=True)
+LIST_CONTAINERS = CriCall("RuntimeService/ListContainers", m.ListContainersResponse, 30, repeats=True)
+CONTAINER_STATUS = CriCall("RuntimeService/ContainerStatus", m.ContainerStatusResponse, 30, repeats=True)
+CREATE_CONTAINER = CriCall("RuntimeService/CreateContainer", m.CreateContainerResponse, 120, finishes=True)
+START_CONTAINER = CriCall("RuntimeService/StartContainer", m.Empty, 120, finishes=True)
+STOP_CONTAINER = CriCall("RuntimeService/StopContainer", m.Empty, 120, repeats=True)  # on top of the grace
+REMOVE_CONTAINER = CriCall("RuntimeService/RemoveContainer", m.Empty, 120, repeats=True)
+UPDATE_RESOURCES = CriCall("RuntimeService/UpdateContainerResources", m.Empty, 60, repeats=True)
+LIST_CONTAINER_STATS = CriCall("RuntimeService/ListContainerStats", im.ListContainerStatsResponse, 30)
+REOPEN_LOG = CriCall("RuntimeService/ReopenContainerLog", m.Empty, 30, repeats=True)
+EXEC_SYNC = CriCall("RuntimeService/ExecSync", m.ExecSyncResponse, 10)  # on top of the command's own timeout
+EXEC = CriCall("RuntimeService/Exec", m.ExecResponse, 30)
+IMAGE_STATUS = CriCall("ImageService/ImageStatus", im.ImageStatusResponse, 30, repeats=True)
+LIST_IMAGES = CriCall("ImageService/ListImages", im.ListImagesResponse, 30, repeats=True)
+PULL_IMAGE = CriCall("ImageService/PullImage", im.PullImageResponse, 600, repeats=True)
+REMOVE_IMAGE = CriCall("ImageService/RemoveImage", m.Empty, 120, repeats=True)
+IMAGE_FS_INFO = CriCall("ImageService/ImageFsInfo", im.ImageFsInfoResponse, 30, repeats=True)
 
 
 class CriClient:
@@ -91,7 +93,7 @@ class CriClient:
         """How many there were; another number may be another runtime."""
         return self._grpc.connections
 
-    async def ask(self, call: Call[A], request: msgspec.Struct, *, extra_s: float = 0.0) -> A:
+    async def ask(self, call: CriCall[A], request: msgspec.Struct, *, extra_s: float = 0.0) -> A:
         """The answer, within the call's deadline and `extra_s`; CallRefused otherwise."""
         data, deadline_s = encode(request), call.deadline_s + extra_s
         clock = asyncio.get_running_loop().time
@@ -100,15 +102,15 @@ class CriClient:
             try:
                 return decode(call.answer, await self._answer(call, data, deadline_s))
             except ProtobufError as error:
-                raise CallRefused(call.name, GrpcError(INTERNAL, f"an answer that is none: {error}")) from error
+                raise CallRefusedError(call.name, GrpcError(INTERNAL, f"an answer that is none: {error}")) from error
             except GrpcError as error:
                 again = _nothing_done(error) or (call.repeats and error.code == UNAVAILABLE)
                 if not again or clock() + pause_s > give_up:
-                    raise CallRefused(call.name, error) from error
+                    raise CallRefusedError(call.name, error) from error
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    async def _answer(self, call: Call[A], data: bytes, deadline_s: float) -> bytes:
+    async def _answer(self, call: CriCall[A], data: bytes, deadline_s: float) -> bytes:
         if not call.finishes:
             return await self._grpc.unary(call.path, data, deadline_s, call.headers)
         asking = asyncio.create_task(self._grpc.unary(call.path, data, deadline_s, call.headers), name=call.name)
@@ -121,15 +123,15 @@ class CriClient:
         if not asking.cancelled():
             asking.exception()  # perhaps nobody waits for it any more
 
-    async def follow(self, call: Call[A], request: msgspec.Struct) -> AsyncIterator[A]:
+    async def follow(self, call: CriCall[A], request: msgspec.Struct) -> AsyncIterator[A]:
         """The answers of a stream as they come; CallRefused where it breaks."""
         try:
             async for data in self._grpc.stream(call.path, encode(request)):
                 yield decode(call.answer, data)
         except ProtobufError as error:
-            raise CallRefused(call.name, GrpcError(INTERNAL, f"an answer that is none: {error}")) from error
+            raise CallRefusedError(call.name, GrpcError(INTERNAL, f"an answer that is none: {error}")) from error
         except GrpcError as error:
-            raise CallRefused(call.name, error) from error
+            raise CallRefusedError(call.name, error) from error
 
     def close(self) -> None:
         self._grpc.close()
@@ -137,4 +139,4 @@ class CriClient:
 
 def _nothing_done(error: GrpcError) -> bool:
     """Nobody listens, or containerd does and is not ready for CRI yet."""
-    return isinstance(error, Unreachable) or "server is not initialized yet" in error.message
+    return isinstance(error, GrpcUnavailableError) or "server is not initialized yet" in error.message

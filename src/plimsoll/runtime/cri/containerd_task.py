@@ -12,7 +12,7 @@ import signal
 from typing import Annotated
 
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.calls import Call, CallRefused, CriClient
+from plimsoll.runtime.cri.calls import CallRefusedError, CriCall, CriClient
 from plimsoll.runtime.cri.grpc import FAILED_PRECONDITION, NOT_FOUND
 
 REFUSAL = "cannot delete running task"  # containerd's words
@@ -31,8 +31,8 @@ class DeleteRequest(m.Message, frozen=True):
 
 
 _IN_NAMESPACE = (("containerd-namespace", m.CONTAINERD_NAMESPACE),)
-KILL = Call("/containerd.services.tasks.v1.Tasks/Kill", m.Empty, 30, repeats=True, headers=_IN_NAMESPACE)
-DELETE = Call("/containerd.services.tasks.v1.Tasks/Delete", m.Empty, 30, repeats=True, headers=_IN_NAMESPACE)
+KILL = CriCall("/containerd.services.tasks.v1.Tasks/Kill", m.Empty, 30, repeats=True, headers=_IN_NAMESPACE)
+DELETE = CriCall("/containerd.services.tasks.v1.Tasks/Delete", m.Empty, 30, repeats=True, headers=_IN_NAMESPACE)
 
 
 async def end(client: CriClient, container_id: str) -> None:
@@ -42,12 +42,12 @@ async def end(client: CriClient, container_id: str) -> None:
     while True:
         try:
             await client.ask(KILL, KillRequest(container_id, signal.SIGKILL, all=True))
-        except CallRefused as refused:
+        except CallRefusedError as refused:
             if refused.code != NOT_FOUND:  # the processes have ended, or the task is gone
                 raise
         try:
             await client.ask(DELETE, DeleteRequest(container_id))
-        except CallRefused as refused:
+        except CallRefusedError as refused:
             if refused.code == NOT_FOUND:
                 return
             is_alive = refused.code == FAILED_PRECONDITION or _NOT_DEAD_YET in refused.description

@@ -17,10 +17,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.calls import GET_CONTAINER_EVENTS, CallRefused, CriClient
+from plimsoll.runtime.cri.calls import GET_CONTAINER_EVENTS, CallRefusedError, CriClient
 from plimsoll.runtime.cri.grpc import UNIMPLEMENTED
 from plimsoll.runtime.cri.snapshot import Look
-from plimsoll.runtime.interface import ContainerSeen, SandboxSeen, Seen
+from plimsoll.runtime.interface import ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
 
 
 class Exits:
@@ -99,7 +99,7 @@ class Changes:
     async def follow(self) -> AsyncIterator[str]:
         listening = asyncio.create_task(self._listen(), name="cri events")
         clock = asyncio.get_running_loop().time
-        before: Seen | None = None
+        before: RuntimeSnapshot | None = None
         busy_until_s = clock() + BUSY_FOR_S
         pause_s = retry_s = 0.0
         reachable = True
@@ -112,7 +112,7 @@ class Changes:
                     yield uid
                 try:
                     seen = await self._look.now()
-                except CallRefused:
+                except CallRefusedError:
                     reachable, retry_s = False, min(max(2 * retry_s, RETRY_S), LONGEST_RETRY_S)
                     pause_s = retry_s
                     continue
@@ -163,7 +163,7 @@ class Changes:
                     if sandbox is not None and sandbox.metadata is not None and sandbox.metadata.uid:
                         self._named.add(sandbox.metadata.uid)
                     self._stirred.set()
-            except CallRefused as refused:
+            except CallRefusedError as refused:
                 if refused.code == UNIMPLEMENTED:
                     return
             self._events = False
@@ -172,12 +172,14 @@ class Changes:
             retry_s = min(2 * retry_s, LONGEST_RETRY_S)
 
 
-def differing(before: Seen, after: Seen) -> set[str]:
+def differing(before: RuntimeSnapshot, after: RuntimeSnapshot) -> set[str]:
     """Uids of the pods of which anything came, went or changed."""
     return _differing(before.sandboxes, after.sandboxes) | _differing(before.containers, after.containers)
 
 
-def _differing(before: Iterable[SandboxSeen | ContainerSeen], after: Iterable[SandboxSeen | ContainerSeen]) -> set[str]:
+def _differing(
+    before: Iterable[SandboxStateSeen | ContainerStateSeen], after: Iterable[SandboxStateSeen | ContainerStateSeen]
+) -> set[str]:
     earlier, later = {each.id: each for each in before}, {each.id: each for each in after}
     ids = [each for each in earlier.keys() | later.keys() if earlier.get(each) != later.get(each)]
     return {(later.get(each) or earlier[each]).pod_uid for each in ids}

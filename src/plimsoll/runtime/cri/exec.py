@@ -29,7 +29,7 @@ from wsproto.events import (
 )
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ENDED, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -55,7 +55,9 @@ class ExecStream:
         where = urlsplit(url)
         host, port = where.hostname or "127.0.0.1", where.port or 80
         if where.scheme != "http":
-            raise RuntimeTrouble("Exec", f"{url}: only plain http on this machine; turn TLS off for the stream server")
+            raise RuntimeCallError(
+                "Exec", f"{url}: only plain http on this machine; turn TLS off for the stream server"
+            )
         writer = None
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -67,9 +69,9 @@ class ExecStream:
             if writer is not None:
                 writer.close()
             if isinstance(error, TimeoutError):
-                raise RuntimeTrouble("Exec", f"{url}: no answer within {CONNECT_S:g} s") from None
+                raise RuntimeCallError("Exec", f"{url}: no answer within {CONNECT_S:g} s") from None
             if isinstance(error, OSError | RemoteProtocolError):
-                raise RuntimeTrouble("Exec", f"{url}: {error}") from error
+                raise RuntimeCallError("Exec", f"{url}: {error}") from error
             raise
         found._task = asyncio.create_task(found._read(), name="exec stream")
         return found
@@ -100,7 +102,7 @@ class ExecStream:
             with suppress(asyncio.CancelledError):
                 await self._task
         if not self._exit.done():
-            self._exit.set_exception(RuntimeTrouble("Exec", "closed before the command ended"))
+            self._exit.set_exception(RuntimeCallError("Exec", "closed before the command ended"))
         self._exit.exception()
         for queue in self._output.values():
             if not queue.full():
@@ -149,7 +151,7 @@ class ExecStream:
             why = f"the stream broke: {error}"
         finally:
             if not self._exit.done():
-                self._exit.set_exception(RuntimeTrouble("Exec", why))
+                self._exit.set_exception(RuntimeCallError("Exec", why))
                 self._exit.exception()  # nobody may be waiting
             for queue in self._output.values():
                 await queue.put(END)
@@ -184,9 +186,11 @@ class ExecStream:
     def _ended(self, data: bytes) -> None:
         try:
             self._exit.set_result(exit_code(msgspec.json.decode(data)))
-        except (RuntimeTrouble, msgspec.DecodeError) as error:
+        except (RuntimeCallError, msgspec.DecodeError) as error:
             trouble = (
-                error if isinstance(error, RuntimeTrouble) else RuntimeTrouble("Exec", data.decode(errors="replace"))
+                error
+                if isinstance(error, RuntimeCallError)
+                else RuntimeCallError("Exec", data.decode(errors="replace"))
             )
             self._exit.set_exception(trouble)
             self._exit.exception()
@@ -196,7 +200,7 @@ class ExecStream:
             self._writer.write(self._protocol.send(BytesMessage(bytes((channel,)) + data)))
             await self._writer.drain()
         except (OSError, LocalProtocolError) as error:
-            raise RuntimeTrouble("Exec", f"the stream has ended: {error}") from error
+            raise RuntimeCallError("Exec", f"the stream has ended: {error}") from error
 
     async def _feed(self) -> None:
         data = await self._reader.read(CHUNK)
@@ -213,4 +217,4 @@ def exit_code(status: dict[str, Any]) -> int:
         for cause in (status.get("details") or {}).get("causes") or ():
             if cause.get("reason") == "ExitCode" and str(cause.get("message", "")).isdecimal():
                 return int(cause["message"])
-    raise RuntimeTrouble("Exec", str(status.get("message") or status))
+    raise RuntimeCallError("Exec", str(status.get("message") or status))

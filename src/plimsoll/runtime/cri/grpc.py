@@ -3,7 +3,7 @@
 A call is one HTTP/2 stream: headers that name the method, one message with a prefix of five bytes (a flag, its length),
 answers framed the same way, and trailers with the status. One connection carries all calls; it is made at the first
 one and again after it broke. A broken connection fails every call on it (`Unavailable`); whether to ask again is the
-caller's to know. `Unreachable` says that nothing was sent.
+caller's to know. `GrpcUnavailableError` says that nothing was sent.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GrpcError(PlimsollError):
         return f"rpc error: code = {name} desc = {self.message}"
 
 
-class Unreachable(GrpcError):
+class GrpcUnavailableError(GrpcError):
     """Nobody listens, so nothing was sent."""
 
     def __init__(self, message: str) -> None:
@@ -91,7 +91,7 @@ class GrpcClient:
                 return answer
         except TimeoutError:
             if call is None:
-                raise Unreachable(f"{self.socket_path}: not connected within {deadline_s:g} s") from None
+                raise GrpcUnavailableError(f"{self.socket_path}: not connected within {deadline_s:g} s") from None
             raise GrpcError(DEADLINE_EXCEEDED, f"no answer within {deadline_s:g} s") from None
         finally:
             if call is not None:
@@ -125,9 +125,9 @@ class GrpcClient:
                         _, self._connection = await loop.create_unix_connection(made, self.socket_path)
                         self.connections += 1
                 except TimeoutError:
-                    raise Unreachable(f"{self.socket_path}: not connected within {CONNECT_S:g} s") from None
+                    raise GrpcUnavailableError(f"{self.socket_path}: not connected within {CONNECT_S:g} s") from None
                 except OSError as error:
-                    raise Unreachable(f"{self.socket_path}: {error.strerror or error}") from error
+                    raise GrpcUnavailableError(f"{self.socket_path}: {error.strerror or error}") from error
             return self._connection
 
 
@@ -222,7 +222,7 @@ class _Connection(asyncio.Protocol):
 
     async def start(self, method: str, request: bytes, deadline_s: float | None, more: Headers = ()) -> _Call:
         if self.lost:
-            raise Unreachable("the connection was closed")
+            raise GrpcUnavailableError("the connection was closed")
         headers = [
             (":method", "POST"),
             (":scheme", "http"),
@@ -239,7 +239,7 @@ class _Connection(asyncio.Protocol):
             self._h2.send_headers(call.stream_id, headers)
         except ProtocolError as error:  # too many streams at once, or all numbers used up
             self.fail(f"no more calls on this connection: {error}")
-            raise Unreachable(str(error)) from error
+            raise GrpcUnavailableError(str(error)) from error
         self._calls[call.stream_id] = call
         try:
             await self._send(call, b"\0" + len(request).to_bytes(PREFIX - 1) + request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plimsoll.codec.protobuf.structs import Unsigned
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.interface import ContainerSpec, Resources, SandboxSpec, Security
+from plimsoll.runtime.interface import ContainerSpec, CriResources, SandboxSpec, Security
 
 POD_NAME, POD_NAMESPACE, POD_UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"
@@ -72,7 +72,7 @@ def container_config(sandbox: SandboxSpec, spec: ContainerSpec) -> m.ContainerCo
     )
 
 
-def linux_resources(resources: Resources) -> m.LinuxContainerResources:
+def linux_resources(resources: CriResources) -> m.LinuxContainerResources:
     return m.LinuxContainerResources(
         cpu_period=resources.cpu_period_us,
         cpu_quota=resources.cpu_quota_us,

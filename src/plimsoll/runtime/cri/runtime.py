@@ -39,21 +39,21 @@ from plimsoll.runtime.cri.answers import (
     resources_told,
     sandbox_image_configured,
 )
-from plimsoll.runtime.cri.calls import CallRefused, CriClient
+from plimsoll.runtime.cri.calls import CallRefusedError, CriClient
 from plimsoll.runtime.cri.events import Changes
 from plimsoll.runtime.cri.grpc import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED
 from plimsoll.runtime.cri.snapshot import Look
 from plimsoll.runtime.interface import (
-    ContainerSeen,
     ContainerSpec,
+    ContainerStateSeen,
+    CriResources,
     ExecResult,
     ExecSession,
     Image,
-    ImageTrouble,
-    Resources,
-    RuntimeTrouble,
+    ImageError,
+    RuntimeCallError,
+    RuntimeSnapshot,
     SandboxSpec,
-    Seen,
 )
 
 KILLED = 137
@@ -90,7 +90,7 @@ class CriRuntime:
         self.name, self.version = version.runtime_name, version.runtime_version
         try:
             self.cgroup_driver = driver_told(await self._client.ask(calls.RUNTIME_CONFIG, m.Empty()))
-        except CallRefused as refused:
+        except CallRefusedError as refused:
             if refused.code != UNIMPLEMENTED:
                 raise
         status = await self._client.ask(calls.STATUS, m.StatusRequest(verbose=True))
@@ -111,7 +111,7 @@ class CriRuntime:
     async def health(self) -> Health:
         return health_told(await self._client.ask(calls.STATUS, m.StatusRequest()))
 
-    async def seen(self) -> Seen:
+    async def seen(self) -> RuntimeSnapshot:
         seen = await self._look.now()
         self._changes.looked()
         return seen
@@ -127,11 +127,11 @@ class CriRuntime:
         if pull:
             try:
                 await self._client.ask(calls.PULL_IMAGE, im.ImageRequest(image=spec))
-            except CallRefused as refused:
-                raise ImageTrouble(name, refused.reason) from refused
+            except CallRefusedError as refused:
+                raise ImageError(name, refused.reason) from refused
         answer = await self._client.ask(calls.IMAGE_STATUS, im.ImageStatusRequest(image=spec, verbose=True))
         if answer.image is None or not answer.image.id:
-            raise ImageTrouble(name, f'Container image "{name}" is not present on this node', "ErrImageNeverPull")
+            raise ImageError(name, f'Container image "{name}" is not present on this node', "ErrImageNeverPull")
         return image_found(answer.image, answer.info)
 
     async def images(self) -> tuple[StoredImage, ...]:
@@ -158,7 +158,7 @@ class CriRuntime:
         request = m.RunPodSandboxRequest(config=requests.sandbox_config(spec), runtime_handler=self._handler)
         try:
             made = (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
-        except CallRefused:
+        except CallRefusedError:
             there = await self._sandbox_there(spec)
             if there is None:
                 raise
@@ -189,7 +189,7 @@ class CriRuntime:
         with _gone_is_fine():
             await self._client.ask(calls.REMOVE_SANDBOX, m.SandboxRequest(pod_sandbox_id=sandbox_id))
 
-    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+    async def update_sandbox(self, sandbox_id: str, resources: CriResources) -> None:
         """A runtime that does not know the call (containerd 1.6) is not asked again over the same connection."""
         if self._client.connections == self._no_updates_at:
             return
@@ -198,7 +198,7 @@ class CriRuntime:
         )
         try:
             await self._client.ask(calls.UPDATE_SANDBOX, request)
-        except CallRefused as refused:
+        except CallRefusedError as refused:
             if refused.code != UNIMPLEMENTED:
                 raise
             self._no_updates_at = self._client.connections
@@ -216,7 +216,7 @@ class CriRuntime:
         )
         try:
             made = (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
-        except CallRefused:
+        except CallRefusedError:
             there = await self._container_there(sandbox_id, spec)
             if there is None:
                 raise
@@ -240,7 +240,7 @@ class CriRuntime:
         while True:
             try:
                 await self._client.ask(calls.START_CONTAINER, m.ContainerRequest(container_id=container_id))
-            except CallRefused as refused:
+            except CallRefusedError as refused:
                 # Started before, or just now, by an agent or over a connection that did not live to tell.
                 if refused.code == NOT_FOUND:
                     raise
@@ -266,19 +266,19 @@ class CriRuntime:
         with _gone_is_fine():
             try:
                 await self._client.ask(calls.REMOVE_CONTAINER, request)
-            except CallRefused as refused:
+            except CallRefusedError as refused:
                 if containerd_task.REFUSAL not in refused.description:
                     raise
                 await containerd_task.end(self._client, container_id)
                 await self._client.ask(calls.REMOVE_CONTAINER, request)
 
-    async def update_container(self, container_id: str, resources: Resources) -> None:
+    async def update_container(self, container_id: str, resources: CriResources) -> None:
         request = m.UpdateContainerResourcesRequest(
             container_id=container_id, linux=requests.linux_resources(resources)
         )
         await self._client.ask(calls.UPDATE_RESOURCES, request)
 
-    async def container_resources(self, container_id: str) -> Resources | None:
+    async def container_resources(self, container_id: str) -> CriResources | None:
         """As the runtime keeps them, to be compared with what it was told; None where it does not say."""
         return resources_told(await self._status(container_id))
 
@@ -295,7 +295,7 @@ class CriRuntime:
         request = m.ExecSyncRequest(container_id=container_id, cmd=command, timeout=whole_s)
         try:
             done = await self._client.ask(calls.EXEC_SYNC, request, extra_s=whole_s)
-        except CallRefused as refused:
+        except CallRefusedError as refused:
             if refused.code == DEADLINE_EXCEEDED:
                 return ExecResult(KILLED, refused.description.encode()[:max_output_bytes], timed_out=True)
             raise
@@ -320,7 +320,7 @@ class CriRuntime:
             try:
                 theirs = open_namespace(NET, pid)
             except OSError as error:
-                raise RuntimeTrouble("pod_socket", f"sandbox {sandbox_id} has ended: {error.strerror}") from error
+                raise RuntimeCallError("pod_socket", f"sandbox {sandbox_id} has ended: {error.strerror}") from error
             try:
                 if os.path.samestat(os.fstat(own), os.fstat(theirs)):
                     return None
@@ -337,7 +337,7 @@ class CriRuntime:
     async def reopen_log(self, container_id: str) -> None:
         await self._client.ask(calls.REOPEN_LOG, m.ContainerRequest(container_id=container_id))
 
-    def log_file(self, container: ContainerSeen) -> Path:
+    def log_file(self, container: ContainerStateSeen) -> Path:
         return Path(container.log_file)
 
 
@@ -360,6 +360,6 @@ def _in_sandbox(sandbox_id: str) -> m.ListContainersRequest:
 def _gone_is_fine() -> Iterator[None]:
     try:
         yield
-    except CallRefused as refused:
+    except CallRefusedError as refused:
         if refused.code != NOT_FOUND:
             raise

@@ -24,11 +24,11 @@ from plimsoll.runtime.cri.calls import (
     LIST_CONTAINERS,
     LIST_SANDBOXES,
     SANDBOX_STATUS,
-    CallRefused,
+    CallRefusedError,
     CriClient,
 )
 from plimsoll.runtime.cri.grpc import NOT_FOUND
-from plimsoll.runtime.interface import ContainerSeen, SandboxSeen, Seen
+from plimsoll.runtime.interface import ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
 
 T = TypeVar("T")
 AT_ONCE = 8  # statuses asked in parallel
@@ -37,12 +37,12 @@ SETTLED_S = 2.0  # after that the reason of a kill is what it is
 
 
 class _Sandbox(msgspec.Struct, frozen=True):
-    seen: SandboxSeen
+    seen: SandboxStateSeen
     pid: int
 
 
 class _Container(msgspec.Struct, frozen=True):
-    seen: ContainerSeen
+    seen: ContainerStateSeen
     listed: m.Container
     settled_s: float  # when what is seen is final, by the loop's clock
     began: bool = True  # else it is as if it were not there
@@ -54,10 +54,10 @@ class Look:
         self._sandboxes: dict[str, _Sandbox] = {}
         self._containers: dict[str, _Container] = {}
         self._looking = asyncio.Lock()
-        self._shared: asyncio.Future[Seen] | None = None
+        self._shared: asyncio.Future[RuntimeSnapshot] | None = None
         self._few = asyncio.Semaphore(AT_ONCE)
 
-    async def now(self) -> Seen:
+    async def now(self) -> RuntimeSnapshot:
         if self._shared is None:
             shared = self._shared = asyncio.get_running_loop().create_future()
             try:
@@ -67,7 +67,7 @@ class Look:
             except BaseException as error:
                 if self._shared is shared:
                     self._shared = None
-                if isinstance(error, CallRefused):
+                if isinstance(error, CallRefusedError):
                     shared.set_exception(error)
                     shared.exception()  # nobody else may have waited for it
                 else:
@@ -99,7 +99,7 @@ class Look:
         found = self._sandboxes.get(sandbox_id)
         return found.pid if found is not None and found.seen.ready and not found.seen.ip else 0
 
-    async def _look(self) -> Seen:
+    async def _look(self) -> RuntimeSnapshot:
         sandboxes, containers = await asyncio.gather(
             self._client.ask(LIST_SANDBOXES, m.ListPodSandboxRequest()),
             self._client.ask(LIST_CONTAINERS, m.ListContainersRequest()),
@@ -110,7 +110,7 @@ class Look:
         )
         self._sandboxes = {each.seen.id: each for each in found_sandboxes if each is not None}
         self._containers = {each.seen.id: each for each in found_containers if each is not None}
-        return Seen(
+        return RuntimeSnapshot(
             tuple(sorted((each.seen for each in self._sandboxes.values()), key=lambda each: (each.created_s, each.id))),
             tuple(
                 sorted(
@@ -130,7 +130,7 @@ class Look:
         try:
             async with self._few:
                 status = await self._client.ask(SANDBOX_STATUS, request)
-        except CallRefused as refused:
+        except CallRefusedError as refused:
             if refused.code == NOT_FOUND:  # removed since it was listed
                 return None
             raise
@@ -152,7 +152,7 @@ class Look:
         try:
             async with self._few:
                 answer = await self._client.ask(CONTAINER_STATUS, request)
-        except CallRefused as refused:
+        except CallRefusedError as refused:
             if refused.code == NOT_FOUND:
                 return None
             raise

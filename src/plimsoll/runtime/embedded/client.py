@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.runtime.embedded.connection import LOST, Connection, Watcher, reached, start_supervisor
-from plimsoll.runtime.interface import ContainerSeen, RuntimeTrouble, SandboxSeen, Seen
+from plimsoll.runtime.embedded.connection import LOST, ExitWatcher, SupervisorConnection, reached, start_supervisor
+from plimsoll.runtime.interface import ContainerStateSeen, RuntimeCallError, RuntimeSnapshot, SandboxStateSeen
 from plimsoll.runtime.supervisor import wire
 
 _CONNECT_PATIENCE_S = 10.0
@@ -38,15 +38,15 @@ class SupervisorClient:
         self.limitations: tuple[str, ...] = ()
         self.isolation = False
         self.supervisor_pid = 0
-        self._sandboxes: dict[str, SandboxSeen] = {}
-        self._containers: dict[str, ContainerSeen] = {}
+        self._sandboxes: dict[str, SandboxStateSeen] = {}
+        self._containers: dict[str, ContainerStateSeen] = {}
         self._cgroups: dict[str, str] = {}  # container id → its cgroup
-        self._snapshot: Seen | None = None
-        self._watchers: list[Watcher] = []
+        self._snapshot: RuntimeSnapshot | None = None
+        self._watchers: list[ExitWatcher] = []
         self._numbers = itertools.count(1)
         self._answers: dict[int, asyncio.Future[tuple[wire.Message, list[int]]]] = {}
         self._ends: dict[int, asyncio.Future[tuple[int, bool]]] = {}
-        self._connection: Connection | None = None
+        self._connection: SupervisorConnection | None = None
         self._connected = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._closing = False
@@ -60,7 +60,7 @@ class SupervisorClient:
             try:
                 await self._connect()
                 break
-            except RuntimeTrouble as trouble:
+            except RuntimeCallError as trouble:
                 if trouble.reason != LOST:  # one that was just ending had taken our call
                     raise
         self._keeper = asyncio.create_task(self._keep_connected(), name="embedded runtime")
@@ -81,7 +81,7 @@ class SupervisorClient:
         self._closing = True
         try:
             await self._call("shutdown")
-        except RuntimeTrouble:
+        except RuntimeCallError:
             pass  # it went before it could answer: the same
         await self.close()
 
@@ -98,7 +98,7 @@ class SupervisorClient:
                 try:
                     await self._connect()
                     break
-                except RuntimeTrouble:
+                except RuntimeCallError:
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, _SLOWEST_RETRY_S)
 
@@ -114,23 +114,25 @@ class SupervisorClient:
             if not started:
                 started = await asyncio.to_thread(self._start)  # starts a program: too long for the loop
             if loop.time() > deadline:
-                raise RuntimeTrouble("open", f"no supervisor answers; see {self._state / 'supervisor.log'}")
+                raise RuntimeCallError("open", f"no supervisor answers; see {self._state / 'supervisor.log'}")
             else:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, 0.1)
-        self._connection = Connection(connected, self._received, self._fail_waiting)
+        self._connection = SupervisorConnection(connected, self._received, self._fail_waiting)
         try:
             async with asyncio.timeout(_CONNECT_PATIENCE_S):
                 hello, _ = await self._ask(self._connection, {"call": "hello", "follow": True}, ())
         except TimeoutError:
             self._drop()
-            raise RuntimeTrouble("open", "the supervisor does not answer") from None
-        except RuntimeTrouble:
+            raise RuntimeCallError("open", "the supervisor does not answer") from None
+        except RuntimeCallError:
             self._drop()
             raise
         if hello["protocol"] != wire.PROTOCOL:
             self._drop()
-            raise RuntimeTrouble("open", "the supervisor is of another version of Plimsoll: end its pods and it first")
+            raise RuntimeCallError(
+                "open", "the supervisor is of another version of Plimsoll: end its pods and it first"
+            )
         self.isolation, self.limitations = hello["isolation"], tuple(hello["limitations"])
         self.supervisor_pid = hello["pid"]
         self._sandboxes, self._containers, self._cgroups = {}, {}, {}
@@ -162,7 +164,7 @@ class SupervisorClient:
         waiting: list[asyncio.Future[Any]] = [*answers.values(), *ends.values()]
         for future in waiting:
             if not future.done():
-                future.set_exception(RuntimeTrouble("embedded runtime", LOST))
+                future.set_exception(RuntimeCallError("embedded runtime", LOST))
                 future.exception()  # nobody need be waiting
 
     def _received(self, message: wire.Message, fds: list[int]) -> None:
@@ -191,15 +193,15 @@ class SupervisorClient:
 
     def _take_sandbox(self, record: dict[str, Any]) -> None:
         self._snapshot = None
-        self._sandboxes[record["id"]] = msgspec.convert(record, SandboxSeen)
+        self._sandboxes[record["id"]] = msgspec.convert(record, SandboxStateSeen)
 
     def _take_container(self, record: dict[str, Any]) -> None:
         self._snapshot = None
         self._cgroups[record["id"]] = record.pop("cgroup", "")
-        self._containers[record["id"]] = msgspec.convert(record, ContainerSeen)
+        self._containers[record["id"]] = msgspec.convert(record, ContainerStateSeen)
 
     async def _ask(
-        self, connection: Connection, message: wire.Message, fds: Sequence[int]
+        self, connection: SupervisorConnection, message: wire.Message, fds: Sequence[int]
     ) -> tuple[wire.Message, list[int]]:
         number = next(self._numbers)
         waiting: asyncio.Future[tuple[wire.Message, list[int]]] = asyncio.get_running_loop().create_future()
@@ -212,7 +214,7 @@ class SupervisorClient:
         if "error" in answer:
             for fd in with_it:
                 os.close(fd)
-            raise RuntimeTrouble(message["call"], answer["error"])
+            raise RuntimeCallError(message["call"], answer["error"])
         return answer["result"], with_it
 
     async def _call(self, call: str, fds: Sequence[int] = (), /, **arguments: object) -> wire.Message:
@@ -226,26 +228,26 @@ class SupervisorClient:
     ) -> tuple[wire.Message, list[int]]:
         return await self._ask(await self._reachable(call), {"call": call, **arguments}, fds)
 
-    async def _reachable(self, call: str) -> Connection:
+    async def _reachable(self, call: str) -> SupervisorConnection:
         if self._keeper is None:
-            raise RuntimeTrouble(call, "the runtime is not open")
+            raise RuntimeCallError(call, "the runtime is not open")
         try:
             async with asyncio.timeout(_CONNECT_PATIENCE_S):
                 await self._connected.wait()
         except TimeoutError:
-            raise RuntimeTrouble(call, "the supervisor does not answer") from None
+            raise RuntimeCallError(call, "the supervisor does not answer") from None
         if self._connection is None:
-            raise RuntimeTrouble(call, LOST)
+            raise RuntimeCallError(call, LOST)
         return self._connection
 
-    async def seen(self) -> Seen:
+    async def seen(self) -> RuntimeSnapshot:
         await self._reachable("seen")
         if self._snapshot is None:
-            self._snapshot = Seen(tuple(self._sandboxes.values()), tuple(self._containers.values()))
+            self._snapshot = RuntimeSnapshot(tuple(self._sandboxes.values()), tuple(self._containers.values()))
         return self._snapshot
 
     async def changes(self) -> AsyncIterator[str]:
-        watcher = Watcher()
+        watcher = ExitWatcher()
         self._watchers.append(watcher)
         try:
             while (uids := await watcher.next()) is not None:

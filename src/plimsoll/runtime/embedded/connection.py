@@ -14,13 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import plimsoll
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 from plimsoll.runtime.supervisor import wire
 
 LOST = "the supervisor has gone in the middle of it; ask again"
 
 
-class Watcher:
+class ExitWatcher:
     """Pod uids that somebody has still to look at; each at most once."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Watcher:
         return uids
 
 
-class Connection:
+class SupervisorConnection:
     """The socket in asyncio's loop, with descriptors, which asyncio's own streams can't carry."""
 
     def __init__(
@@ -56,14 +56,14 @@ class Connection:
     ) -> None:
         self._socket, self._received, self._on_loss = connected, received, on_loss
         self._loop = asyncio.get_running_loop()
-        self._reader = wire.Reader()
+        self._reader = wire.FrameReader()
         self._waiting: list[tuple[memoryview, list[int]]] = []
         self.lost = asyncio.Event()
         self._loop.add_reader(connected.fileno(), self._readable)
 
     def send(self, message: wire.Message, fds: Sequence[int] = ()) -> None:
         if self.lost.is_set():
-            raise RuntimeTrouble(str(message.get("call")), LOST)
+            raise RuntimeCallError(str(message.get("call")), LOST)
         if fds:
             message = {**message, "fds": len(fds)}
         self._waiting.append((memoryview(wire.encoded(message)), [os.dup(fd) for fd in fds]))
@@ -112,7 +112,7 @@ class Connection:
             messages = self._reader.feed(data, fds) if data else []
         except BlockingIOError:
             return
-        except (OSError, wire.BadMessage):
+        except (OSError, wire.MessageFormatError):
             data, messages = b"", []
         if not data:
             self._loop.remove_reader(self._socket.fileno())
@@ -136,7 +136,7 @@ def reached(state: Path) -> socket.socket | None:
         return None
     except OSError as problem:
         connecting.close()
-        raise RuntimeTrouble("open", f"{state / 'socket'}: {problem.strerror}") from None
+        raise RuntimeCallError("open", f"{state / 'socket'}: {problem.strerror}") from None
     finally:
         os.close(folder)
     connecting.setblocking(False)
@@ -170,7 +170,7 @@ def start_supervisor(state: Path, hidden: Sequence[Path], log_limits: tuple[int,
                 check=False,
             )
     except OSError as problem:
-        raise RuntimeTrouble("open", f"can't start the supervisor: {problem}") from None
+        raise RuntimeCallError("open", f"can't start the supervisor: {problem}") from None
     if done.returncode not in (0, _LOCKED):
-        raise RuntimeTrouble("open", f"the supervisor ended at once; see {state / 'supervisor.log'}")
+        raise RuntimeCallError("open", f"the supervisor ended at once; see {state / 'supervisor.log'}")
     return done.returncode == 0

@@ -19,16 +19,16 @@ from pathlib import Path
 import plimsoll
 from plimsoll.linux import capabilities
 from plimsoll.runtime.embedded.client import SupervisorClient
-from plimsoll.runtime.embedded.exec import End, PipeSession, TerminalSession
+from plimsoll.runtime.embedded.exec import ExecExit, PipeSession, TerminalSession
 from plimsoll.runtime.interface import (
-    ContainerSeen,
     ContainerSpec,
+    ContainerStateSeen,
+    CriResources,
     ExecResult,
     ExecSession,
     Image,
-    ImageTrouble,
-    Resources,
-    RuntimeTrouble,
+    ImageError,
+    RuntimeCallError,
     SandboxSpec,
 )
 from plimsoll.runtime.supervisor import images as bundled
@@ -47,14 +47,14 @@ def plan_document(spec: ContainerSpec) -> dict[str, object]:
     program = bundled.program(spec.image_ref)
     argv = program.argv(spec.command, spec.args)
     if not argv:
-        raise RuntimeTrouble("make_container", f"container {spec.name}: neither it nor its image has a command")
+        raise RuntimeCallError("make_container", f"container {spec.name}: neither it nor its image has a command")
     security = spec.security
     try:
         granted = capabilities.granted(
             security.add_capabilities, security.drop_capabilities, privileged=security.privileged
         )
-    except capabilities.UnknownCapability as problem:
-        raise RuntimeTrouble("make_container", f"container {spec.name}: {problem}") from None
+    except capabilities.UnknownCapabilityError as problem:
+        raise RuntimeCallError("make_container", f"container {spec.name}: {problem}") from None
     return {
         "argv": argv,
         "environment": dict(spec.environment),
@@ -117,8 +117,8 @@ class ProcessRuntime(SupervisorClient):
     async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
         try:
             found = bundled.resolved(name, self._images, has_command=has_command)
-        except bundled.NoImage as problem:
-            raise ImageTrouble(name, str(problem), "ErrImagePull" if pull else "ErrImageNeverPull") from None
+        except bundled.NoImageError as problem:
+            raise ImageError(name, str(problem), "ErrImagePull" if pull else "ErrImageNeverPull") from None
         return Image(found.ref, 0, found.note, None, found.runs)
 
     # -- sandboxes
@@ -175,16 +175,16 @@ class ProcessRuntime(SupervisorClient):
     async def remove_container(self, container_id: str) -> None:
         await self._call("remove_container", container=container_id)
 
-    async def update_container(self, container_id: str, resources: Resources) -> None:
+    async def update_container(self, container_id: str, resources: CriResources) -> None:
         """Nothing to do: the agent writes the cgroups itself."""
 
-    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+    async def update_sandbox(self, sandbox_id: str, resources: CriResources) -> None:
         """Nothing to do either."""
 
     async def reopen_log(self, container_id: str) -> None:
         await self._call("reopen_log", container=container_id)
 
-    def log_file(self, container: ContainerSeen) -> Path:
+    def log_file(self, container: ContainerStateSeen) -> Path:
         return Path(container.log_file)
 
     @contextlib.contextmanager
@@ -193,7 +193,7 @@ class ProcessRuntime(SupervisorClient):
         try:
             fds = tuple(self._open_cgroup(path)) if path else ()
         except OSError as problem:
-            raise RuntimeTrouble(call, f"cgroup {path}: {problem}") from None
+            raise RuntimeCallError(call, f"cgroup {path}: {problem}") from None
         try:
             yield fds
         finally:
@@ -207,7 +207,7 @@ class ProcessRuntime(SupervisorClient):
     ) -> ExecResult:
         number = next(self._numbers)
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        output = End(reading)
+        output = ExecExit(reading)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         ending: asyncio.Future[tuple[int, bool]] = asyncio.get_running_loop().create_future()
         self._ends[number] = ending
@@ -240,7 +240,7 @@ class ProcessRuntime(SupervisorClient):
         ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
         try:
             await self._run(number, container_id, command, theirs)
-        except RuntimeTrouble:
+        except RuntimeCallError:
             for fd in ours:
                 os.close(fd)
             raise
@@ -266,7 +266,7 @@ class ProcessRuntime(SupervisorClient):
                     streams=len(streams),
                     **how,
                 )
-        except RuntimeTrouble:
+        except RuntimeCallError:
             self._ends.pop(number, None)
             raise
         return fds
@@ -274,5 +274,5 @@ class ProcessRuntime(SupervisorClient):
     async def _kill_run(self, number: int) -> None:
         """Where it still runs; no error where it does not, or where the supervisor is gone and with it the run."""
         if self._ends.pop(number, None) is not None and self._connection is not None:
-            with contextlib.suppress(RuntimeTrouble):
+            with contextlib.suppress(RuntimeCallError):
                 await self._call("kill_run", run=number)

@@ -17,7 +17,7 @@ from plimsoll.linux import namespaces
 from plimsoll.linux.mlock import keep_in_memory
 from plimsoll.linux.nice import go_before_others
 from plimsoll.runtime.supervisor.child import set_oom_score
-from plimsoll.runtime.supervisor.journal import Journal
+from plimsoll.runtime.supervisor.journal import SupervisorJournal
 from plimsoll.runtime.supervisor.settings import Settings, detect_abilities
 from plimsoll.runtime.supervisor.supervisor import Supervisor
 
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
         os.path.exists("/sys/fs/cgroup/cgroup.controllers"),
         files,
     )
-    supervisor = Supervisor(settings, Journal(directory))
+    supervisor = Supervisor(settings, SupervisorJournal(directory))
     listening = listen(socket_path)
     supervisor.begin(listening)
     gc.collect()

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 from plimsoll.linux import capabilities, namespaces
 from plimsoll.linux.nice import go_like_others
 from plimsoll.runtime.supervisor import rootfs
-from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, Plan
+from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, LaunchPlan
 
 CANNOT_RUN, START_ERROR = "ContainerCannotRun", "StartError"
 NOT_FOUND, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
@@ -34,12 +34,12 @@ NOT_FOUND, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
 _TIOCGPTN, _TIOCSPTLCK = 0x80045430, 0x40045431
 
 
-class Place(NamedTuple):
+class ChildPlacement(NamedTuple):
     """Where the process goes. For a container: new mount namespace and `view`; for exec: all by `join`."""
 
     cgroups: tuple[int, ...] = ()  # directory fds, one per hierarchy
     join: tuple[tuple[int, int], ...] = ()  # (namespace fd, kind)
-    view: rootfs.View | None = None
+    view: rootfs.RootView | None = None
     shm_namespace: int = -1  # a mount namespace that has the pod's /dev/shm
     host_mounts: int = -1  # the one to come back to
     umask: int = 0o022
@@ -56,7 +56,7 @@ class Streams(NamedTuple):
     stderr: int = -1
 
 
-class Refused(Exception):
+class StartError(Exception):
     """Why nothing runs: the exit code and reason to report, and the sentence."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
@@ -64,12 +64,12 @@ class Refused(Exception):
         self.code, self.reason, self.message = code, reason, message
 
 
-def run(plan: Plan, place: Place, streams: Streams, notes: socket.socket) -> NoReturn:
+def run(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: socket.socket) -> NoReturn:
     """In the child. Whatever happens, this process ends here."""
     try:
         try:
             _become(plan, place, streams, notes)
-        except Refused as problem:
+        except StartError as problem:
             _note(notes, {"error": problem.message, "code": problem.code, "reason": problem.reason})
         except (OSError, ValueError, KeyError, TypeError) as problem:
             _note(notes, {"error": str(problem), "code": NOT_STARTED, "reason": START_ERROR})
@@ -77,7 +77,7 @@ def run(plan: Plan, place: Place, streams: Streams, notes: socket.socket) -> NoR
         os._exit(NOT_STARTED)
 
 
-def _become(plan: Plan, place: Place, streams: Streams, notes: socket.socket) -> None:
+def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: socket.socket) -> None:
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the host's, also when ours is another
     os.setsid()
     namespaces.new_session_keyring()
@@ -109,7 +109,7 @@ def _become(plan: Plan, place: Place, streams: Streams, notes: socket.socket) ->
     try:
         os.chdir(where)
     except OSError as error:
-        raise Refused(NOT_STARTED, START_ERROR, f"working directory {where}: {error.strerror}") from None
+        raise StartError(NOT_STARTED, START_ERROR, f"working directory {where}: {error.strerror}") from None
     _reset_signals()
     program = found_program(plan.argv[0], environment.get("PATH", DEFAULT_PATH))
     try:
@@ -134,16 +134,16 @@ def found_program(name: str, path: str) -> str:
                 return candidate
             denied = True
     if denied:
-        raise Refused(NOT_EXECUTABLE, CANNOT_RUN, f'exec: "{name}": permission denied')
-    raise Refused(NOT_FOUND, CANNOT_RUN, f'exec: "{name}": executable file not found in $PATH')
+        raise StartError(NOT_EXECUTABLE, CANNOT_RUN, f'exec: "{name}": permission denied')
+    raise StartError(NOT_FOUND, CANNOT_RUN, f'exec: "{name}": executable file not found in $PATH')
 
 
-def cannot_run(name: str, error: OSError) -> Refused:
+def cannot_run(name: str, error: OSError) -> StartError:
     code = NOT_FOUND if error.errno in (errno.ENOENT, errno.ENOTDIR) else NOT_EXECUTABLE
-    return Refused(code, CANNOT_RUN, f'exec: "{name}": {(error.strerror or str(error)).lower()}')
+    return StartError(code, CANNOT_RUN, f'exec: "{name}": {(error.strerror or str(error)).lower()}')
 
 
-def completed_environment(plan: Plan, hostname: str) -> dict[str, str]:
+def completed_environment(plan: LaunchPlan, hostname: str) -> dict[str, str]:
     environment = dict(plan.environment)
     environment.setdefault("PATH", DEFAULT_PATH)
     if hostname:
@@ -201,12 +201,12 @@ def _enter_cgroup(directory: int) -> None:
         os.write(fd, b"0")
     except OSError as error:
         where = os.readlink(f"/proc/self/fd/{directory}")
-        raise Refused(NOT_STARTED, START_ERROR, f"can't enter the cgroup {where}: {error.strerror}") from None
+        raise StartError(NOT_STARTED, START_ERROR, f"can't enter the cgroup {where}: {error.strerror}") from None
     finally:
         os.close(fd)
 
 
-def _with_shm(place: Place, view: rootfs.View) -> rootfs.View:
+def _with_shm(place: ChildPlacement, view: rootfs.RootView) -> rootfs.RootView:
     """A new mount namespace, and in hand the pod's /dev/shm, taken from the namespace that keeps it."""
     tree = -1
     if place.shm_namespace >= 0:
@@ -241,7 +241,7 @@ def _streams(streams: Streams, user: int) -> None:
         os.dup2(fd, number, inheritable=True)
 
 
-def _give_up_privileges(plan: Plan, *, isolated: bool) -> None:
+def _give_up_privileges(plan: LaunchPlan, *, isolated: bool) -> None:
     who = plan.identity
     if os.geteuid() == 0:
         if isolated:

@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from plimsoll.runtime.supervisor import wire
-from plimsoll.runtime.supervisor.loop import Loop
+from plimsoll.runtime.supervisor.loop import EventLoop
 
 _MAX_WAITING_BYTES = 32 << 20
 
-Handler = Callable[["Connection", wire.Message, list[int]], None]
+Handler = Callable[["AgentConnection", wire.Message, list[int]], None]
 
 
-class Connection:
+class AgentConnection:
     __slots__ = (
         "_closed",
         "_handler",
@@ -29,11 +29,11 @@ class Connection:
     )
 
     def __init__(
-        self, loop: Loop, connected: socket.socket, handler: Handler, on_close: Callable[[Connection], None]
+        self, loop: EventLoop, connected: socket.socket, handler: Handler, on_close: Callable[[AgentConnection], None]
     ) -> None:
         connected.setblocking(False)
         self._loop, self._socket, self._handler, self._on_close = loop, connected, handler, on_close
-        self._reader = wire.Reader()
+        self._reader = wire.FrameReader()
         self._waiting: deque[tuple[memoryview, list[int]]] = deque()
         self._waiting_bytes = 0
         self._closed = False
@@ -103,7 +103,7 @@ class Connection:
             return
         try:
             messages = self._reader.feed(data, fds)
-        except wire.BadMessage:
+        except wire.MessageFormatError:
             self.close()
             return
         for message, with_it in messages:

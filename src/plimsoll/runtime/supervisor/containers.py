@@ -11,50 +11,50 @@ from collections.abc import Callable, Sequence
 
 from plimsoll.linux import namespaces
 from plimsoll.runtime.supervisor import child, rootfs, spawn
-from plimsoll.runtime.supervisor.log_writer import LogFile, Stream, log_place
-from plimsoll.runtime.supervisor.loop import Loop
-from plimsoll.runtime.supervisor.plan import Plan, plan_from
+from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream, log_place
+from plimsoll.runtime.supervisor.loop import EventLoop
+from plimsoll.runtime.supervisor.plan import LaunchPlan, plan_from
 from plimsoll.runtime.supervisor.sandboxes import Sandboxes
 from plimsoll.runtime.supervisor.settings import Settings
 from plimsoll.runtime.supervisor.spawn import Failure
-from plimsoll.runtime.supervisor.state import Container, Record, Register, Sandbox
+from plimsoll.runtime.supervisor.state import ContainerRecord, JournalRecord, Register, Sandbox
 
 _HIDDEN_FOR_S = 2.0
 OOM_WANTED, OOM_HAVE = "plimsoll.io/oom-score-adj-wanted", "plimsoll.io/oom-score-adj-have"
 
 
-class Refusal(Exception):
+class RequestError(Exception):
     """A call that can't be done, in words."""
 
 
 class Containers:
-    def __init__(self, loop: Loop, settings: Settings, register: Register, start: spawn.Spawner) -> None:
+    def __init__(self, loop: EventLoop, settings: Settings, register: Register, start: spawn.Spawner) -> None:
         self._loop, self._settings, self._register, self._spawn = loop, settings, register, start
-        self._by_pid: dict[int, Container] = {}
+        self._by_pid: dict[int, ContainerRecord] = {}
         self._supervisor = os.getpid()
         self._hidden: tuple[str, ...] = ()
         self._hidden_until_s = 0.0
         self.sandboxes: Sandboxes  # set by the supervisor: sandboxes end containers, containers live in sandboxes
 
-    def get(self, container_id: str) -> Container:
+    def get(self, container_id: str) -> ContainerRecord:
         found = self._register.containers.get(container_id)
         if found is None:
-            raise Refusal(f"no container {container_id}")
+            raise RequestError(f"no container {container_id}")
         return found
 
-    def running(self, container_id: str) -> Container:
+    def running(self, container_id: str) -> ContainerRecord:
         container = self.get(container_id)
         if container.phase != "running" or container.child is None:
-            raise Refusal(f"container {container_id} is not running")
+            raise RequestError(f"container {container_id} is not running")
         return container
 
-    def make(self, record: Record, plan: Record) -> None:
+    def make(self, record: JournalRecord, plan: JournalRecord) -> None:
         if record["id"] in self._register.containers:
             return
         sandbox = self._register.sandboxes.get(record["sandbox_id"])
         if sandbox is None or not sandbox.ready:
-            raise Refusal(f"sandbox {record['sandbox_id']} is not there, or was stopped")
-        container = Container(record | {"created_s": time.time(), "phase": "created"})
+            raise RequestError(f"sandbox {record['sandbox_id']} is not there, or was stopped")
+        container = ContainerRecord(record | {"created_s": time.time(), "phase": "created"})
         container.stop_signal = signal_number(plan_from(plan).stop_signal)  # also: is it a plan at all
         if container.log_file:
             log_place(*_log_place(container, sandbox))
@@ -69,20 +69,20 @@ class Containers:
             done("")
             return
         if container.phase != "created":
-            raise Refusal(f"container {container_id} has ended already")
+            raise RequestError(f"container {container_id} has ended already")
         container.on_start.append(done)
         if container.alive:
             return
         sandbox = self._register.sandboxes.get(container.sandbox_id)
         if sandbox is None or not sandbox.ready:
             container.on_start.remove(done)
-            raise Refusal("its sandbox was stopped")
+            raise RequestError("its sandbox was stopped")
         try:
             self._start(container, sandbox, tuple(cgroups))
         except OSError as problem:
             container.on_start.remove(done)
             self._clear(container)
-            raise Refusal(f"can't start: {problem}") from None
+            raise RequestError(f"can't start: {problem}") from None
 
     def stop(self, container_id: str, grace_s: float, done: Callable[[], None]) -> None:
         """TERM (or the image's signal), KILL after the grace; `done` when it has ended. A shorter grace wins."""
@@ -105,7 +105,7 @@ class Containers:
             container.stop_timer.cancel()
         container.stop_timer = self._loop.after(at_s - time.monotonic(), lambda: self.kill(container))
 
-    def kill(self, container: Container) -> None:
+    def kill(self, container: ContainerRecord) -> None:
         if container.child is not None:
             spawn.kill(container.child.pid)
             if container.cgroup_fd >= 0:
@@ -129,7 +129,7 @@ class Containers:
         if container.log is not None:
             container.log.reopen()
 
-    def alive(self) -> list[Container]:
+    def alive(self) -> list[ContainerRecord]:
         return list(self._by_pid.values())
 
     def child_ended(self, pid: int, status: int) -> bool:
@@ -151,7 +151,7 @@ class Containers:
             self._ended(container, spawn.exit_code(status), "", "")
         return True
 
-    def _start(self, container: Container, sandbox: Sandbox, cgroups: tuple[int, ...]) -> None:
+    def _start(self, container: ContainerRecord, sandbox: Sandbox, cgroups: tuple[int, ...]) -> None:
         plan = plan_from(json.loads(container.plan))
         streams = self._open_streams(container, sandbox, plan)
         try:
@@ -178,12 +178,12 @@ class Containers:
             return spawn.OUR_PIDS
         return sandbox.pids if sandbox.share_pids else spawn.NEW_PIDS
 
-    def _has_own_pids(self, container: Container) -> bool:
+    def _has_own_pids(self, container: ContainerRecord) -> bool:
         sandbox = self._register.sandboxes.get(container.sandbox_id)
         return sandbox is not None and self._pids_for(sandbox) == spawn.NEW_PIDS
 
-    def _view(self, plan: Plan, in_cgroup: bool) -> rootfs.View:
-        return rootfs.View(
+    def _view(self, plan: LaunchPlan, in_cgroup: bool) -> rootfs.RootView:
+        return rootfs.RootView(
             self._settings.stage,
             plan.root,
             self._settings.secret,
@@ -205,7 +205,7 @@ class Containers:
             self._hidden, self._hidden_until_s = rootfs.hidden_paths(self._settings.secret), now_s + _HIDDEN_FOR_S
         return self._hidden
 
-    def _open_streams(self, container: Container, sandbox: Sandbox, plan: Plan) -> child.Streams:
+    def _open_streams(self, container: ContainerRecord, sandbox: Sandbox, plan: LaunchPlan) -> child.Streams:
         """The log and our ends go into the container; the child's ends are returned, and are the caller's to close."""
         if container.log_file and sandbox.log_directory:
             limits = self._settings.log_max_bytes, self._settings.log_max_files
@@ -221,11 +221,11 @@ class Containers:
         for name in ("stdout", "stderr"):
             ours, theirs = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(ours, False)
-            self._follow(container, Stream(ours, name, container.log))
+            self._follow(container, LogStream(ours, name, container.log))
             ends.append(theirs)
         return child.Streams(theirs_in, *ends)
 
-    def _follow(self, container: Container, stream: Stream) -> None:
+    def _follow(self, container: ContainerRecord, stream: LogStream) -> None:
         def readable() -> None:
             if not stream.read():
                 self._loop.watch(stream.fd, None)
@@ -234,7 +234,7 @@ class Containers:
         container.streams.append(stream)
         self._loop.watch(stream.fd, readable)
 
-    def _is_ready(self, container: Container, plan: Plan, failure: Failure | None) -> None:
+    def _is_ready(self, container: ContainerRecord, plan: LaunchPlan, failure: Failure | None) -> None:
         container.failure = failure
         child = container.child
         if child is None:
@@ -243,7 +243,7 @@ class Containers:
             return  # told when it is reaped, which is at once
         if child.terminal >= 0 and container.log is not None:
             os.set_blocking(child.terminal, False)
-            self._follow(container, Stream(os.dup(child.terminal), "stdout", container.log))
+            self._follow(container, LogStream(os.dup(child.terminal), "stdout", container.log))
         container.phase, container.started_s = "running", time.time()
         if child.oom_score_adj is not None:
             container.annotations = {
@@ -256,7 +256,7 @@ class Containers:
         for done in waiting:
             done("")
 
-    def _ended(self, container: Container, code: int, reason: str, message: str) -> None:
+    def _ended(self, container: ContainerRecord, code: int, reason: str, message: str) -> None:
         container.phase, container.exit_code, container.finished_s, container.pid = "exited", code, time.time(), 0
         container.reason, container.message = reason, message
         self._register.changed(container, durable=True)
@@ -268,7 +268,7 @@ class Containers:
         for end_done in ended:
             self._register.when_synced(end_done)
 
-    def _clear(self, container: Container) -> None:
+    def _clear(self, container: ContainerRecord) -> None:
         """Everything that only a living container needs."""
         if container.stop_timer is not None:
             container.stop_timer.cancel()
@@ -290,7 +290,7 @@ class Containers:
         container.stdin = container.cgroup_fd = -1
         container.plan = b""
 
-    def _signal(self, container: Container, number: int) -> None:
+    def _signal(self, container: ContainerRecord, number: int) -> None:
         if container.child is None:
             return
         try:
@@ -300,7 +300,7 @@ class Containers:
                 raise
 
 
-def _log_place(container: Container, sandbox: Sandbox) -> tuple[str, str]:
+def _log_place(container: ContainerRecord, sandbox: Sandbox) -> tuple[str, str]:
     directory = sandbox.log_directory
     return directory, container.log_file.removeprefix(directory.rstrip("/") + "/")
 
@@ -314,10 +314,10 @@ def signal_number(name: str) -> int:
     try:
         return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])
     except KeyError:
-        raise Refusal(f"no signal {name!r}") from None
+        raise RequestError(f"no signal {name!r}") from None
 
 
-def joined(container: Container) -> tuple[tuple[int, int], ...]:
+def joined(container: ContainerRecord) -> tuple[tuple[int, int], ...]:
     """A running container's namespaces, but for the pids (`spawn` enters those). The fds are the caller's."""
     kinds = (namespaces.UTS, namespaces.IPC, namespaces.NET, namespaces.CGROUP, namespaces.MOUNT)
     found: list[tuple[int, int]] = []

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from plimsoll.linux import namespaces
 from plimsoll.runtime.supervisor import child, spawn
 from plimsoll.runtime.supervisor.containers import Containers, joined
-from plimsoll.runtime.supervisor.loop import Loop, Timer
+from plimsoll.runtime.supervisor.loop import EventLoop, Timer
 from plimsoll.runtime.supervisor.plan import plan_from
 from plimsoll.runtime.supervisor.settings import Settings
-from plimsoll.runtime.supervisor.spawn import Child, Failure
+from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
 
 
 class Run:
@@ -26,13 +26,13 @@ class Run:
 
     def __init__(self, number: int, owner: object, on_end: Callable[[int, bool], None]) -> None:
         self.number, self.owner, self.on_end = number, owner, on_end
-        self.child: Child | None = None
+        self.child: ChildProcess | None = None
         self.timer: Timer | None = None
         self.timed_out = False
 
 
 class Runs:
-    def __init__(self, loop: Loop, settings: Settings, containers: Containers, start: spawn.Spawner) -> None:
+    def __init__(self, loop: EventLoop, settings: Settings, containers: Containers, start: spawn.Spawner) -> None:
         self._loop, self._settings, self._containers, self._spawn = loop, settings, containers, start
         self._by_pid: dict[int, Run] = {}
 
@@ -61,7 +61,7 @@ class Runs:
                 run.child.close_terminal()
 
         try:
-            place = child.Place(tuple(cgroups), join, None, files=self._settings.files)
+            place = child.ChildPlacement(tuple(cgroups), join, None, files=self._settings.files)
             run.child = self._spawn(plan, place, streams, ready, pids)
         finally:
             for fd, _ in join:

@@ -40,7 +40,7 @@ class Resolved(NamedTuple):
     runs: str = ""
 
 
-class NoImage(Exception):
+class NoImageError(Exception):
     """No such image; the sentence says what to do."""
 
 
@@ -77,11 +77,13 @@ def resolved(image: str, images: Mapping[str, str], *, has_command: bool) -> Res
         root, *own = shlex.split(mapped)
         path = root.removeprefix(DIRECTORY)
         if not os.path.isabs(path) or not os.path.isdir(path):
-            raise NoImage(
+            raise NoImageError(
                 f"image {image!r}: there is no directory {path!r}; give an absolute path to a root file system"
             )
         if not has_command and not own:
-            raise NoImage(f"image {image!r}: a directory has no command of its own; give the container a `command`")
+            raise NoImageError(
+                f"image {image!r}: a directory has no command of its own; give the container a `command`"
+            )
         return Resolved(mapped, "", shlex.join(own))
     if has_command:
         note = f"image {image!r} is not pulled: the command runs on a read-only view of this machine's files"
@@ -93,7 +95,7 @@ def resolved(image: str, images: Mapping[str, str], *, has_command: bool) -> Res
         program = known[name]
         shown = "a small HTTP server" if name == "nginx" else shlex.join(program.argv((), ()))
         return Resolved(BUNDLED + name, f"image {image!r} is a stand-in of Plimsoll's: it runs {shown}", shown)
-    raise NoImage(
+    raise NoImageError(
         f"image {image!r} can't be pulled: the embedded runtime has no registry. Give the container a `command`, "
         f"map the name under `images:` in the configuration (to a command or dir:PATH), or use one of "
         f"{', '.join(sorted(known))}, or dir:PATH"

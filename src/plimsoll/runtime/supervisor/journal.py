@@ -13,19 +13,19 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-Record = dict[str, Any]
+JournalRecord = dict[str, Any]
 
 _SLACK_LINES = 256
 
 
-class Journal:
+class SupervisorJournal:
     def __init__(self, directory: int, name: str = "journal") -> None:
         self._directory, self._name = directory, name
         self._lines = 0
         self._unsynced = False
         self._fd = -1
 
-    def read(self) -> dict[str, Record]:
+    def read(self) -> dict[str, JournalRecord]:
         """The newest record of every id that is not gone."""
         try:
             fd = os.open(self._name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._directory)
@@ -34,7 +34,7 @@ class Journal:
         with open(fd, "rb") as file:
             return latest(file)
 
-    def begin(self, records: Iterable[Record]) -> None:
+    def begin(self, records: Iterable[JournalRecord]) -> None:
         """Start a new file with these, in one step: a reader finds the old one or the new one."""
         lines = [_line(record) for record in records]
         temporary = f"{self._name}.new"
@@ -52,7 +52,7 @@ class Journal:
             os.close(self._fd)
         self._fd, self._lines, self._unsynced = fd, len(lines), False
 
-    def append(self, record: Record, *, durable: bool = False) -> None:
+    def append(self, record: JournalRecord, *, durable: bool = False) -> None:
         """`durable` records are safe after the next `sync`."""
         _write(self._fd, _line(record))
         self._lines += 1
@@ -67,8 +67,8 @@ class Journal:
         return self._lines > 2 * live + _SLACK_LINES
 
 
-def latest(lines: Iterable[bytes]) -> dict[str, Record]:
-    found: dict[str, Record] = {}
+def latest(lines: Iterable[bytes]) -> dict[str, JournalRecord]:
+    found: dict[str, JournalRecord] = {}
     for line in lines:
         try:
             record = json.loads(line)
@@ -83,7 +83,7 @@ def latest(lines: Iterable[bytes]) -> dict[str, Record]:
     return found
 
 
-def _line(record: Record) -> bytes:
+def _line(record: JournalRecord) -> bytes:
     return json.dumps(record, separators=(",", ":")).encode() + b"\n"
 
 

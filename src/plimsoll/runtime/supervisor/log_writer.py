@@ -16,7 +16,7 @@ MAX_FILES = 5
 _READ_BYTES = 64 << 10
 
 
-class UnsafeLogPath(ValueError):
+class UnsafeLogPathError(ValueError):
     """A log path that leaves its directory, or that is not where logs are."""
 
 
@@ -24,7 +24,7 @@ def log_place(directory: str, relative: str) -> tuple[str, list[str], str]:
     """The trusted directory, the folders below it, and the file's name."""
     parts = relative.split("/")
     if not os.path.isabs(directory) or any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise UnsafeLogPath(
+        raise UnsafeLogPathError(
             f"log path {relative!r} below {directory!r}: plain names below an absolute path are allowed"
         )
     return directory, parts[:-1], parts[-1]
@@ -135,7 +135,7 @@ def rotated_name(name: str, now: time.struct_time, there: list[str]) -> str:
     return f"{stamp}.{max(int(suffix) if suffix.isdigit() else 0 for suffix in taken) + 1:03d}"
 
 
-class Stream:
+class LogStream:
     """stdout or stderr of a container: cut into lines, stamped, handed to the file."""
 
     __slots__ = ("_file", "_prefix", "_rest", "fd")

@@ -27,7 +27,7 @@ class Timer:
         self.action = None
 
 
-class Loop:
+class EventLoop:
     def __init__(self, on_child: Callable[[int, int], None]) -> None:
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, int, Timer]] = []

@@ -26,7 +26,7 @@ class Identity(NamedTuple):
     no_new_privileges: bool = True
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     argv: tuple[str, ...]
     environment: dict[str, str]
     working_dir: str = ""
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
     stop_signal: str = ""
 
 
-def plan_from(document: dict[str, Any]) -> Plan:
+def plan_from(document: dict[str, Any]) -> LaunchPlan:
     """From JSON, where tuples are lists. TypeError for a field that is not ours: the two sides differ in version."""
     fields = dict(document)
     fields["argv"] = tuple(map(str, fields["argv"]))
@@ -51,4 +51,4 @@ def plan_from(document: dict[str, Any]) -> Plan:
     fields["binds"] = tuple(Bind(*bind) for bind in fields.get("binds", ()))
     user, group, groups, capabilities, no_new = fields.get("identity", Identity())
     fields["identity"] = Identity(user, group, tuple(groups), capabilities, no_new)
-    return Plan(**fields)
+    return LaunchPlan(**fields)

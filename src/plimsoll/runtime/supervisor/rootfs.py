@@ -47,7 +47,7 @@ _ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))  
 READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
-class View(NamedTuple):
+class RootView(NamedTuple):
     stage: str  # an empty directory of ours; what is mounted on it stays in the child's mount namespace
     root: str = ""
     secret: tuple[str, ...] = ()  # besides HIDDEN: the state directory; covered in volumes as well
@@ -63,7 +63,7 @@ class View(NamedTuple):
     outside: int = 1  # a process in the host's network namespace, to ask for its sockets
 
 
-def enter(view: View) -> None:
+def enter(view: RootView) -> None:
     """To be called in a new mount namespace, as its root; afterwards / is the container's."""
     mounts.make_private()
     nodev = 0 if view.privileged else NODEV
@@ -247,7 +247,7 @@ def _bound_root(hidden: tuple[str, ...], nodev: int) -> None:
 
 
 def _system_directories(
-    view: View, devices: list[tuple[str, int]], host_dev: int, masks: list[tuple[str, int]]
+    view: RootView, devices: list[tuple[str, int]], host_dev: int, masks: list[tuple[str, int]]
 ) -> None:
     for path in ("/proc", "/sys", "/dev"):
         if not os.path.isdir(path):

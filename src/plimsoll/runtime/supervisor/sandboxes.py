@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 from plimsoll.linux import namespaces
 from plimsoll.runtime.supervisor import child, rootfs, spawn
-from plimsoll.runtime.supervisor.plan import Identity, Plan
+from plimsoll.runtime.supervisor.plan import Identity, LaunchPlan
 from plimsoll.runtime.supervisor.settings import Settings
-from plimsoll.runtime.supervisor.spawn import Child, Failure
-from plimsoll.runtime.supervisor.state import Container, Record, Register, Sandbox
+from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
+from plimsoll.runtime.supervisor.state import ContainerRecord, JournalRecord, Register, Sandbox
 
 _SHM_SIZE = "64m"
 # A shell reaps whoever it is given; it must not end, or all of the pod would.
@@ -26,14 +26,14 @@ _KINDS = (namespaces.MOUNT, namespaces.UTS, namespaces.IPC, namespaces.PID, name
 
 class Sandboxes:
     def __init__(
-        self, settings: Settings, register: Register, start: spawn.Spawner, kill: Callable[[Container], None]
+        self, settings: Settings, register: Register, start: spawn.Spawner, kill: Callable[[ContainerRecord], None]
     ) -> None:
         self._settings, self._register, self._spawn, self._kill = settings, register, start, kill
         self._own = {kind: namespaces.open_namespace(kind) for kind in _KINDS} if settings.isolation else {}
         self._proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._inits: dict[int, Child] = {}
+        self._inits: dict[int, ChildProcess] = {}
 
-    def make(self, spec: Record, done: Callable[[str], None]) -> None:
+    def make(self, spec: JournalRecord, done: Callable[[str], None]) -> None:
         """`done` gets an error's words, or ""."""
         there = self._register.sandboxes.get(spec["id"])
         if there is not None and there.ready:
@@ -96,8 +96,8 @@ class Sandboxes:
         finally:
             self._come_back([namespaces.NET])
 
-    def place(self, sandbox: Sandbox, cgroups: tuple[int, ...], view: rootfs.View | None) -> child.Place:
-        return child.Place(
+    def place(self, sandbox: Sandbox, cgroups: tuple[int, ...], view: rootfs.RootView | None) -> child.ChildPlacement:
+        return child.ChildPlacement(
             cgroups,
             tuple((fd, kind) for kind, fd in sandbox.namespaces.items()),
             view,
@@ -164,7 +164,7 @@ class Sandboxes:
 
     def _start_init(self, sandbox: Sandbox, done: Callable[[str], None]) -> None:
         """PID 1 of a pod whose containers share their pids. The pod's processes end with it."""
-        view = rootfs.View(
+        view = rootfs.RootView(
             self._settings.stage,
             secret=self._settings.secret,
             overlay=self._settings.overlay,
@@ -186,6 +186,6 @@ class Sandboxes:
                 return
             self._is_ready(sandbox, done)
 
-        plan = Plan(_POD_INIT, {}, identity=Identity())
+        plan = LaunchPlan(_POD_INIT, {}, identity=Identity())
         sandbox.init = self._spawn(plan, self.place(sandbox, (), view), child.Streams(), ready, spawn.NEW_PIDS)
         self._inits[sandbox.init.pid] = sandbox.init

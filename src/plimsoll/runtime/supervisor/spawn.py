@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from plimsoll.linux import namespaces
 from plimsoll.linux.clone_into_cgroup import fork_into, is_unified
 from plimsoll.runtime.supervisor import child
-from plimsoll.runtime.supervisor.loop import Loop
-from plimsoll.runtime.supervisor.plan import Plan
+from plimsoll.runtime.supervisor.loop import EventLoop
+from plimsoll.runtime.supervisor.plan import LaunchPlan
 
 NEW_PIDS, OUR_PIDS = -1, -2  # instead of a pid namespace's fd
 
@@ -26,12 +26,12 @@ NEW_PIDS, OUR_PIDS = -1, -2  # instead of a pid namespace's fd
 class Spawner(Protocol):
     def __call__(
         self,
-        plan: Plan,
-        place: child.Place,
+        plan: LaunchPlan,
+        place: child.ChildPlacement,
         streams: child.Streams,
         on_ready: Callable[[Failure | None], None],
         pids: int,
-    ) -> Child: ...
+    ) -> ChildProcess: ...
 
 
 class Failure:
@@ -43,12 +43,14 @@ class Failure:
         self.message, self.code, self.reason = message, code, reason
 
 
-class Child:
+class ChildProcess:
     """`on_ready` is called once: with None when the program runs, with the Failure when it never will."""
 
     __slots__ = ("_loop", "_notes", "_on_ready", "failure", "oom_score_adj", "pid", "terminal")
 
-    def __init__(self, loop: Loop, pid: int, notes: socket.socket, on_ready: Callable[[Failure | None], None]) -> None:
+    def __init__(
+        self, loop: EventLoop, pid: int, notes: socket.socket, on_ready: Callable[[Failure | None], None]
+    ) -> None:
         self._loop, self.pid, self._on_ready = loop, pid, on_ready
         self._notes: socket.socket | None = notes
         self.failure: Failure | None = None
@@ -91,15 +93,15 @@ class Child:
 
 
 def spawn(
-    loop: Loop,
-    plan: Plan,
-    place: child.Place,
+    loop: EventLoop,
+    plan: LaunchPlan,
+    place: child.ChildPlacement,
     streams: child.Streams,
     on_ready: Callable[[Failure | None], None],
     *,
     pids: int,
     own_pids: int,
-) -> Child:
+) -> ChildProcess:
     """Fork; the child becomes the program or says why not. OSError where not even that works."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
@@ -122,10 +124,10 @@ def spawn(
     finally:
         theirs.close()
     ours.setblocking(False)
-    return Child(loop, pid, ours, on_ready)
+    return ChildProcess(loop, pid, ours, on_ready)
 
 
-def _forked(place: child.Place) -> tuple[int, child.Place]:
+def _forked(place: child.ChildPlacement) -> tuple[int, child.ChildPlacement]:
     """A child, and where it still has to go: into a cgroup of v2 it is born."""
     unified = next((fd for fd in place.cgroups if is_unified(fd)), None)
     if unified is not None and (pid := fork_into(unified)) is not None:

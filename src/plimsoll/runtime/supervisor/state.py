@@ -13,12 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 from plimsoll.runtime.supervisor import spawn, wire
-from plimsoll.runtime.supervisor.journal import Journal
-from plimsoll.runtime.supervisor.log_writer import LogFile, Stream
-from plimsoll.runtime.supervisor.loop import Loop, Timer
-from plimsoll.runtime.supervisor.spawn import Child, Failure
+from plimsoll.runtime.supervisor.journal import SupervisorJournal
+from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream
+from plimsoll.runtime.supervisor.loop import EventLoop, Timer
+from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
 
-Record = dict[str, Any]
+JournalRecord = dict[str, Any]
 
 UNKNOWN_REASON = "ContainerStatusUnknown"
 UNKNOWN_MESSAGE = "The container could not be located when the supervisor was started again"
@@ -46,7 +46,7 @@ class Sandbox:
         "shm",
     )
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: JournalRecord) -> None:
         self.id: str = record["id"]
         self.pod_uid: str = record["pod_uid"]
         self.name: str = record["name"]
@@ -64,12 +64,12 @@ class Sandbox:
         self.namespaces: dict[int, int] = {}  # kind → fd
         self.shm = -1  # a mount namespace whose root is the pod's /dev/shm
         self.pids = -1  # the pod's pid namespace, where it is shared
-        self.init: Child | None = None  # its PID 1
+        self.init: ChildProcess | None = None  # its PID 1
 
-    def seen(self) -> Record:
+    def seen(self) -> JournalRecord:
         return {name: getattr(self, name) for name in _SANDBOX_SEEN}
 
-    def record(self) -> Record:
+    def record(self) -> JournalRecord:
         """For the journal."""
         return self.seen()
 
@@ -81,7 +81,7 @@ class Sandbox:
         self.namespaces, self.shm, self.pids = {}, -1, -1
 
 
-class Container:
+class ContainerRecord:
     __slots__ = (
         *_CONTAINER_SEEN,
         "cgroup",
@@ -99,7 +99,7 @@ class Container:
         "streams",
     )
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: JournalRecord) -> None:
         self.id: str = record["id"]
         self.sandbox_id: str = record["sandbox_id"]
         self.pod_uid: str = record["pod_uid"]
@@ -120,9 +120,9 @@ class Container:
         self.start_ticks: int = record.get("start_ticks", 0)
         self.cgroup: str = record.get("cgroup", "")
         self.plan = b""  # JSON as it came: parsed at start and for each exec, kept small in between
-        self.child: Child | None = None
+        self.child: ChildProcess | None = None
         self.failure: Failure | None = None
-        self.streams: list[Stream] = []
+        self.streams: list[LogStream] = []
         self.log: LogFile | None = None
         self.stdin = -1
         self.cgroup_fd = -1  # only where there is no pid namespace whose end kills what is left
@@ -135,19 +135,19 @@ class Container:
     def alive(self) -> bool:
         return self.child is not None
 
-    def seen(self) -> Record:
+    def seen(self) -> JournalRecord:
         record = {name: getattr(self, name) for name in _CONTAINER_SEEN}
         return record | {"cgroup": self.cgroup}
 
-    def record(self) -> Record:
+    def record(self) -> JournalRecord:
         """For the journal: nothing of the environment or the command, which may hold secrets."""
         return self.seen() | {"start_ticks": self.start_ticks}
 
 
 class Register:
-    def __init__(self, loop: Loop, journal: Journal, tell: Callable[[wire.Message], None]) -> None:
+    def __init__(self, loop: EventLoop, journal: SupervisorJournal, tell: Callable[[wire.Message], None]) -> None:
         self.sandboxes: dict[str, Sandbox] = {}
-        self.containers: dict[str, Container] = {}
+        self.containers: dict[str, ContainerRecord] = {}
         self._loop, self._journal, self._tell = loop, journal, tell
         self._after_sync: list[Callable[[], None]] = []
         self._boot = boot_id()
@@ -159,7 +159,7 @@ class Register:
             if record.get("kind") == "sandbox":
                 self.sandboxes[record["id"]] = Sandbox(record | {"ready": False})
             elif record.get("kind") == "container":
-                container = Container(record)
+                container = ContainerRecord(record)
                 if record.get("boot") == self._boot:
                     kill_left_behind(container.pid, container.start_ticks)
                 if container.phase == "created":  # it never ran, as far as anybody was told: the agent makes it again
@@ -171,10 +171,10 @@ class Register:
                 self.containers[container.id] = container
         self._journal.begin(self._everything())
 
-    def of_sandbox(self, sandbox_id: str) -> list[Container]:
+    def of_sandbox(self, sandbox_id: str) -> list[ContainerRecord]:
         return [container for container in self.containers.values() if container.sandbox_id == sandbox_id]
 
-    def changed(self, what: Sandbox | Container, *, durable: bool = False) -> None:
+    def changed(self, what: Sandbox | ContainerRecord, *, durable: bool = False) -> None:
         self._write(self._journal_record(what), durable=durable)
         kind = "sandbox" if isinstance(what, Sandbox) else "container"
         news = {kind: what.seen()}
@@ -183,11 +183,11 @@ class Register:
         else:
             self._tell(news)
 
-    def remember(self, what: Container) -> None:
+    def remember(self, what: ContainerRecord) -> None:
         """For the next supervisor only: a process was started, and is nobody's news yet."""
         self._write(self._journal_record(what))
 
-    def forget(self, what: Sandbox | Container) -> None:
+    def forget(self, what: Sandbox | ContainerRecord) -> None:
         if isinstance(what, Sandbox):
             self.sandboxes.pop(what.id, None)
         else:
@@ -200,7 +200,7 @@ class Register:
             self._loop.soon(self._sync)
         self._after_sync.append(action)
 
-    def _write(self, record: Record, *, durable: bool = False) -> None:
+    def _write(self, record: JournalRecord, *, durable: bool = False) -> None:
         """A full disk must not end the containers: what could not be written is written anew, with all the rest."""
         try:
             if self._behind or self._journal.is_stale(len(self.sandboxes) + len(self.containers)):
@@ -220,11 +220,11 @@ class Register:
         for action in waiting:
             action()
 
-    def _everything(self) -> list[Record]:
-        there: list[Sandbox | Container] = [*self.sandboxes.values(), *self.containers.values()]
+    def _everything(self) -> list[JournalRecord]:
+        there: list[Sandbox | ContainerRecord] = [*self.sandboxes.values(), *self.containers.values()]
         return [self._journal_record(what) for what in there]
 
-    def _journal_record(self, what: Sandbox | Container) -> Record:
+    def _journal_record(self, what: Sandbox | ContainerRecord) -> JournalRecord:
         kind = "sandbox" if isinstance(what, Sandbox) else "container"
         return what.record() | {"kind": kind, "boot": self._boot}
 

@@ -11,25 +11,25 @@ from typing import Any
 
 from plimsoll.linux import namespaces
 from plimsoll.runtime.supervisor import child, spawn, wire
-from plimsoll.runtime.supervisor.connection import Connection
-from plimsoll.runtime.supervisor.containers import Containers, Refusal
+from plimsoll.runtime.supervisor.connection import AgentConnection
+from plimsoll.runtime.supervisor.containers import Containers, RequestError
 from plimsoll.runtime.supervisor.exec import Run, Runs
-from plimsoll.runtime.supervisor.journal import Journal
-from plimsoll.runtime.supervisor.log_writer import UnsafeLogPath
-from plimsoll.runtime.supervisor.loop import Loop
-from plimsoll.runtime.supervisor.plan import Plan
+from plimsoll.runtime.supervisor.journal import SupervisorJournal
+from plimsoll.runtime.supervisor.log_writer import UnsafeLogPathError
+from plimsoll.runtime.supervisor.loop import EventLoop
+from plimsoll.runtime.supervisor.plan import LaunchPlan
 from plimsoll.runtime.supervisor.sandboxes import Sandboxes
 from plimsoll.runtime.supervisor.settings import Settings
-from plimsoll.runtime.supervisor.spawn import Child, Failure
+from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
 from plimsoll.runtime.supervisor.state import Register
 
 
-class Call:
+class SupervisorCall:
     """One request; answered once. Its descriptors are closed when the handler returns: a child has its own copies."""
 
     __slots__ = ("connection", "fds", "message")
 
-    def __init__(self, connection: Connection, message: wire.Message, fds: list[int]) -> None:
+    def __init__(self, connection: AgentConnection, message: wire.Message, fds: list[int]) -> None:
         self.connection, self.message, self.fds = connection, message, fds
 
     def answer(self, result: wire.Message | None = None, fds: list[int] | None = None) -> None:
@@ -46,17 +46,17 @@ class Call:
 
 
 class Supervisor:
-    def __init__(self, settings: Settings, journal: Journal) -> None:
+    def __init__(self, settings: Settings, journal: SupervisorJournal) -> None:
         self._settings = settings
-        self.loop = Loop(self._child_ended)
-        self._connections: list[Connection] = []
+        self.loop = EventLoop(self._child_ended)
+        self._connections: list[AgentConnection] = []
         self._register = Register(self.loop, journal, self._tell)
         self._own_pids = namespaces.open_namespace(namespaces.PID) if settings.isolation else -1
         self._containers = Containers(self.loop, settings, self._register, self._spawn)
         self._sandboxes = Sandboxes(settings, self._register, self._spawn, self._containers.kill)
         self._containers.sandboxes = self._sandboxes
         self._runs = Runs(self.loop, settings, self._containers, self._spawn)
-        self._calls: dict[str, Callable[[Call], None]] = {
+        self._calls: dict[str, Callable[[SupervisorCall], None]] = {
             name.removeprefix("_call_"): getattr(self, name) for name in dir(self) if name.startswith("_call_")
         }
 
@@ -88,12 +88,12 @@ class Supervisor:
 
     def _spawn(
         self,
-        plan: Plan,
-        place: child.Place,
+        plan: LaunchPlan,
+        place: child.ChildPlacement,
         streams: child.Streams,
         on_ready: Callable[[Failure | None], None],
         pids: int,
-    ) -> Child:
+    ) -> ChildProcess:
         return spawn.spawn(self.loop, plan, place, streams, on_ready, pids=pids, own_pids=self._own_pids)
 
     def _child_ended(self, pid: int, status: int) -> None:
@@ -112,9 +112,9 @@ class Supervisor:
         if uid not in (0, os.geteuid()):
             connected.close()
             return
-        self._connections.append(Connection(self.loop, connected, self._handle, self._closed))
+        self._connections.append(AgentConnection(self.loop, connected, self._handle, self._closed))
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: AgentConnection) -> None:
         self._connections.remove(connection)
         self._runs.kill_all_of(connection)
 
@@ -123,14 +123,14 @@ class Supervisor:
             if connection.follows:
                 connection.send(message)
 
-    def _handle(self, connection: Connection, message: wire.Message, fds: list[int]) -> None:
-        call = Call(connection, message, fds)
+    def _handle(self, connection: AgentConnection, message: wire.Message, fds: list[int]) -> None:
+        call = SupervisorCall(connection, message, fds)
         try:
             handler = self._calls.get(str(message.get("call")))
             if handler is None:
-                raise Refusal(f"no call {message.get('call')!r}")
+                raise RequestError(f"no call {message.get('call')!r}")
             handler(call)
-        except (Refusal, OSError, UnsafeLogPath) as problem:
+        except (RequestError, OSError, UnsafeLogPathError) as problem:
             call.refuse(str(problem))
         except (KeyError, TypeError, ValueError) as problem:
             call.refuse(f"not understood ({type(problem).__name__}: {problem}): is the supervisor of another version?")
@@ -140,7 +140,7 @@ class Supervisor:
 
     # -- calls
 
-    def _call_hello(self, call: Call) -> None:
+    def _call_hello(self, call: SupervisorCall) -> None:
         call.connection.follows = bool(call.message.get("follow"))
         answer: dict[str, Any] = {
             "protocol": wire.PROTOCOL,
@@ -152,33 +152,33 @@ class Supervisor:
         }
         call.answer(answer)
 
-    def _call_make_sandbox(self, call: Call) -> None:
+    def _call_make_sandbox(self, call: SupervisorCall) -> None:
         self._sandboxes.make(call.message["sandbox"], call.finish)
 
-    def _call_stop_sandbox(self, call: Call) -> None:
+    def _call_stop_sandbox(self, call: SupervisorCall) -> None:
         self._sandboxes.stop(call.message["sandbox"], call.answer)
 
-    def _call_remove_sandbox(self, call: Call) -> None:
+    def _call_remove_sandbox(self, call: SupervisorCall) -> None:
         self._sandboxes.remove(call.message["sandbox"], call.answer)
 
-    def _call_make_container(self, call: Call) -> None:
+    def _call_make_container(self, call: SupervisorCall) -> None:
         self._containers.make(call.message["container"], call.message["plan"])
         call.answer()
 
-    def _call_start_container(self, call: Call) -> None:
+    def _call_start_container(self, call: SupervisorCall) -> None:
         self._containers.start(call.message["container"], call.fds, call.finish)
 
-    def _call_stop_container(self, call: Call) -> None:
+    def _call_stop_container(self, call: SupervisorCall) -> None:
         self._containers.stop(call.message["container"], float(call.message["grace_s"]), call.answer)
 
-    def _call_remove_container(self, call: Call) -> None:
+    def _call_remove_container(self, call: SupervisorCall) -> None:
         self._containers.remove(call.message["container"], call.answer)
 
-    def _call_reopen_log(self, call: Call) -> None:
+    def _call_reopen_log(self, call: SupervisorCall) -> None:
         self._containers.reopen_log(call.message["container"])
         call.answer()
 
-    def _call_run(self, call: Call) -> None:
+    def _call_run(self, call: SupervisorCall) -> None:
         """The first `streams` descriptors are stdin, stdout and stderr (0 with a terminal), the rest cgroups."""
         number, given = int(call.message["run"]), int(call.message["streams"])
         streams = child.Streams(*call.fds[:given])
@@ -203,14 +203,14 @@ class Supervisor:
             on_start=started,
         )
 
-    def _call_kill_run(self, call: Call) -> None:
+    def _call_kill_run(self, call: SupervisorCall) -> None:
         self._runs.kill(int(call.message["run"]), call.connection)
         call.answer()
 
-    def _call_socket(self, call: Call) -> None:
+    def _call_socket(self, call: SupervisorCall) -> None:
         sandbox = self._register.sandboxes.get(call.message["sandbox"])
         if sandbox is None or not sandbox.ready:
-            raise Refusal("no such sandbox, or it was stopped")
+            raise RequestError("no such sandbox, or it was stopped")
         made = self._sandboxes.socket_in(sandbox, socket.AF_INET6 if call.message.get("ipv6") else socket.AF_INET)
         if made is None:
             call.answer()
@@ -218,5 +218,5 @@ class Supervisor:
         with made:
             call.answer({}, [made.fileno()])
 
-    def _call_shutdown(self, call: Call) -> None:
+    def _call_shutdown(self, call: SupervisorCall) -> None:
         self.end(call.answer)

@@ -23,18 +23,18 @@ _CHUNK_BYTES = 256 << 10
 Message = dict[str, Any]
 
 
-class BadMessage(ValueError):
+class MessageFormatError(ValueError):
     """Bytes that are no message of ours; the connection is of no more use."""
 
 
 def encoded(message: Message) -> bytes:
     body = json.dumps(message, separators=(",", ":")).encode()
     if len(body) > MAX_MESSAGE_BYTES:
-        raise BadMessage(f"a message of {len(body)} bytes; {MAX_MESSAGE_BYTES} are allowed")
+        raise MessageFormatError(f"a message of {len(body)} bytes; {MAX_MESSAGE_BYTES} are allowed")
     return len(body).to_bytes(4, "big") + body
 
 
-class Reader:
+class FrameReader:
     """Puts messages together from what arrives. Descriptors that no message claims are closed by `close`."""
 
     def __init__(self) -> None:
@@ -48,19 +48,19 @@ class Reader:
         while len(self._data) >= 4:
             length = int.from_bytes(self._data[:4], "big")
             if length > MAX_MESSAGE_BYTES:
-                raise BadMessage(f"a message of {length} bytes; {MAX_MESSAGE_BYTES} are allowed")
+                raise MessageFormatError(f"a message of {length} bytes; {MAX_MESSAGE_BYTES} are allowed")
             if len(self._data) < 4 + length:
                 break
             try:
                 message = json.loads(self._data[4 : 4 + length])
             except ValueError as problem:
-                raise BadMessage(f"no JSON: {problem}") from None
+                raise MessageFormatError(f"no JSON: {problem}") from None
             del self._data[: 4 + length]
             if not isinstance(message, dict):
-                raise BadMessage("a message that is no object")
+                raise MessageFormatError("a message that is no object")
             count = message.get("fds", 0)
             if not isinstance(count, int) or not 0 <= count <= len(self._fds):
-                raise BadMessage(f"{count!r} descriptors were announced, {len(self._fds)} came")
+                raise MessageFormatError(f"{count!r} descriptors were announced, {len(self._fds)} came")
             done.append((message, [self._fds.popleft() for _ in range(count)]))
         return done
 

@@ -13,7 +13,7 @@ import pytest
 
 from plimsoll.api.auth.ca import Authority, Issued, kubeconfig
 from plimsoll.api.machinery.users import User, certificate_user
-from plimsoll.linux.state_dir import UnsafeState, private_directory
+from plimsoll.linux.state_dir import UnsafeStateError, private_directory
 
 NAMES = ("127.0.0.1", "localhost")
 
@@ -110,7 +110,7 @@ def test_files_are_private(authority: Authority) -> None:
 
 def test_a_directory_that_others_may_enter_is_refused(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir(mode=0o755)
-    with pytest.raises(UnsafeState, match="chmod 700"):
+    with pytest.raises(UnsafeStateError, match="chmod 700"):
         private_directory(tmp_path / "open")
 
 

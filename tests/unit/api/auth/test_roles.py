@@ -17,7 +17,7 @@ from plimsoll.api.auth.roles import (
     rules_of,
     verdict,
 )
-from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentials, Tokens, User, authenticated
+from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, Tokens, User, authenticated
 from tests.unit.api.asking import api
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
@@ -112,13 +112,13 @@ def test_tokens_are_kept_as_digests_and_can_be_revoked(tmp_path: Path) -> None:
     assert authenticated(f"Bearer {token}", None, tokens) == VIEWER
     assert Tokens(tmp_path).user(token) == VIEWER
     assert tokens.revoke("eve") == 1
-    with pytest.raises(InvalidCredentials):
+    with pytest.raises(InvalidCredentialsError):
         tokens.user(token)
 
 
 @pytest.mark.parametrize("header", ["Bearer nope", "Bearer ", "Basic dXNlcjpwdw==", "nonsense"])
 def test_a_wrong_credential_is_refused_rather_than_anonymous(header: str, tmp_path: Path) -> None:
-    with pytest.raises(InvalidCredentials):
+    with pytest.raises(InvalidCredentialsError):
         authenticated(header, None, Tokens(tmp_path))
 
 

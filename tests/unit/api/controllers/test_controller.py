@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.api.controllers import controller as loop_module
-from plimsoll.api.controllers.controller import Loop
+from plimsoll.api.controllers.controller import Controller
 from plimsoll.store.store import Store
 from tests.unit.store.bodies import put
 
@@ -39,7 +39,7 @@ async def test_an_object_we_stumble_over(
         return (key,)
 
     await store.change("/pods/a/bad", put("x"))
-    running = asyncio.create_task(Loop("test", store, {"/pods/": itself}, look).run())
+    running = asyncio.create_task(Controller("test", store, {"/pods/": itself}, look).run())
     with caplog.at_level(logging.ERROR):
         await store.change("/pods/a/good", put("x"))
         async with asyncio.timeout(10):
@@ -64,7 +64,7 @@ async def test_whom_an_object_concerns_may_be_unclear(tmp_path: Path, caplog: py
         assert key == "/pods/a/good"
         seen.set()
 
-    running = asyncio.create_task(Loop("test", store, {"/pods/": concerns}, look).run())
+    running = asyncio.create_task(Controller("test", store, {"/pods/": concerns}, look).run())
     await asyncio.sleep(0)
     await asyncio.gather(*(store.change(f"/pods/a/{name}", put("x")) for name in ("bad", "good")))
     async with asyncio.timeout(10):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api.controllers import quotas
-from plimsoll.api.controllers.controller import Shelf
+from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.server.services import client_of
 from tests.unit.api.asking import PODS, Asker, api, pod
 
@@ -34,7 +34,7 @@ def quota() -> dict[str, Any]:
 async def test_what_goes_is_charged_no_longer(tmp_path: Path, quota: dict[str, Any]) -> None:
     async with api(tmp_path) as ask:
         cluster = ask.app.cluster
-        shelf = Shelf(cluster.store, client_of(ask.app, "test"))
+        shelf = ControllerContext(cluster.store, client_of(ask.app, "test"))
         await ask.ok("POST", PODS, pod("before", {"cpu": "100m"}))
         running = asyncio.create_task(quotas.loop(shelf, cluster.profile, asyncio.get_running_loop().time).run())
         try:
@@ -92,7 +92,7 @@ async def test_objects_are_counted_and_bounded(
 ) -> None:
     async with api(tmp_path) as ask:
         cluster = ask.app.cluster
-        shelf = Shelf(cluster.store, client_of(ask.app, "test"))
+        shelf = ControllerContext(cluster.store, client_of(ask.app, "test"))
         running = asyncio.create_task(quotas.loop(shelf, cluster.profile, asyncio.get_running_loop().time).run())
         try:
             here = cluster.store.count(f"{_prefix(path)}default/")

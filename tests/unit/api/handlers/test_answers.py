@@ -10,14 +10,14 @@ import pytest
 
 from plimsoll.api.discovery.discovery import discovery
 from plimsoll.api.machinery import status
-from plimsoll.api.machinery.kinds import Resource, resource_at
-from plimsoll.api.machinery.negotiate import DISCOVERY, Wanted, wanted, wants_discovery
-from plimsoll.api.machinery.status import ApiError
+from plimsoll.api.machinery.kinds import ApiResource, resource_at
+from plimsoll.api.machinery.negotiate import DISCOVERY, MediaType, wanted, wants_discovery
+from plimsoll.api.machinery.status import StatusError
 from plimsoll.errors import FieldError
 from tests.unit.api.asking import TABLE, api
 
 
-def resource(plural: str, group: str = "") -> Resource:
+def resource(plural: str, group: str = "") -> ApiResource:
     found = resource_at(group, "v1", plural)
     assert found is not None
     return found
@@ -57,7 +57,7 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("error", "text"), STATUSES, ids=[each[0].message[:30] for each in STATUSES])
-def test_statuses_to_the_letter(error: ApiError, text: str) -> None:
+def test_statuses_to_the_letter(error: StatusError, text: str) -> None:
     assert error.body().decode() == f"{_HEAD}{text}\n"
 
 
@@ -86,20 +86,20 @@ KUBECTL_GET = (
 @pytest.mark.parametrize(
     ("accept", "form"),
     [
-        ("", Wanted()),
-        ("*/*", Wanted()),
-        ("application/json", Wanted()),
-        (KUBECTL_GET, Wanted("Table", "v1")),
-        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Wanted("Table", "v1beta1")),
-        ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Wanted()),
-        ("application/vnd.kubernetes.protobuf,application/json", Wanted()),
-        ("application/vnd.kubernetes.protobuf, */*", Wanted()),
-        ("application/yaml", Wanted(is_yaml=True)),
-        ("text/html, application/json;q=0.1, application/yaml", Wanted(is_yaml=True)),
-        ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", Wanted("PartialObjectMetadata", "v1")),
+        ("", MediaType()),
+        ("*/*", MediaType()),
+        ("application/json", MediaType()),
+        (KUBECTL_GET, MediaType("Table", "v1")),
+        ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", MediaType("Table", "v1beta1")),
+        ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", MediaType()),
+        ("application/vnd.kubernetes.protobuf,application/json", MediaType()),
+        ("application/vnd.kubernetes.protobuf, */*", MediaType()),
+        ("application/yaml", MediaType(is_yaml=True)),
+        ("text/html, application/json;q=0.1, application/yaml", MediaType(is_yaml=True)),
+        ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", MediaType("PartialObjectMetadata", "v1")),
     ],
 )
-def test_what_a_client_takes(accept: str, form: Wanted) -> None:
+def test_what_a_client_takes(accept: str, form: MediaType) -> None:
     assert wanted(accept) == form
 
 
@@ -113,7 +113,7 @@ def test_what_a_client_takes(accept: str, form: Wanted) -> None:
     ],
 )  # fmt: skip
 def test_nothing_acceptable(accept: str, is_list: bool, message: str) -> None:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         wanted(accept, is_list=is_list)
     assert (refusal.value.code, refusal.value.message, refusal.value.details) == (406, message, {})
 
@@ -126,7 +126,7 @@ AGGREGATED = f"{DISCOVERY},application/json;g=apidiscovery.k8s.io;v=v2beta1;as=A
 def test_which_discovery() -> None:
     assert wants_discovery(AGGREGATED)
     assert not wants_discovery("application/json")
-    with pytest.raises(ApiError):
+    with pytest.raises(StatusError):
         wants_discovery("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList")
 
 

@@ -13,7 +13,7 @@ from plimsoll.api.machinery.request_info import (
     request_info,
     write_options,
 )
-from plimsoll.api.machinery.status import ApiError
+from plimsoll.api.machinery.status import StatusError
 
 
 def info(path: str, method: str = "GET") -> RequestInfo:
@@ -87,7 +87,7 @@ def test_paths_of_somebody_else(path: str) -> None:
     ],
 )
 def test_what_a_served_group_does_not_have(method: str, path: str, code: int) -> None:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         info(path, method)
     assert (refusal.value.code, refusal.value.details) == (code, {})
 
@@ -106,7 +106,7 @@ def test_what_a_served_group_does_not_have(method: str, path: str, code: int) ->
     ],
 )  # fmt: skip
 def test_list_options_refused(query: str, code: int, message: str) -> None:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         list_options(info(f"/api/v1/pods?{query}"))
     assert (refusal.value.code, refusal.value.message) == (code, message)
 
@@ -138,7 +138,7 @@ def test_list_options_read() -> None:
     ],
 )  # fmt: skip
 def test_write_options_refused(query: str, message: str) -> None:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         write_options(info(f"/api/v1/namespaces/a/pods?{query}", "POST"), "x")
     assert (refusal.value.code, refusal.value.message) == (422, message)
 
@@ -157,7 +157,7 @@ def test_delete_options_come_from_the_body_or_else_the_query() -> None:
     body = {"gracePeriodSeconds": 0, "preconditions": {"uid": "u", "resourceVersion": "1"}, "dryRun": ["All"]}
     assert delete_options(body, asked) == DeleteOptions(0, "u", "1", "", True)
     assert delete_options({}, asked) == DeleteOptions()
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         delete_options({"propagationPolicy": "Foo"}, asked)
     assert refusal.value.message == (
         'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: Unsupported value: "Foo": supported values: '

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.api.machinery.kinds import Resource, resource_at
+from plimsoll.api.machinery.kinds import ApiResource, resource_at
 from plimsoll.api.machinery.selectors import selection
-from plimsoll.api.machinery.status import ApiError
+from plimsoll.api.machinery.status import StatusError
 
 
-def resource(plural: str, group: str = "") -> Resource:
+def resource(plural: str, group: str = "") -> ApiResource:
     found = resource_at(group, "v1", plural)
     assert found is not None
     return found
@@ -55,18 +55,18 @@ def test_labels(text: str, matches: bool) -> None:
     ],
 )  # fmt: skip
 def test_label_errors(text: str, message: str) -> None:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         selection(resource("pods"), text, "")
     assert (refusal.value.code, refusal.value.message) == (400, message)
 
 
 def test_bad_label_names_are_explained() -> None:
     with pytest.raises(
-        ApiError, match=r'^unable to parse requirement: <nil>: Invalid value: "a/b/c": a valid label key '
+        StatusError, match=r'^unable to parse requirement: <nil>: Invalid value: "a/b/c": a valid label key '
     ):
         selection(resource("pods"), "a/b/c", "")
     with pytest.raises(
-        ApiError, match=r'^unable to parse requirement: values\[0\]\[a\]: Invalid value: "-": a valid label must be'
+        StatusError, match=r'^unable to parse requirement: values\[0\]\[a\]: Invalid value: "-": a valid label must be'
     ):
         selection(resource("pods"), "a=-", "")
 
@@ -135,7 +135,7 @@ def test_fields_of_other_kinds() -> None:
     ],
 )  # fmt: skip
 def test_field_errors(plural: str, group: str, text: str, message: str) -> None:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         selection(resource(plural, group), "", text)
     assert (refusal.value.code, refusal.value.reason, refusal.value.details, refusal.value.message) == (
         400,
@@ -149,5 +149,5 @@ def test_field_errors(plural: str, group: str, text: str, message: str) -> None:
 def test_any_text_is_a_selector_or_a_400(labels: str, fields: str) -> None:
     try:
         holds(labels, fields)
-    except ApiError as refusal:
+    except StatusError as refusal:
         assert refusal.code == 400

@@ -14,12 +14,12 @@ import pytest
 
 from plimsoll.api.auth.authenticator import authenticator, server_names, write_admin_kubeconfig
 from plimsoll.api.auth.ca import Authority
-from plimsoll.api.machinery.call import Call
+from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, Limits
 from plimsoll.api.machinery.metrics import Audit
 from plimsoll.api.machinery.users import ANONYMOUS, AUTHENTICATED, MASTERS, NODES, VIEWERS, Tokens, User
 from plimsoll.api.server.app import App, Options
-from plimsoll.api.server.server import Listener, StartFailed, serving
+from plimsoll.api.server.server import Listener, ServerStartError, serving
 from tests.unit.api.asking import PODS, api, pod
 
 
@@ -74,7 +74,7 @@ async def test_a_taken_port_is_said(state: Path) -> None:
     app = App(Options(state, lambda scope, headers: ANONYMOUS))
     async with serving(app, Listener("127.0.0.1", 0)) as url:
         port = int(url.rpartition(":")[2])
-        with pytest.raises(StartFailed, match=f"cannot listen on 127.0.0.1:{port}"):
+        with pytest.raises(ServerStartError, match=f"cannot listen on 127.0.0.1:{port}"):
             async with serving(
                 App(Options(state / "b", lambda scope, headers: ANONYMOUS)), Listener("127.0.0.1", port)
             ):
@@ -217,7 +217,7 @@ async def test_bad_bodies_are_the_clients_fault(tmp_path: Path, body: bytes) -> 
 
 
 async def test_a_fault_of_ours_shows_no_traceback(tmp_path: Path) -> None:
-    async def broken(cluster: Cluster, call: Call) -> Any:
+    async def broken(cluster: Cluster, call: ApiCall) -> Any:
         raise ZeroDivisionError("secret detail")
 
     async with api(tmp_path) as ask:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from plimsoll.api.machinery.kinds import resource_at
-from plimsoll.api.machinery.negotiate import Wanted
-from plimsoll.api.machinery.status import ApiError
+from plimsoll.api.machinery.negotiate import MediaType
+from plimsoll.api.machinery.status import StatusError
 from plimsoll.api.tables.printers import printer
 from plimsoll.api.tables.views import Viewer
 
@@ -132,7 +132,7 @@ assert CONFIG_MAPS is not None
 
 def viewed(include: str = "", view: str = "Table", version: str = "v1") -> Any:
     assert CONFIG_MAPS is not None
-    return json.loads(Viewer(CONFIG_MAPS, Wanted(view, version), include, "1.36").one(BODY, NOW_S))  # type: ignore[arg-type]
+    return json.loads(Viewer(CONFIG_MAPS, MediaType(view, version), include, "1.36").one(BODY, NOW_S))  # type: ignore[arg-type]
 
 
 def test_a_table_of_one_object() -> None:
@@ -163,7 +163,7 @@ def test_other_versions_and_inclusions() -> None:
 
 
 def test_an_unknown_inclusion_is_refused() -> None:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(StatusError) as refusal:
         viewed("Foo")
     assert refusal.value.message == (
         "Unable to convert to Table as requested: includeObject: Invalid value: \"Foo\": must be 'Metadata', 'Object', 'None', or empty"
@@ -172,19 +172,19 @@ def test_an_unknown_inclusion_is_refused() -> None:
 
 def test_text_is_escaped_as_go_does() -> None:
     assert CONFIG_MAPS is not None
-    assert b'"<' not in Viewer(CONFIG_MAPS, Wanted("Table"), "Object", "1.36").one(BODY, NOW_S)
-    assert b"\\u003c" in Viewer(CONFIG_MAPS, Wanted("Table"), "Object", "1.36").one(BODY, NOW_S)
+    assert b'"<' not in Viewer(CONFIG_MAPS, MediaType("Table"), "Object", "1.36").one(BODY, NOW_S)
+    assert b"\\u003c" in Viewer(CONFIG_MAPS, MediaType("Table"), "Object", "1.36").one(BODY, NOW_S)
 
 
 def test_no_rows_is_an_empty_list() -> None:
     assert CONFIG_MAPS is not None
-    table = json.loads(Viewer(CONFIG_MAPS, Wanted("Table"), "", "1.36").many([], b"{}", NOW_S))
+    table = json.loads(Viewer(CONFIG_MAPS, MediaType("Table"), "", "1.36").many([], b"{}", NOW_S))
     assert table["rows"] == []
 
 
 def test_a_bookmark_in_a_table_has_a_row_of_zero_cells() -> None:
     assert CONFIG_MAPS is not None
-    text = Viewer(CONFIG_MAPS, Wanted("Table"), "", "1.36").bookmark(159, ends_initial=True, columns=False)
+    text = Viewer(CONFIG_MAPS, MediaType("Table"), "", "1.36").bookmark(159, ends_initial=True, columns=False)
     table = json.loads(text)
     assert table["columnDefinitions"] is None
     assert table["rows"][0]["cells"] == ["", 0, "<unknown>"]

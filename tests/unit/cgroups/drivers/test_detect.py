@@ -7,7 +7,7 @@ import re
 import pytest
 
 from plimsoll.cgroups.drivers.detect import (
-    CgroupsUnusable,
+    CgroupsUnusableError,
     Hierarchies,
     check_required,
     default_root,
@@ -138,7 +138,7 @@ def test_hosts(mounts: str, own: str, version: int, v1: dict[str, str], unified:
 
 
 def test_no_cgroups_at_all() -> None:
-    with pytest.raises(CgroupsUnusable, match="no cgroup file system is mounted"):
+    with pytest.raises(CgroupsUnusableError, match="no cgroup file system is mounted"):
         hierarchies("25 20 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n", "")
 
 
@@ -208,7 +208,7 @@ def test_required_controllers(mounts: str, message: str | None) -> None:
     if message is None:
         check_required(found)
         return
-    with pytest.raises(CgroupsUnusable) as caught:
+    with pytest.raises(CgroupsUnusableError) as caught:
         check_required(found)
     assert str(caught.value) == message
 
@@ -260,11 +260,11 @@ def test_default_root(mounts: str, own: str, writable: set[str], root: str | Non
     if root is not None:
         assert default_root(found, writable.__contains__) == root
         return
-    with pytest.raises(CgroupsUnusable, match="start as root, or in a delegated cgroup"):
+    with pytest.raises(CgroupsUnusableError, match="start as root, or in a delegated cgroup"):
         default_root(found, writable.__contains__)
 
 
 def test_read_only_mounts_are_named_as_the_reason() -> None:
     found = hierarchies("30 24 0:26 / /sys/fs/cgroup ro - cgroup2 cgroup2 ro\n", "0::/\n")
-    with pytest.raises(CgroupsUnusable, match="mounted read-only"):
+    with pytest.raises(CgroupsUnusableError, match="mounted read-only"):
         default_root(found, lambda _: False)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedHolders, SimulatedKernel
-from plimsoll.cgroups.engine.executor import StepRefused
+from plimsoll.cgroups.engine.executor import StepError
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS
 from plimsoll.rules.cgroups.steps import Write
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
@@ -105,7 +105,7 @@ def test_a_refused_step_leaves_everything_as_it_was(
                 bench.driver.fail_at = {number: code}
                 try:
                     await scenario.deed(bench.tree)
-                except StepRefused as error:
+                except StepError as error:
                     assert "everything was undone" in str(error)
                     assert bench.now() == rehearsal.old, (number, code)
                     assert bench.tree.status().unfinished is None
@@ -178,7 +178,7 @@ def test_a_resize_is_all_or_nothing_for_each_container(
                 bench.driver.fail_at = {number: code}
                 try:
                     await RESIZE.deed(bench.tree)
-                except StepRefused as error:
+                except StepError as error:
                     assert not error.left
                     kept += len(error.done)
                     found = states(bench.now(), rehearsal)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.interface import CgroupError, CgroupGone
+from plimsoll.cgroups.drivers.interface import CgroupError, CgroupGoneError
 from plimsoll.cgroups.drivers.simulated import SimulatedHolders, SimulatedKernel
 
 MI = 1 << 20
@@ -129,7 +129,7 @@ def test_v1_binds_quotas_to_the_parent_and_memory_to_memory_and_swap() -> None:
 def test_cgroups_in_use_stay_and_those_that_are_not_there_are_gone() -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(2)
-        assert isinstance((await _caught(kernel.make("/a/b"))), CgroupGone)
+        assert isinstance((await _caught(kernel.make("/a/b"))), CgroupGoneError)
         await kernel.make("/a")
         assert await refusal(kernel.make("/a")) == errno.EEXIST
         await kernel.make("/a/b")
@@ -142,7 +142,7 @@ def test_cgroups_in_use_stay_and_those_that_are_not_there_are_gone() -> None:
         assert await refusal(kernel.make("/a/b/c")) == errno.EBUSY
         await kernel.kill("/a")
         await kernel.remove("/a/b")
-        assert isinstance(await _caught(kernel.remove("/a/b")), CgroupGone)
+        assert isinstance(await _caught(kernel.remove("/a/b")), CgroupGoneError)
         assert kernel.children("/a") == [] and kernel.look("/a/b", ()) is None
         assert await refusal(kernel.make("/" + "x" * 256)) == errno.ENAMETOOLONG
         assert await refusal(kernel.make("/x\ny")) == errno.EINVAL

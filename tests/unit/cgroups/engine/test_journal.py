@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.engine.journal import COMPACT_BYTES, Journal, JournalDamaged, StateBusy
-from plimsoll.rules.cgroups.steps import Make, Remove, Seen, Write
+from plimsoll.cgroups.engine.journal import COMPACT_BYTES, Journal, JournalCorruptError, StateBusyError
+from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Write
 
 STEPS = (Make("/a"), Write("/a", "memory.max", "4096"), Write("/b", "cpu.weight", "5", "10"), Remove("/c"))
-BEFORE = {"/c": Seen({"memory.max": "max"}, 7)}
+BEFORE = {"/c": ObservedCgroup({"memory.max": "max"}, 7)}
 
 
 def journal(tmp_path: Path) -> Journal:
@@ -60,7 +60,7 @@ def test_damage_in_the_middle_is_said(tmp_path: Path) -> None:
     book = journal(tmp_path)
     book.end(book.begin("a", "boot", STEPS, BEFORE), "made")
     book.path.write_bytes(b'{"kind":"begin"}\n' + book.path.read_bytes())
-    with pytest.raises(JournalDamaged, match="line 1"):
+    with pytest.raises(JournalCorruptError, match="line 1"):
         book.unfinished()
 
 
@@ -78,7 +78,11 @@ def test_a_second_one_is_told_to_wait(tmp_path: Path) -> None:
     with journal(tmp_path).locked():
         assert journal(tmp_path).is_locked()
     assert not journal(tmp_path).is_locked()
-    with journal(tmp_path).locked(), pytest.raises(StateBusy, match="another plimsoll"), journal(tmp_path).locked():
+    with (
+        journal(tmp_path).locked(),
+        pytest.raises(StateBusyError, match="another plimsoll"),
+        journal(tmp_path).locked(),
+    ):
         pass
     with journal(tmp_path).locked():
         pass

@@ -10,18 +10,18 @@ import msgspec
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.journal import Journal, StateUnwritable
-from plimsoll.cgroups.engine.manager import NodeTree, StillRunning, Unfinished
-from plimsoll.cgroups.engine.ownership import ForeignTree, KubeletRuns, OtherNode
-from plimsoll.cgroups.engine.shrink import ShrinkRefused
-from plimsoll.cgroups.engine.transaction import MissingCgroup
-from plimsoll.errors import InvalidName, InvalidObject, PlimsollError
+from plimsoll.cgroups.engine.journal import Journal, StateWriteError
+from plimsoll.cgroups.engine.manager import CgroupManager, StillRunningError, UnfinishedError
+from plimsoll.cgroups.engine.ownership import ForeignTreeError, KubeletRunningError, OtherNodeError
+from plimsoll.cgroups.engine.shrink import ShrinkError
+from plimsoll.cgroups.engine.transaction import MissingCgroupError
+from plimsoll.errors import InvalidNameError, InvalidObjectError, PlimsollError
 from plimsoll.linux.append_log import MembersFile
 from plimsoll.rules.cgroups.desired_files import derived_id
 from plimsoll.rules.cgroups.steps import Make, Remove, Step, Write
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import CgroupVersion
-from plimsoll.rules.node.node_config import Setting, resolved
+from plimsoll.rules.node.node_config import NodeConfig, resolved
 from plimsoll.rules.quantity import parse
 from tests.faulty_driver import FaultyDriver, Killed
 from tests.node_scenarios import (
@@ -44,7 +44,11 @@ BURSTABLE_POD = f"{TOP}/burstable/pod{BURSTABLE.metadata.uid}"
 
 class Node:
     def __init__(
-        self, state_dir: Path, version: CgroupVersion = 2, name: DriverName = "cgroupfs", setting: Setting | None = None
+        self,
+        state_dir: Path,
+        version: CgroupVersion = 2,
+        name: DriverName = "cgroupfs",
+        setting: NodeConfig | None = None,
     ) -> None:
         self.setting = setting or node_setting(version, name)
         self.kernel = SimulatedKernel(version, name, swap=False)
@@ -53,10 +57,10 @@ class Node:
         asyncio.run(self.kernel.make(RESERVED))
         self.tree = self.another()
 
-    def another(self, **options: object) -> NodeTree:
-        return NodeTree(self.driver, self.setting, self.state_dir, **options)  # type: ignore[arg-type]
+    def another(self, **options: object) -> CgroupManager:
+        return CgroupManager(self.driver, self.setting, self.state_dir, **options)  # type: ignore[arg-type]
 
-    def run(self, *deeds: Callable[[NodeTree], Awaitable[object]]) -> None:
+    def run(self, *deeds: Callable[[CgroupManager], Awaitable[object]]) -> None:
         async def all_of_them() -> None:
             for deed in deeds:
                 await deed(self.tree)
@@ -168,11 +172,11 @@ def test_a_foreign_tree_is_not_touched(tmp_path: Path, path: str) -> None:
         if node.kernel.look(above, ()) is None:
             asyncio.run(node.kernel.make(above))
     node.driver.made.clear()
-    with pytest.raises(ForeignTree, match="--cgroup-root"):
+    with pytest.raises(ForeignTreeError, match="--cgroup-root"):
         node.run(lambda tree: tree.add(PODS))
     assert node.driver.made == []
     if path == FOREIGN[2]:
-        with pytest.raises(ForeignTree, match=path):
+        with pytest.raises(ForeignTreeError, match=path):
             node.run(lambda tree: tree.teardown())
     assert node.driver.made == []
     if path != FOREIGN[2]:
@@ -189,7 +193,7 @@ def test_a_machine_with_a_kubelet_is_left_alone(tmp_path: Path) -> None:
     node = Node(tmp_path / "state", setting=setting)
     node.driver.simulated = False
     node.tree = node.another(proc=proc)
-    with pytest.raises(KubeletRuns, match="4711"):
+    with pytest.raises(KubeletRunningError, match="4711"):
         node.run(lambda tree: tree.setup())
     assert node.driver.made == []
     node.setting = node_setting(2, "cgroupfs")
@@ -215,19 +219,19 @@ def test_after_a_boot_everything_begins_anew(tmp_path: Path) -> None:
 def test_a_reserved_cgroup_must_be_there(tmp_path: Path) -> None:
     node = Node(tmp_path)
     asyncio.run(node.kernel.remove(RESERVED))
-    with pytest.raises(MissingCgroup, match="system-reserved is enforced"):
+    with pytest.raises(MissingCgroupError, match="system-reserved is enforced"):
         node.run(lambda tree: tree.setup())
     assert node.driver.made == []
 
 
 HOSTILE: dict[str, tuple[str, type[PlimsollError]]] = {
-    "upwards": ("../../x", InvalidObject),
-    "newline": ("a\nb", InvalidObject),
-    "slash": ("a/b", InvalidObject),
-    "underscore": ("a_b", InvalidObject),
-    "unit-trick": ("x.slice\\x2d", InvalidObject),
-    "long": ("a" * 300, InvalidName),
-    "none": ("", InvalidObject),
+    "upwards": ("../../x", InvalidObjectError),
+    "newline": ("a\nb", InvalidObjectError),
+    "slash": ("a/b", InvalidObjectError),
+    "underscore": ("a_b", InvalidObjectError),
+    "unit-trick": ("x.slice\\x2d", InvalidObjectError),
+    "long": ("a" * 300, InvalidNameError),
+    "none": ("", InvalidObjectError),
 }
 
 
@@ -244,7 +248,7 @@ def test_hostile_names_are_refused_before_anything_is_touched(
 
 
 def test_one_uid_for_two_pods_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidObject, match="Duplicate"):
+    with pytest.raises(InvalidObjectError, match="Duplicate"):
         Node(tmp_path).run(lambda tree: tree.add([BURSTABLE, RESIZED]))
 
 
@@ -253,7 +257,7 @@ def test_teardown_leaves_running_pods_alone_unless_told(tmp_path: Path) -> None:
     node.run(lambda tree: tree.add(PODS))
     pid = node.kernel.spawn(node.tree.paths(BURSTABLE.metadata.uid)["web"])
     node.driver.made.clear()
-    with pytest.raises(StillRunning, match="remove these pods first"):
+    with pytest.raises(StillRunningError, match="remove these pods first"):
         node.run(lambda tree: tree.teardown())
     assert node.driver.made == [] and node.kernel.members("/", deep=True) == [pid]
     node.run(lambda tree: tree.teardown(kill=True))
@@ -355,7 +359,7 @@ def test_as_kubernetes_a_resize_is_refused_before_anything_is_written(tmp_path: 
     node.kernel.use(log, anon_bytes=50 * MI)
     node.tree = node.another(shrink="kubernetes")
     node.driver.made.clear()
-    with pytest.raises(ShrinkRefused, match='cannot decrease memory limits: attempting to set container "log"'):
+    with pytest.raises(ShrinkError, match='cannot decrease memory limits: attempting to set container "log"'):
         node.run(lambda tree: tree.resize(RESIZED))
     assert node.driver.made == [] and node.tree.status().drift == ()
 
@@ -394,7 +398,7 @@ def test_after_a_kill_memory_that_is_in_use_by_now_is_not_taken_back(
 
 
 def test_only_a_known_pod_can_be_resized(tmp_path: Path) -> None:
-    with pytest.raises(InvalidName, match="add it first"):
+    with pytest.raises(InvalidNameError, match="add it first"):
         Node(tmp_path).run(lambda tree: tree.resize(RESIZED))
 
 
@@ -419,10 +423,10 @@ def test_a_plan_names_what_would_be_removed(tmp_path: Path, name: str) -> None:
     assert asyncio.run(node.tree.add([changed])).steps == steps
 
 
-def _elsewhere(node: Node) -> NodeTree:
+def _elsewhere(node: Node) -> CgroupManager:
     setting = node.setting
     config = msgspec.structs.replace(setting.config, cgroup_root="/plimsoll-test/elsewhere")
-    return NodeTree(node.driver, resolved(setting.machine, config, setting.profile), node.state_dir)
+    return CgroupManager(node.driver, resolved(setting.machine, config, setting.profile), node.state_dir)
 
 
 @pytest.mark.parametrize(
@@ -436,13 +440,13 @@ def _elsewhere(node: Node) -> NodeTree:
     ],
     ids=["setup", "add", "remove", "refresh", "teardown"],
 )
-def test_one_state_is_one_nodes(tmp_path: Path, deed: Callable[[NodeTree], Awaitable[object]]) -> None:
+def test_one_state_is_one_nodes(tmp_path: Path, deed: Callable[[CgroupManager], Awaitable[object]]) -> None:
     """What is known of pods here says nothing about cgroups elsewhere: nothing is made, forgotten or removed."""
     node = Node(tmp_path)
     node.run(lambda tree: tree.add([BURSTABLE]))
     before, made = tree_now(node.kernel, ("/plimsoll-test",)), len(node.driver.made)
     other = _elsewhere(node)
-    with pytest.raises(OtherNode, match=f"the node at {TOP}, not of one at /plimsoll-test/elsewhere/kubepods"):
+    with pytest.raises(OtherNodeError, match=f"the node at {TOP}, not of one at /plimsoll-test/elsewhere/kubepods"):
         node.tree = other
         node.run(deed)
     assert "--state-dir" in other.status().refusal and len(node.driver.made) == made
@@ -466,7 +470,7 @@ def test_a_first_set_up_that_was_killed_is_not_taken_for_somebody_elses(tmp_path
     node.tree = node.another()
     found = node.tree.status()
     assert found.unfinished is not None and not found.refusal and not found.in_progress
-    with pytest.raises(Unfinished, match="node set-up was left unfinished"):
+    with pytest.raises(UnfinishedError, match="node set-up was left unfinished"):
         node.tree.plan()
     node.run(lambda tree: tree.setup())
     assert node.tree.status().is_set_up and node.tree.status().drift == ()
@@ -517,7 +521,7 @@ def test_who_is_cancelled_leaves_everything_as_it_was(tmp_path: Path, deed: str,
 def test_a_full_disk_takes_the_plan_back(tmp_path: Path) -> None:
     node = Node(tmp_path)
     (tmp_path / "node.new").mkdir()  # where the state is written before it replaces the old one
-    with pytest.raises(StateUnwritable, match=r"node\.jsonl cannot be written"):
+    with pytest.raises(StateWriteError, match=r"node\.jsonl cannot be written"):
         node.run(lambda tree: tree.setup())
     assert node.kernel.look(TOP, ()) is None and node.tree.status().unfinished is None
     (tmp_path / "node.new").rmdir()

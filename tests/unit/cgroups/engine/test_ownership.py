@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from plimsoll.cgroups.engine.ownership import (
-    ForeignTree,
+    ForeignTreeError,
     KnownPod,
-    KubeletRuns,
-    Mark,
+    KubeletRunningError,
     NodeState,
-    StateDamaged,
+    OwnedCgroup,
+    StateCorruptError,
     StateFile,
     is_ours,
     running_kubelet,
@@ -23,7 +23,7 @@ from tests.node_scenarios import BURSTABLE
 STATE = NodeState(
     "this-boot",
     5,
-    {"/kubepods": Mark(12, "pods"), "/kubepods/podx": Mark(13, "pod")},
+    {"/kubepods": OwnedCgroup(12, "pods"), "/kubepods/podx": OwnedCgroup(13, "pod")},
     {"/system": {"cpu.weight": "100"}},
     {BURSTABLE.metadata.uid: KnownPod(BURSTABLE, {"web": "a" * 64})},
 )
@@ -50,20 +50,20 @@ def test_of_another_boot_only_the_number_is_left(tmp_path: Path) -> None:
 )
 def test_a_damaged_state_is_said(tmp_path: Path, members: dict[str, bytes]) -> None:
     MembersFile(tmp_path / "node.jsonl").write(members)
-    with pytest.raises(StateDamaged, match="nobody knows which cgroups are ours"):
+    with pytest.raises(StateCorruptError, match="nobody knows which cgroups are ours"):
         StateFile(tmp_path / "node.jsonl", "b").load()
 
 
 def test_a_file_that_is_none_is_said_too(tmp_path: Path) -> None:
     (tmp_path / "node.jsonl").write_text("{}")
-    with pytest.raises(StateDamaged, match="it is not whole"):
+    with pytest.raises(StateCorruptError, match="it is not whole"):
         StateFile(tmp_path / "node.jsonl", "b").load()
 
 
 def test_what_comes_and_goes_is_found_by_the_next(tmp_path: Path) -> None:
     file = StateFile(tmp_path / "node.jsonl", "this-boot")
     file.save(STATE)
-    fewer = msgspec.structs.replace(STATE, committed=6, made={"/kubepods": Mark(14, "pods")}, kept={}, pods={})
+    fewer = msgspec.structs.replace(STATE, committed=6, made={"/kubepods": OwnedCgroup(14, "pods")}, kept={}, pods={})
     for state in (fewer, STATE, fewer):
         file.save(state)
         assert file.load() is state
@@ -73,7 +73,9 @@ def test_what_comes_and_goes_is_found_by_the_next(tmp_path: Path) -> None:
 def test_two_that_write_in_turn_see_each_other(tmp_path: Path) -> None:
     one, other = (StateFile(tmp_path / "node.jsonl", "this-boot") for _ in range(2))
     one.save(STATE)
-    more = msgspec.structs.replace(other.load(), committed=6, made={**STATE.made, "/kubepods/pody": Mark(15, "pod")})
+    more = msgspec.structs.replace(
+        other.load(), committed=6, made={**STATE.made, "/kubepods/pody": OwnedCgroup(15, "pod")}
+    )
     other.save(more)
     assert one.load() == more
     one.save(msgspec.structs.replace(one.load(), committed=7, pods={}))
@@ -98,7 +100,7 @@ def test_a_kubelet_is_found_by_its_name(tmp_path: Path) -> None:
 
 
 def test_refusals_name_the_way_out() -> None:
-    assert "--cgroup-root" in str(ForeignTree("/kubepods")) and "--cgroup-root" in str(KubeletRuns(78))
+    assert "--cgroup-root" in str(ForeignTreeError("/kubepods")) and "--cgroup-root" in str(KubeletRunningError(78))
 
 
 def test_this_machine_has_booted() -> None:

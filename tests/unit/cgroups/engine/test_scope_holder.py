@@ -57,7 +57,7 @@ def test_a_holder_is_small_and_holds_nothing_of_ours() -> None:
 def test_a_holder_of_another_cgroup_is_left_alone() -> None:
     pid = scope_holder.start(SCOPE)
     try:
-        with pytest.raises(scope_holder.NotAHolder, match="it was left alone"):
+        with pytest.raises(scope_holder.NotAScopeHolderError, match="it was left alone"):
             scope_holder.end(pid, "/another.scope")
         assert scope_holder.held_by(pid) == SCOPE
     finally:
@@ -68,7 +68,7 @@ def test_another_process_is_never_taken_for_a_holder() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
             assert scope_holder.held_by(process.pid) is None
-            with pytest.raises(scope_holder.NotAHolder):
+            with pytest.raises(scope_holder.NotAScopeHolderError):
                 scope_holder.end(process.pid, SCOPE)
             assert process.poll() is None
         finally:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.shrink import Shrinker, ShrinkRefused, check_as_kubernetes, usage_bytes
-from plimsoll.rules.cgroups.desired_files import WantedCgroup
-from plimsoll.rules.cgroups.shrink import Ladder
+from plimsoll.cgroups.engine.shrink import Shrinker, ShrinkError, check_as_kubernetes, usage_bytes
+from plimsoll.rules.cgroups.desired_files import DesiredCgroup
+from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from plimsoll.rules.cgroups.steps import Write
 from plimsoll.rules.model.kernel import CgroupVersion
 from tests.faulty_driver import FaultyDriver
@@ -36,7 +36,7 @@ class Room:
         if self.while_asleep is not None:
             self.while_asleep(self)
 
-    def lower(self, limit_bytes: int, ladder: Ladder | None = None) -> None:
+    def lower(self, limit_bytes: int, ladder: ShrinkPolicy | None = None) -> None:
         shrinker = Shrinker(self.driver, clock=lambda: self.seconds, sleep=self.sleep, ladder=ladder)
         asyncio.run(shrinker("/a", self.file, str(limit_bytes)))
 
@@ -97,8 +97,8 @@ def test_it_gives_up_and_leaves_everything_as_it_was(version: CgroupVersion) -> 
         asyncio.run(room.kernel.write("/a", "memory.high", str(100 * MI)))
     room.kernel.use("/a", anon_bytes=30 * MI)
     before = room.kernel.look("/a", (room.file, "memory.high", "cgroup.freeze"))
-    with pytest.raises(ShrinkRefused, match=r"30\.0 MiB are still in use after 2\.0 s, not less than 20\.0 MiB"):
-        room.lower(20 * MI, Ladder(deadline_s=2.0))
+    with pytest.raises(ShrinkError, match=r"30\.0 MiB are still in use after 2\.0 s, not less than 20\.0 MiB"):
+        room.lower(20 * MI, ShrinkPolicy(deadline_s=2.0))
     assert room.kernel.look("/a", (room.file, "memory.high", "cgroup.freeze")) == before
     assert room.is_alive
 
@@ -114,8 +114,8 @@ def test_what_grows_until_the_moment_of_freezing_is_not_killed() -> None:
         await freeze(path, frozen=frozen)
 
     room.driver.freeze = grow_first  # type: ignore[method-assign]
-    with pytest.raises(ShrinkRefused):
-        room.lower(20 * MI, Ladder(deadline_s=1.0))
+    with pytest.raises(ShrinkError):
+        room.lower(20 * MI, ShrinkPolicy(deadline_s=1.0))
     assert room.is_alive and room.text("memory.max") == "max" and room.text("cgroup.freeze") == "0"
 
 
@@ -129,8 +129,8 @@ def test_one_that_cannot_be_frozen_in_time_is_let_go() -> None:
             await asyncio.get_running_loop().create_future()
 
     room.driver.freeze = never  # type: ignore[method-assign]
-    with pytest.raises(ShrinkRefused, match="could not be frozen within 10 ms"):
-        room.lower(20 * MI, Ladder(deadline_s=0.2, frozen_s=0.01))
+    with pytest.raises(ShrinkError, match="could not be frozen within 10 ms"):
+        room.lower(20 * MI, ShrinkPolicy(deadline_s=0.2, frozen_s=0.01))
     assert room.text("cgroup.freeze") == "0" and room.text("memory.max") == "max"
 
 
@@ -148,15 +148,15 @@ def test_as_kubernetes_asks() -> None:
             await kernel.make(path)
         kernel.spawn("/pod/app")
         kernel.use("/pod/app", anon_bytes=20 * MI)
-        plan = {"/pod": WantedCgroup("pod", "p", {}), "/pod/app": WantedCgroup("container", "app", {})}
+        plan = {"/pod": DesiredCgroup("pod", "p", {}), "/pod/app": DesiredCgroup("container", "app", {})}
         lowered = [Write("/pod/app", "memory.max", str(20 * MI), "max")]
-        with pytest.raises(ShrinkRefused) as container:
+        with pytest.raises(ShrinkError) as container:
             check_as_kubernetes(kernel, lowered, plan)
         assert str(container.value) == (
             'cannot decrease memory limits: attempting to set container "app" memory limit (20971520) '
             "below current usage (20971520)"
         )
-        with pytest.raises(ShrinkRefused) as pod:
+        with pytest.raises(ShrinkError) as pod:
             check_as_kubernetes(kernel, [Write("/pod", "memory.max", "4096", "8192")], plan)
         assert str(pod.value) == (
             "cannot decrease memory limits: attempting to set pod memory limit (4096) below current usage (20971520)"

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.stats.usage import CpuUsage, MemoryEvents, MemoryUsage, Pids, Usage, from_texts, host_pressure
+from plimsoll.cgroups.stats.usage import (
+    CgroupUsage,
+    CpuUsage,
+    MemoryEvents,
+    MemoryUsage,
+    Pids,
+    from_texts,
+    host_pressure,
+)
 from plimsoll.rules.model.kernel import CgroupVersion
 
 PRESSURE = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=12\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n"
@@ -39,21 +47,21 @@ MEMORY = MemoryUsage(10000, 7500, None, 4000, 6000, 2500, 7, 1)
 CPU = CpuUsage(900, 600, 300, 10, 4, 55)
 HUGE = {"2MB": 4194304}
 
-CASES: list[tuple[str, CgroupVersion, dict[str, bytes], Usage]] = [
-    ("v2", 2, V2, Usage(MEMORY, MemoryEvents(0, 5, 9, 1, 2, 0), MemoryEvents(0, 0, 9, 1, 1), CPU, None, Pids(3, 100), HUGE)),
-    ("v1", 1, V1, Usage(MEMORY, None, MemoryEvents(max=9, oom_kill=1), CPU, None, Pids(3, 100), HUGE)),
-    ("v2, no controllers", 2, {}, Usage()),
-    ("v1, no hierarchies", 1, {}, Usage()),
-    ("v2, cpu.stat of a cgroup without the cpu controller", 2, {"cpu.stat": b"usage_usec 5\n"}, Usage(cpu=CpuUsage(5))),
-    ("v2, no limit on pids", 2, {"pids.current": b"0", "pids.max": b"max"}, Usage(pids=Pids(0, None))),
-    ("v1, a limit", 1, {"memory.usage_in_bytes": b"1", "memory.limit_in_bytes": b"4096"}, Usage(MemoryUsage(1, None, 4096))),
-    ("more inactive than used", 2, {"memory.current": b"1000", "memory.stat": b"inactive_file 2500"}, Usage(MemoryUsage(1000, 0, inactive_file_bytes=2500))),
-    ("no memory.stat", 2, {"memory.current": b"1000"}, Usage(MemoryUsage(1000, None))),
+CASES: list[tuple[str, CgroupVersion, dict[str, bytes], CgroupUsage]] = [
+    ("v2", 2, V2, CgroupUsage(MEMORY, MemoryEvents(0, 5, 9, 1, 2, 0), MemoryEvents(0, 0, 9, 1, 1), CPU, None, Pids(3, 100), HUGE)),
+    ("v1", 1, V1, CgroupUsage(MEMORY, None, MemoryEvents(max=9, oom_kill=1), CPU, None, Pids(3, 100), HUGE)),
+    ("v2, no controllers", 2, {}, CgroupUsage()),
+    ("v1, no hierarchies", 1, {}, CgroupUsage()),
+    ("v2, cpu.stat of a cgroup without the cpu controller", 2, {"cpu.stat": b"usage_usec 5\n"}, CgroupUsage(cpu=CpuUsage(5))),
+    ("v2, no limit on pids", 2, {"pids.current": b"0", "pids.max": b"max"}, CgroupUsage(pids=Pids(0, None))),
+    ("v1, a limit", 1, {"memory.usage_in_bytes": b"1", "memory.limit_in_bytes": b"4096"}, CgroupUsage(MemoryUsage(1, None, 4096))),
+    ("more inactive than used", 2, {"memory.current": b"1000", "memory.stat": b"inactive_file 2500"}, CgroupUsage(MemoryUsage(1000, 0, inactive_file_bytes=2500))),
+    ("no memory.stat", 2, {"memory.current": b"1000"}, CgroupUsage(MemoryUsage(1000, None))),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("version", "texts", "usage"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
-def test_usage(version: CgroupVersion, texts: dict[str, bytes], usage: Usage) -> None:
+def test_usage(version: CgroupVersion, texts: dict[str, bytes], usage: CgroupUsage) -> None:
     assert from_texts(texts, version) == usage
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from plimsoll.cli.node.owner import Answer, lines
-from plimsoll.cli.pod_names import PodNames, UnreadablePods, read_pod_names
+from plimsoll.cli.node.owner import OwnerAnswer, lines
+from plimsoll.cli.pod_names import PodListError, PodNames, read_pod_names
 from plimsoll.cli.terminal import Paint
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from tests.unit.console import run
@@ -67,7 +67,7 @@ def test_names_from_a_dump(tmp_path: Path) -> None:
     names = read_pod_names((str(tmp_path / "pods.json"),))
     assert names == PodNames({UID: "shop/web-0", "1": "kube-system/etcd", "d0be": "kube-system/etcd"}, {ID: "nginx"})
     (tmp_path / "broken.yaml").write_text("a: [")
-    with pytest.raises(UnreadablePods, match=r"broken\.yaml"):
+    with pytest.raises(PodListError, match=r"broken\.yaml"):
         read_pod_names((str(tmp_path / "broken.yaml"),))
 
 
@@ -76,24 +76,24 @@ SLICE = f"kubepods-burstable-pod{UID.replace('-', '_')}.slice"
 ANSWERS = [
     (
         "a container",
-        Answer(7, "nginx", owner_of(f"{POD}/crio-{ID}"), "shop/web-0", "nginx"),
+        OwnerAnswer(7, "nginx", owner_of(f"{POD}/crio-{ID}"), "shop/web-0", "nginx"),
         f"process    7 (nginx)\npod        shop/web-0 {UID}  Burstable\ncontainer  nginx {ID}\n"
         f"made by    CRI-O, cgroupfs driver\ncgroup     {POD}/crio-{ID}",
     ),
     (
         "a sandbox, nothing known",
-        Answer(7, "pause", owner_of(f"{POD}/{ID}"), sandbox=True),
+        OwnerAnswer(7, "pause", owner_of(f"{POD}/{ID}"), sandbox=True),
         f"process    7 (pause)\npod        {UID}  Burstable\nsandbox    {ID}\n"
         f"made by    containerd or plimsoll, which both name it by its plain id, cgroupfs driver\ncgroup     {POD}/{ID}",
     ),
     (
         "hierarchies disagree",
-        Answer(7, "x", owner_of(POD), elsewhere={"cpuset": "/"}),
+        OwnerAnswer(7, "x", owner_of(POD), elsewhere={"cpuset": "/"}),
         f"process    7 (x)\npod        {UID}  Burstable\nmade by    cgroupfs driver\ncgroup     {POD}\nbut        cpuset: /",
     ),
     (
         "a driver mismatch",
-        Answer(7, "x", owner_of(f"/{SLICE}:cri-containerd:{ID}")),
+        OwnerAnswer(7, "x", owner_of(f"/{SLICE}:cri-containerd:{ID}")),
         f"process    7 (x)\npod        {UID}  Burstable\ncontainer  {ID}\nmade by    containerd, systemd driver\n"
         f"cgroup     /{SLICE}:cri-containerd:{ID}\n"
         "misplaced  outside its pod's cgroup: no limit of pod, class or node applies to it\n"
@@ -101,7 +101,7 @@ ANSWERS = [
     ),
     (
         "no pod, seen from a container",
-        Answer(7, "\x1b[2J", owner_of("/../x")),
+        OwnerAnswer(7, "\x1b[2J", owner_of("/../x")),
         "process    7 (\\x1b[2J) is in no pod\ncgroup     /../x\n"
         "           seen from another cgroup namespace; ask outside the container",
     ),
@@ -109,6 +109,6 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("answer", "text"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS])
-def test_words(answer: Answer, text: str) -> None:
+def test_words(answer: OwnerAnswer, text: str) -> None:
     assert "\n".join(lines(answer, Paint(False))) == text
     assert json.loads(msgspec.json.encode(answer))["pid"] == 7

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.cli.node.tree_print import Picture, lines
 from plimsoll.cli.terminal import Paint, display_width
-from plimsoll.rules.cgroups.view import Cpu, Memory, Names, Standing, TaskStates, branches
+from plimsoll.rules.cgroups.view import CpuUsageView, MemoryUsageView, Names, Standing, TaskStates, branches
 
 MIB, GIB = 1 << 20, 1 << 30
 G, B, E = (
@@ -22,28 +22,36 @@ APP, PAUSE, SEARCH, BATCH = "4a1f" * 16, "b2c3" * 16, "c5d6" * 16, "0918" * 16
 POD_G, POD_B, POD_E = f"/kubepods/pod{G}", f"/kubepods/burstable/pod{B}", f"/kubepods/besteffort/pod{E}"
 
 STANDINGS = {
-    "/kubepods": Standing(Memory(1400 * MIB, 1400 * MIB, 1228 * MIB, 0, None, 7 * GIB), pids=13, pids_max=31000),
-    POD_G: Standing(Memory(612 * MIB, 612 * MIB, GIB, 0, None, GIB), cpu=Cpu(1000, 39, 1200, 4), pids=9),
-    f"{POD_G}/{APP}": Standing(Memory(611 * MIB, 611 * MIB, GIB, 0, None, GIB), cpu=Cpu(1000, 100, 1200, 4), pids=8),
-    f"{POD_G}/{PAUSE}": Standing(Memory(MIB // 4, MIB // 4), cpu=Cpu(None, 1), pids=1),
+    "/kubepods": Standing(
+        MemoryUsageView(1400 * MIB, 1400 * MIB, 1228 * MIB, 0, None, 7 * GIB), pids=13, pids_max=31000
+    ),
+    POD_G: Standing(
+        MemoryUsageView(612 * MIB, 612 * MIB, GIB, 0, None, GIB), cpu=CpuUsageView(1000, 39, 1200, 4), pids=9
+    ),
+    f"{POD_G}/{APP}": Standing(
+        MemoryUsageView(611 * MIB, 611 * MIB, GIB, 0, None, GIB), cpu=CpuUsageView(1000, 100, 1200, 4), pids=8
+    ),
+    f"{POD_G}/{PAUSE}": Standing(MemoryUsageView(MIB // 4, MIB // 4), cpu=CpuUsageView(None, 1), pids=1),
     "/kubepods/burstable": Standing(
-        Memory(700 * MIB, 700 * MIB, 300 * MIB), pressure={"memory": 12.3, "cpu": 44.2, "io": 0.0}
+        MemoryUsageView(700 * MIB, 700 * MIB, 300 * MIB), pressure={"memory": 12.3, "cpu": 44.2, "io": 0.0}
     ),
     POD_B: Standing(
-        Memory(395 * MIB, 395 * MIB, 300 * MIB, 0, None, 400 * MIB), cpu=Cpu(500, 10, 1000, 640), oom_kills=2
+        MemoryUsageView(395 * MIB, 395 * MIB, 300 * MIB, 0, None, 400 * MIB),
+        cpu=CpuUsageView(500, 10, 1000, 640),
+        oom_kills=2,
     ),
     f"{POD_B}/{SEARCH}": Standing(
-        Memory(395 * MIB, 395 * MIB, 300 * MIB, 0, 390 * MIB, 400 * MIB),
-        cpu=Cpu(500, 35, 1000, 640),
+        MemoryUsageView(395 * MIB, 395 * MIB, 300 * MIB, 0, 390 * MIB, 400 * MIB),
+        cpu=CpuUsageView(500, 35, 1000, 640),
         pids=3,
         pids_max=100,
         pressure={"memory": 12.3, "cpu": 44.2, "io": 0.4},
         oom_kills=2,
         tasks=TaskStates(sleeping=2, running=1),
     ),
-    "/kubepods/besteffort": Standing(Memory(88 * MIB, 88 * MIB)),
-    POD_E: Standing(Memory(88 * MIB, 88 * MIB)),
-    f"{POD_E}/{BATCH}": Standing(Memory(88 * MIB, 88 * MIB)),
+    "/kubepods/besteffort": Standing(MemoryUsageView(88 * MIB, 88 * MIB)),
+    POD_E: Standing(MemoryUsageView(88 * MIB, 88 * MIB)),
+    f"{POD_E}/{BATCH}": Standing(MemoryUsageView(88 * MIB, 88 * MIB)),
 }
 NAMES = Names({G: "shop/checkout-7d9f", B: "shop/search-0"}, {APP: "app", SEARCH: "elastic"})
 
@@ -142,7 +150,7 @@ def test_names_from_anywhere_do_no_harm() -> None:
 @given(st.integers(1, 200), st.lists(st.text(max_size=30), max_size=6, unique=True))
 def test_any_names_at_any_width(screen: int, names: list[str]) -> None:
     paths = {"/k"} | {f"/k/{name}" for name in names if name and "/" not in name}
-    standings = {path: Standing(Memory(MIB, MIB)) for path in paths}
+    standings = {path: Standing(MemoryUsageView(MIB, MIB)) for path in paths}
     shown = list(lines(Picture(branches(paths, "/k"), standings, GIB), Paint(False), screen))
     assert len(shown) == len(paths) + 1
     assert all(display_width(line) <= max(screen, 6) for line in shown[1:])

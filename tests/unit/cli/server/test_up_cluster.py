@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cli.daemon import Child, ChildFailed, host_and_port
+from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
 from plimsoll.cli.node.machine import node_name
 from plimsoll.cli.server.up_cluster import UpOptions, _free
 from plimsoll.errors import PlimsollError
@@ -70,7 +70,7 @@ def test_listen(text: str, place: tuple[str, int]) -> None:
 # --- children: real processes ---
 
 
-class Python(Child):
+class Python(DaemonProcess):
     """A child that runs a piece of Python in place of plimsoll."""
 
     def __init__(self, code: str, log: Path) -> None:
@@ -89,7 +89,7 @@ async def test_a_child_says_when_it_is_ready(tmp_path: Path) -> None:
 async def test_a_child_that_does_not_start(tmp_path: Path) -> None:
     child = Python("import sys; sys.exit('the disk is full')", tmp_path / "log")
     await child.start()
-    with pytest.raises(ChildFailed, match=r"the snake did not start \(exit code 1\)(.|\n)*the disk is full"):
+    with pytest.raises(DaemonFailedError, match=r"the snake did not start \(exit code 1\)(.|\n)*the disk is full"):
         await child.line()
 
 
@@ -97,7 +97,7 @@ async def test_a_child_that_ends_by_itself(tmp_path: Path) -> None:
     child = Python("print('ready', flush=True)", tmp_path / "log")
     await child.start()
     await child.line()
-    with pytest.raises(ChildFailed, match=r"the snake ended \(exit code 0\)"):
+    with pytest.raises(DaemonFailedError, match=r"the snake ended \(exit code 0\)"):
         await child.ended()
 
 
@@ -125,5 +125,5 @@ async def test_a_child_hears_that_its_parent_is_gone(tmp_path: Path) -> None:
     child._process.stdin.close()
     async with asyncio.timeout(20):
         assert await child.line() == "alone"
-        with contextlib.suppress(ChildFailed):
+        with contextlib.suppress(DaemonFailedError):
             await child.ended()

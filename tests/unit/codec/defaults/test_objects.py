@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.codec.defaults.objects import pull_policy, with_kind_defaults
 from plimsoll.codec.schema.decode import decode, decode_document
-from plimsoll.codec.schema.schema import Kind, schema
+from plimsoll.codec.schema.schema import SchemaKind, schema
 
 Document = dict[str, Any]
 POD = schema("v1", "Pod")
@@ -22,7 +22,7 @@ CONTAINER_DEFAULTS: Document = {
 }  # fmt: skip
 
 
-def defaulted(kind: Kind, document: Document, **options: bool) -> Document:
+def defaulted(kind: SchemaKind, document: Document, **options: bool) -> Document:
     """Defaulted, and checked: idempotent, Go's order, argument unchanged."""
     decoded = decode_document(kind, document).document
     before = json.dumps(decoded)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.errors import InvalidObject
+from plimsoll.errors import InvalidObjectError
 from plimsoll.rules.model.objects import Pod
 
 
@@ -94,7 +94,7 @@ def test_a_container_that_is_null_is_an_empty_one():
 
 
 def test_a_bad_quantity_is_refused_with_its_path():
-    with pytest.raises(InvalidObject) as raised:
+    with pytest.raises(InvalidObjectError) as raised:
         with_defaults(pod({"name": "c", "resources": {"limits": {"cpu": "1x"}}}))
     assert [error.field for error in raised.value.errors] == ["spec.containers[0].resources.limits[cpu]"]
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.kernel.files import (
     CpuMax,
+    KernelTextError,
     MountLine,
     OwnCgroup,
-    Pressure,
     PressureLine,
+    PressureStall,
     ProcessStat,
-    UnreadableKernelText,
     cpu_max,
     enabled_controllers,
     flat_keyed,
@@ -62,7 +62,7 @@ def test_cpu_max(text: str, found: CpuMax) -> None:
 
 @pytest.mark.parametrize("text", ["", "max", "x 1", "1 x", "1 2 3"])
 def test_no_cpu_max(text: str) -> None:
-    with pytest.raises(UnreadableKernelText):
+    with pytest.raises(KernelTextError):
         cpu_max(text)
 
 
@@ -73,19 +73,19 @@ SOME = PressureLine(1.5, 0.2, 0.0, 2000)
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (BOTH, Pressure(SOME, PressureLine(0.0, 0.0, 0.0, 7))),
-        (BOTH.encode(), Pressure(SOME, PressureLine(0.0, 0.0, 0.0, 7))),
-        (BOTH.splitlines()[0], Pressure(SOME, None)),
-        ("", Pressure()),
+        (BOTH, PressureStall(SOME, PressureLine(0.0, 0.0, 0.0, 7))),
+        (BOTH.encode(), PressureStall(SOME, PressureLine(0.0, 0.0, 0.0, 7))),
+        (BOTH.splitlines()[0], PressureStall(SOME, None)),
+        ("", PressureStall()),
     ],
     ids=["both", "bytes", "cpu before 5.13", "empty"],
 )
-def test_pressure(text: str | bytes, found: Pressure) -> None:
+def test_pressure(text: str | bytes, found: PressureStall) -> None:
     assert pressure(text) == found
 
 
 def test_pressure_of_another_kind() -> None:
-    with pytest.raises(UnreadableKernelText, match="some avg10=x"):
+    with pytest.raises(KernelTextError, match="some avg10=x"):
         pressure("some avg10=x avg60=0 avg300=0 total=1\n")
 
 
@@ -112,7 +112,7 @@ def test_mountinfo(line: str, found: MountLine) -> None:
 
 @pytest.mark.parametrize("line", ["x", "1 2 3 / / rw cgroup2 none rw", "1 2 0:1 / - cgroup2 none rw"])
 def test_no_mountinfo(line: str) -> None:
-    with pytest.raises(UnreadableKernelText, match="mountinfo"):
+    with pytest.raises(KernelTextError, match="mountinfo"):
         mountinfo(line)
 
 
@@ -123,7 +123,7 @@ def test_own_cgroups() -> None:
         OwnCgroup(2, ("cpu", "cpuacct"), "/a:b"),
         OwnCgroup(0, (), "/user.slice/x", removed=True),
     ]
-    with pytest.raises(UnreadableKernelText):
+    with pytest.raises(KernelTextError):
         own_cgroups("garbage\n")
 
 
@@ -142,5 +142,5 @@ def test_process_stat(name: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "1 sh S 1", "1 (sh) S 1 2"])
 def test_no_process_stat(text: str) -> None:
-    with pytest.raises(UnreadableKernelText):
+    with pytest.raises(KernelTextError):
         process_stat(text)

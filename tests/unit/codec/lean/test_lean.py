@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import NumberText, from_document, json_document, pod_from_json, quantity_text
-from plimsoll.errors import FieldError, InvalidObject
+from plimsoll.errors import FieldError, InvalidObjectError
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.quantity import parse
 from tests.examples import examples
@@ -24,7 +24,7 @@ def pod(**resources: Any) -> Json:
 
 
 def problems(document: Any, kind: Any = Pod) -> list[tuple[str, str, str]]:
-    with pytest.raises(InvalidObject) as caught:
+    with pytest.raises(InvalidObjectError) as caught:
         from_document(document, kind)
     return [(error.type, error.field, error.message()) for error in caught.value.errors]
 
@@ -140,7 +140,7 @@ PROBLEMS = [
 def test_problems(document: Any, field: str, message: str) -> None:
     found = problems(document)
     assert [each[1:] for each in found] == [(field, message)]
-    with pytest.raises(InvalidObject) as caught:
+    with pytest.raises(InvalidObjectError) as caught:
         pod_from_json(json.dumps(document))
     assert [error.field for error in caught.value.errors] == [field]
 
@@ -161,7 +161,7 @@ def test_all_problems_at_once() -> None:
 
 
 def test_paths_below_another() -> None:
-    with pytest.raises(InvalidObject) as caught:
+    with pytest.raises(InvalidObjectError) as caught:
         from_document({"spec": 1}, Pod, "items[3]")
     assert [error.field for error in caught.value.errors] == ["items[3].spec"]
 
@@ -187,9 +187,9 @@ NOT_JSON = [
 
 @pytest.mark.parametrize("data", NOT_JSON, ids=[repr(data[:12]) for data in NOT_JSON])
 def test_no_json(data: bytes) -> None:
-    with pytest.raises(InvalidObject):
+    with pytest.raises(InvalidObjectError):
         pod_from_json(data)
-    with pytest.raises(InvalidObject):
+    with pytest.raises(InvalidObjectError):
         json_document(data)
 
 
@@ -208,7 +208,7 @@ def test_a_deep_value_in_a_wrong_place(make: Any) -> None:
     deep: Any = 1
     for _ in range(5000):
         deep = [deep]
-    with pytest.raises(InvalidObject):
+    with pytest.raises(InvalidObjectError):
         from_document(make(deep), Pod)
 
 
@@ -219,7 +219,7 @@ def outcome(read: Any) -> tuple[str, Any]:
     """The object with every quantity as its text, or the problems."""
     try:
         return "ok", msgspec.to_builtins(read(), enc_hook=str)
-    except InvalidObject as error:
+    except InvalidObjectError as error:
         return "refused", [(each.type, each.field, each.message()) for each in error.errors]
 
 
@@ -312,7 +312,7 @@ def test_documents_are_not_changed(document: Json) -> None:
 
 
 def test_errors_are_kubernetes_errors() -> None:
-    with pytest.raises(InvalidObject) as caught:
+    with pytest.raises(InvalidObjectError) as caught:
         from_document(pod(limits={"cpu": "x"}), Pod)
     assert isinstance(caught.value.errors[0], FieldError)
     assert str(caught.value).startswith("spec.containers[0].resources.limits[cpu]: Invalid value")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from plimsoll.codec.lean.runnable import run_pod, run_pod_from_json, status_document
-from plimsoll.errors import InvalidObject
+from plimsoll.errors import InvalidObjectError
 from plimsoll.rules.model.objects import EmptyDir, Resources
 from plimsoll.rules.model.pod_status import RunCondition, RunContainerStatus, Running, RunState, RunStatus, Terminated
 from plimsoll.rules.model.runnable import (
@@ -110,7 +110,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("data", "words"), BROKEN)
 def test_broken(data: bytes, words: str) -> None:
-    with pytest.raises(InvalidObject) as caught:
+    with pytest.raises(InvalidObjectError) as caught:
         run_pod_from_json(data)
     assert words in str(caught.value)
 

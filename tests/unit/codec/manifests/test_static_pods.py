@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.codec.manifests.static_pods import StaticPod, StaticPodRefused, mirror_document, static_pods
+from plimsoll.codec.manifests.static_pods import StaticPod, StaticPodError, mirror_document, static_pods
 from plimsoll.rules.model.objects import is_critical, is_static
 
 SEEN = "2026-01-01T00:00:00Z"
@@ -90,7 +90,7 @@ def test_a_list_comes_from_an_address_only() -> None:
     assert [each.name for each in found] == ["a-n1", "b-n1"]
     assert found[0].document["metadata"]["annotations"]["kubernetes.io/config.source"] == "http"
     assert static_pods(b'{"kind": "PodList", "apiVersion": "v1", "items": []}', "http://x", "http", "n1", SEEN) == ()
-    with pytest.raises(StaticPodRefused, match="a file holds one Pod, this one 2"):
+    with pytest.raises(StaticPodError, match="a file holds one Pod, this one 2"):
         static_pods(data, "/f", "file", "n1", SEEN)
 
 
@@ -116,6 +116,6 @@ REFUSED = [
 @pytest.mark.parametrize(("given", "words"), REFUSED)
 def test_what_is_refused(given: str | Document, words: str) -> None:
     data = (given if isinstance(given, str) else json.dumps(given)).encode()
-    with pytest.raises(StaticPodRefused) as caught:
+    with pytest.raises(StaticPodError) as caught:
         static_pods(data, "/f", "file", "n1", SEEN)
     assert words in str(caught.value)

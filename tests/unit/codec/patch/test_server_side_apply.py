@@ -9,9 +9,9 @@ import pytest
 
 from plimsoll.codec.patch.json_patch import apply_merge_patch
 from plimsoll.codec.patch.managed_fields import track_update
-from plimsoll.codec.patch.server_side_apply import LAST_APPLIED, ApplyError, Conflicts, apply_server_side
+from plimsoll.codec.patch.server_side_apply import LAST_APPLIED, ApplyConflictError, ApplyError, apply_server_side
 from plimsoll.codec.schema.decode import decode_document
-from plimsoll.codec.schema.schema import Kind, schema
+from plimsoll.codec.schema.schema import SchemaKind, schema
 
 Document = dict[str, Any]
 POD, CONFIG_MAP = schema("v1", "Pod"), schema("v1", "ConfigMap")
@@ -19,7 +19,7 @@ NOW = "2026-11-15T20:38:46Z"
 
 
 def applied(
-    kind: Kind,
+    kind: SchemaKind,
     live: Document | None,
     document: Document,
     manager: str,
@@ -56,7 +56,7 @@ def test_the_ownership_trace() -> None:
     assert owned(live) == {"m1": {"a", "b"}}
     live = patch(live, "upd", {"a": "2"})
     assert owned(live) == {"m1": {"b"}, "upd": {"a"}}
-    with pytest.raises(Conflicts) as error:
+    with pytest.raises(ApplyConflictError) as error:
         apply(live, "m1", {"a": "1", "b": "1"})
     assert error.value.message == 'Apply failed with 1 conflict: conflict with "upd" using v1: .data.a'
     live = apply(live, "m1", {"a": "2", "b": "1"})
@@ -100,7 +100,7 @@ def test_the_same_name_by_apply_and_update() -> None:
 
 def test_several_conflicts() -> None:
     live = patch(apply(None, "m0", {"x": "1"}), "kubectl-edit", {"y": "1", "z": "1"})
-    with pytest.raises(Conflicts) as error:
+    with pytest.raises(ApplyConflictError) as error:
         apply(live, "m1", {"y": "2", "z": "2"})
     assert error.value.message == (
         'Apply failed with 2 conflicts: conflicts with "kubectl-edit" using v1:\n- .data.y\n- .data.z'
@@ -113,7 +113,7 @@ def test_several_conflicts() -> None:
 
 def test_several_managers() -> None:
     live = patch(apply(None, "m0", {"x": "1"}), "upd", {"y": "1"})
-    with pytest.raises(Conflicts) as error:
+    with pytest.raises(ApplyConflictError) as error:
         apply(live, "m1", {"x": "2", "y": "2"})
     assert error.value.message == (
         'Apply failed with 2 conflicts: conflicts with "m0":\n- .data.x\nconflicts with "upd" using v1:\n- .data.y'
@@ -153,7 +153,7 @@ def test_quantities_are_compared_as_texts() -> None:
         }
 
     live = applied(POD, None, body("1"), "m1")
-    with pytest.raises(Conflicts, match=r"resources\.limits\.cpu"):
+    with pytest.raises(ApplyConflictError, match=r"resources\.limits\.cpu"):
         applied(POD, live, body("1000m"), "m2")
 
 
@@ -167,7 +167,7 @@ def test_a_conflict_with_a_subresource() -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}]}
     live = applied(POD, live, {"metadata": {"name": "p"}, "status": ready}, "kubelet", subresource="status")
     other = {"conditions": [{"type": "Ready", "status": "False"}]}
-    with pytest.raises(Conflicts) as error:
+    with pytest.raises(ApplyConflictError) as error:
         applied(POD, live, {"metadata": {"name": "p"}, "status": other}, "m2", subresource="status")
     (conflict,) = error.value.conflicts
     assert conflict.message == 'conflict with "kubelet" with subresource "status"'
@@ -209,14 +209,14 @@ def test_atomic_parts_have_one_owner() -> None:
         }
 
     live = applied(POD, None, body(a="1"), "m1")
-    with pytest.raises(Conflicts, match=r"\.spec\.nodeSelector$"):
+    with pytest.raises(ApplyConflictError, match=r"\.spec\.nodeSelector$"):
         applied(POD, live, body(b="1"), "m2")
     assert applied(POD, live, body(b="1"), "m2", force=True)["spec"]["nodeSelector"] == {"b": "1"}
 
 
 def test_an_untracked_object_gets_an_owner_before_the_first_apply() -> None:
     live = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "x"}, "data": {"a": "1", "b": "1"}}
-    with pytest.raises(Conflicts, match=r'conflict with "before-first-apply" using v1: \.data\.a'):
+    with pytest.raises(ApplyConflictError, match=r'conflict with "before-first-apply" using v1: \.data\.a'):
         apply(live, "m1", {"a": "2"})
     assert owned(apply(live, "m1", {"a": "2"}, force=True)) == {"m1": {"a"}, "before-first-apply": {"b"}}
 
@@ -233,7 +233,7 @@ def test_kubectl_takes_over_from_its_client_side_apply() -> None:
     found = apply(live, "kubectl", {"a": "2"})
     assert found["data"] == {"a": "2"}
     assert json.loads(found["metadata"]["annotations"][LAST_APPLIED])["data"] == {"a": "2"}
-    with pytest.raises(Conflicts):
+    with pytest.raises(ApplyConflictError):
         apply(live, "somebody", {"a": "2"})
 
 
@@ -250,7 +250,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("kind", "document", "words"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
-def test_documents_that_do_not_fit(kind: Kind, document: Document, words: str) -> None:
+def test_documents_that_do_not_fit(kind: SchemaKind, document: Document, words: str) -> None:
     with pytest.raises(ApplyError) as error:
         applied(kind, None, document, "m")
     assert error.value.message == f"failed to create typed patch object {words}"

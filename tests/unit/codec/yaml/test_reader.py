@@ -20,13 +20,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.codec.yaml import reader as codec
-from plimsoll.codec.yaml.reader import Document, YamlError, read
+from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from tests.examples import examples
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 
-def one(text: str | bytes) -> Document | YamlError:
+def one(text: str | bytes) -> YamlDocument | YamlError:
     """The only document of an input."""
     (result,) = read(text.encode() if isinstance(text, str) else text)
     return result
@@ -34,7 +34,7 @@ def one(text: str | bytes) -> Document | YamlError:
 
 def value_of(text: str | bytes) -> Any:
     result = one(text)
-    assert isinstance(result, Document), str(result)
+    assert isinstance(result, YamlDocument), str(result)
     return result.value
 
 
@@ -389,7 +389,7 @@ def test_y3_alias_bomb(width: int, levels: int) -> None:
 )
 def test_y3_alias_budget(elements: int, aliases: int, is_read: bool) -> None:
     text = f"a: &a [{','.join('x' * elements)}]\nb: [{','.join(['*a'] * aliases)}]\n"
-    assert isinstance(one(text), Document) is is_read
+    assert isinstance(one(text), YamlDocument) is is_read
 
 
 def depth(value: Any) -> int:
@@ -656,13 +656,13 @@ PLACES_JSON = '\n{"a": 1,\n "b": {"c": [\n  "x", {\n  "z": []},\n  [\n"v"]]}}'
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"], ids=["lf", "crlf", "cr"])
 def test_line_of(text: str, path: tuple[str | int, ...], line: int, end: str) -> None:
     result = one(text.replace("\n", end))
-    assert isinstance(result, Document)
+    assert isinstance(result, YamlDocument)
     assert result.line_of(path) == line
 
 
 def test_lines_count_in_the_file_as_an_editor_does() -> None:
     first, second = read("a: 'x\u2028y\x85z'\r\nb: 1\r\n---\r\n\r\nc: 1\r\nd: 2\r\n".encode())
-    assert isinstance(first, Document) and isinstance(second, Document)
+    assert isinstance(first, YamlDocument) and isinstance(second, YamlDocument)
     assert (first.line_of(("b",)), second.line, second.line_of(("d",))) == (2, 5, 6)
 
 
@@ -681,7 +681,7 @@ def test_lines_count_in_the_file_as_an_editor_does() -> None:
 )
 def test_duplicates(text: str, expected: list[Any]) -> None:
     result = one(text)
-    assert isinstance(result, Document)
+    assert isinstance(result, YamlDocument)
     assert result.duplicates == expected
 
 
@@ -746,7 +746,7 @@ def test_every_part_has_its_line(value: dict[str, Any], blank_lines: int) -> Non
     places: dict[tuple[str | int, ...], int] = {}
     block(value, (), lines, places)
     document = one("\n".join(lines))
-    assert isinstance(document, Document)
+    assert isinstance(document, YamlDocument)
     assert repr(document.value) == repr(as_json(value))
     assert {path: document.line_of(path) for path in places} == places
 
@@ -1047,14 +1047,14 @@ def test_kubectl_reads_the_same(kubectl: str, tmp_path: Path) -> None:
     theirs = {
         result.value["metadata"]["name"]: result.value
         for result in read(output.encode())
-        if isinstance(result, Document)
+        if isinstance(result, YamlDocument)
     }
     for value in theirs.values():
         value["metadata"].pop("labels")
     ours = {}
     for number, body in enumerate(bodies):
         result = one(HEAD.format(number) + body)
-        if isinstance(result, Document):
+        if isinstance(result, YamlDocument):
             ours[f"f{number}"] = result.value
     assert len(theirs) > 500
     differing = [bodies[int(name[1:])] for name in theirs.keys() | ours.keys() if theirs.get(name) != ours.get(name)]

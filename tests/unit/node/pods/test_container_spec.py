@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
-from plimsoll.errors import ContainerConfigError, InvalidName
-from plimsoll.node.dependencies import Place
+from plimsoll.errors import ContainerConfigError, InvalidNameError
+from plimsoll.node.dependencies import NodePaths
 from plimsoll.node.pods.container_spec import container_hash, container_spec, sandbox_spec
 from plimsoll.node.volumes.pod_dirs import termination_message
 from plimsoll.rules.lifecycle.host_files import Dns, NodeNames
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.runtime.interface import ContainerSpec, Image, Mount, Resources, Security
+from plimsoll.runtime.interface import ContainerMount, ContainerSpec, CriResources, Image, Security
 
 IMAGE = Image("sha256:1", user=5)
 LABELS = {"io.kubernetes.pod.name": "p", "io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": "u-1"}
@@ -34,16 +34,16 @@ def pod(container: Any = None, uid: str = "u-1", **spec: Any) -> RunPod:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path / "state", tmp_path / "logs", NodeNames("node-1", "", Dns(("192.0.2.53",))))
+def place(tmp_path: Path) -> NodePaths:
+    return NodePaths(tmp_path / "state", tmp_path / "logs", NodeNames("node-1", "", Dns(("192.0.2.53",))))
 
 
-def spec_of(it: RunPod, place: Place, *mounts: Mount, attempt: int = 0, **given: Any) -> ContainerSpec:
+def spec_of(it: RunPod, place: NodePaths, *mounts: ContainerMount, attempt: int = 0, **given: Any) -> ContainerSpec:
     environment = {"NAME": "world"}
     return container_spec(it, it.spec.containers[0], attempt, IMAGE, environment, mounts, place, **given)
 
 
-def test_the_sandbox(place: Place) -> None:
+def test_the_sandbox(place: NodePaths) -> None:
     it = pod(hostPID=True, shareProcessNamespace=True)
     found = sandbox_spec(it, 2, "/kubepods/podu-1", place)
     assert (found.pod_uid, found.name, found.namespace, found.attempt, found.hostname) == ("u-1", "p", "ns", 2, "p")
@@ -60,7 +60,7 @@ def test_the_sandbox(place: Place) -> None:
     assert sandbox_spec(pod(hostNetwork=True), 0, "", place).hostname == "node-1"
 
 
-def test_the_container(place: Place) -> None:
+def test_the_container(place: NodePaths) -> None:
     it = pod(
         {
             "command": ["echo", "$(NAME)", "$$(NAME)", "$(NONE)"],
@@ -76,7 +76,7 @@ def test_the_container(place: Place) -> None:
         },
         terminationGracePeriodSeconds=5,
     )
-    found = spec_of(it, place, attempt=3, resources=Resources(oom_score_adj=999), cgroup="/kubepods/podu-1/c")
+    found = spec_of(it, place, attempt=3, resources=CriResources(oom_score_adj=999), cgroup="/kubepods/podu-1/c")
     assert (found.name, found.attempt, found.image, found.image_ref) == ("c", 3, "nginx", "sha256:1")
     assert (found.command, found.args) == (("echo", "world", "$(NAME)", "$(NONE)"), ("world",))
     assert (found.working_dir, found.tty, found.stdin, found.stdin_once) == ("/work", True, True, True)
@@ -95,7 +95,7 @@ def test_the_container(place: Place) -> None:
     assert all(mount.read_only for mount in found.mounts if mount.container_path.startswith("/etc"))
 
 
-def test_files_of_every_container(place: Place) -> None:
+def test_files_of_every_container(place: NodePaths) -> None:
     found = {
         mount.container_path: Path(mount.host_path) for mount in spec_of(pod(), place, pod_ips=("10.0.0.7",)).mounts
     }
@@ -109,13 +109,17 @@ def test_files_of_every_container(place: Place) -> None:
 
 
 def test_a_runtime_that_makes_its_own(tmp_path: Path) -> None:
-    place = Place(tmp_path, tmp_path, makes_etc=False)
+    place = NodePaths(tmp_path, tmp_path, makes_etc=False)
     assert [mount.container_path for mount in spec_of(pod(), place).mounts] == ["/etc/hosts", "/dev/termination-log"]
 
 
-def test_a_volume_stands_before_our_own_file_and_outer_paths_first(place: Place) -> None:
+def test_a_volume_stands_before_our_own_file_and_outer_paths_first(place: NodePaths) -> None:
     found = spec_of(
-        pod(), place, Mount("/host/deep", "/a/b/c/d"), Mount("/host/hosts", "/etc/hosts"), Mount("/host/dev", "/dev")
+        pod(),
+        place,
+        ContainerMount("/host/deep", "/a/b/c/d"),
+        ContainerMount("/host/hosts", "/etc/hosts"),
+        ContainerMount("/host/dev", "/dev"),
     )
     paths = [(mount.container_path, mount.host_path) for mount in found.mounts]
     assert paths[0] == ("/dev", "/host/dev")
@@ -141,14 +145,14 @@ def test_the_hash_is_over_name_and_image_only() -> None:
         ({"terminationMessagePath": "/"}, "terminationMessagePath"),
     ],
 )
-def test_what_cannot_be_told(place: Place, container: Any, message: str) -> None:
+def test_what_cannot_be_told(place: NodePaths, container: Any, message: str) -> None:
     with pytest.raises(ContainerConfigError, match=message):
         spec_of(pod(container), place)
 
 
-def test_names_never_become_paths_unchecked(place: Place) -> None:
-    with pytest.raises(InvalidName):
+def test_names_never_become_paths_unchecked(place: NodePaths) -> None:
+    with pytest.raises(InvalidNameError):
         spec_of(pod({"name": "../c"}), place)
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidNameError):
         sandbox_spec(pod(uid="../u"), 0, "", place)
     assert not place.state.exists()

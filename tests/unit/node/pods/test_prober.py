@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from plimsoll.node.pods.prober import Place, carried_out
+from plimsoll.node.pods.prober import ProbeTarget, carried_out
 from plimsoll.rules.model.runnable import ExecAction, HttpGet, HttpHeader, Probe, RunContainer, RunPort, TcpSocket
-from plimsoll.runtime.interface import ExecResult, Runtime, RuntimeTrouble
+from plimsoll.runtime.interface import ContainerRuntime, ExecResult, RuntimeCallError
 
 
 class OnTheHost:
@@ -27,10 +27,10 @@ class OnTheHost:
         return self.result
 
 
-def place(port: int, runtime: object | None = None) -> Place:
+def place(port: int, runtime: object | None = None) -> ProbeTarget:
     container = RunContainer(name="c", ports=(RunPort(container_port=port, name="web"),))
-    found: Runtime = runtime or OnTheHost()  # type: ignore[assignment]
-    return Place(found, "s", "id", container)
+    found: ContainerRuntime = runtime or OnTheHost()  # type: ignore[assignment]
+    return ProbeTarget(found, "s", "id", container)
 
 
 @contextlib.asynccontextmanager
@@ -141,5 +141,5 @@ async def test_commands(result: ExecResult, is_success: bool, text: str) -> None
 
 
 async def test_a_port_that_has_no_such_name() -> None:
-    with pytest.raises(RuntimeTrouble, match="no port"):
+    with pytest.raises(RuntimeCallError, match="no port"):
         await carried_out(place(80), Probe(http_get=HttpGet(port="admin")), 1.0)

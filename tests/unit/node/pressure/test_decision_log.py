@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from plimsoll.node.pressure.decision_log import KEPT, DecisionLog
-from plimsoll.rules.eviction.decision import Candidate, Decision, why_sentence
+from plimsoll.rules.eviction.decision import EvictionCandidate, EvictionDecision, why_sentence
 
 
-def decision(name: str, at_s: float = 0.0) -> Decision:
-    place = Candidate(name, "ns", name, 0, 300 << 20, "100Mi", True, before="larger excess")
-    following = Candidate("next", "ns", "next", 5, 10 << 20, "0", True)
+def decision(name: str, at_s: float = 0.0) -> EvictionDecision:
+    place = EvictionCandidate(name, "ns", name, 0, 300 << 20, "100Mi", True, before="larger excess")
+    following = EvictionCandidate("next", "ns", "next", 5, 10 << 20, "0", True)
     order = (place, following)
-    return Decision(
+    return EvictionDecision(
         "memory.available", "memory", "100Mi", "52Mi", True, 1.0, order, place, time_s=at_s, pods=2, following=following
     )
 

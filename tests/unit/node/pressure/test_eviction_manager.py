@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from plimsoll.node.pressure.decision_log import DecisionLog
-from plimsoll.node.pressure.eviction_manager import PressureLoop
+from plimsoll.node.pressure.eviction_manager import EvictionManager
 from plimsoll.node.pressure.signals import Observations, UsageMark
 from plimsoll.rules.config.thresholds import Threshold, parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation
-from plimsoll.rules.eviction.decision import Decision, LimitFinding
+from plimsoll.rules.eviction.decision import EvictionDecision, LimitFinding
 from plimsoll.rules.eviction.usage import FsUsage, PodUsage
 from plimsoll.rules.model.objects import Container, EmptyDir, Metadata, Pod, PodSpec, Volume
 from plimsoll.rules.quantity import from_units, parse
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 
 MIB = 1 << 20
 CAPACITY = 1024 * MIB
@@ -62,7 +62,7 @@ class Node:
         await asyncio.sleep(self.walk_s if disks else 0.0)
         return {name: PodUsage(used, volumes=self.volumes) for name, used in self.used.items()}
 
-    async def evict(self, uid: str, found: Decision) -> None:
+    async def evict(self, uid: str, found: EvictionDecision) -> None:
         self.evicted.append((uid, found.grace_s))
         del self.used[uid]
 
@@ -82,7 +82,7 @@ class Node:
     async def reclaim(self, action: str) -> None:
         """None of it can be done."""
         self.reclaims.append(action)
-        raise RuntimeTrouble("images", "deadline exceeded")
+        raise RuntimeCallError("images", "deadline exceeded")
 
     async def reclaim_memory(self, wanted_bytes: int) -> int:
         gained = min(self.reclaimable, wanted_bytes)
@@ -93,11 +93,11 @@ class Node:
 
 def loop(
     node: Node, thresholds: tuple[Threshold, ...], *, reclaims: bool = False, decisions: DecisionLog | None = None
-) -> PressureLoop:
+) -> EvictionManager:
     def told() -> None:
         node.told += 1
 
-    return PressureLoop(
+    return EvictionManager(
         node,
         thresholds,
         node,

@@ -15,13 +15,13 @@ import pytest
 from plimsoll.api.machinery.users import AUTHENTICATED, NODES, User
 from plimsoll.api.server.in_process import InProcess
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
 from plimsoll.node.pods.manager import PREEMPTED
 from plimsoll.node.pressure import evictor as victims_module
-from plimsoll.node.pressure.eviction_manager import PressureLoop
-from plimsoll.node.pressure.evictor import PodVictims
+from plimsoll.node.pressure.eviction_manager import EvictionManager
+from plimsoll.node.pressure.evictor import Evictor
 from plimsoll.node.pressure.signals import Observations, UsageMark
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.rules.config.thresholds import Threshold, parsed_thresholds
@@ -65,16 +65,16 @@ class World:
 
     async def start(self) -> None:
         user = User(f"system:node:{NODE}", frozenset({NODES, AUTHENTICATED}))
-        tree = NodeTree(self.kernel, self.setting, self.directory / "cgroups")
+        tree = CgroupManager(self.kernel, self.setting, self.directory / "cgroups")
         client = Client(InProcess(self.ask.app, user))
         self.agent = Agent(self.setting, self.runtime, self.kernel, tree, client, self.directory, NODE)
         self.task = asyncio.create_task(self.agent.run())
         place = NodePlace(NODE, "/kubepods", str(self.directory), str(self.directory))
         stats = Stats(None, place, tuple, clock=lambda: self.now_s)
-        self.victims = PodVictims(
+        self.victims = Evictor(
             self.agent.tools, self.agent.pods, self.agent.cgroups, stats, {}, clock=lambda: self.now_s
         )
-        self.loop = PressureLoop(
+        self.loop = EvictionManager(
             self,
             self.thresholds,
             self.victims,

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cli.node import oom, pressure
 from plimsoll.cli.terminal import Paint
 from plimsoll.codec.node_pages import OomPage, PressurePage
@@ -19,11 +19,11 @@ from plimsoll.errors import PlimsollError
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
 from plimsoll.node.pressure import manager
-from plimsoll.node.pressure.manager import UnderPressure
+from plimsoll.node.pressure.manager import PressureManager
 from plimsoll.node.standalone import OnePodApi
 from plimsoll.rules.config.extras import NodeExtras
 from plimsoll.rules.config.parse import reading
-from plimsoll.rules.eviction.decision import Candidate, Decision
+from plimsoll.rules.eviction.decision import EvictionCandidate, EvictionDecision
 from plimsoll.rules.node.node_config import machine_from_capacity, resolved
 from plimsoll.rules.oom.report import OomKill, Victim
 from plimsoll.rules.profile import DEFAULT_PROFILE
@@ -46,9 +46,9 @@ SETTING = resolved(
     cgroup_version=2,
     runtime="process",
 )
-HOG = Candidate("u1", "shop", "hog", 0, 2 << 30, "0", True, before="lower priority")
-NEXT = Candidate("u2", "shop", "small", 7, 300 << 20, "200Mi", True)
-EVICTED = Decision(
+HOG = EvictionCandidate("u1", "shop", "hog", 0, 2 << 30, "0", True, before="lower priority")
+NEXT = EvictionCandidate("u2", "shop", "small", 7, 300 << 20, "200Mi", True)
+EVICTED = EvictionDecision(
     "memory.available", "memory", "100Mi", "90Mi", True, 1.0, (HOG, NEXT), HOG,
     message="The node was low on resource: memory. ", time_s=1000.0, pods=2, following=NEXT,
 )  # fmt: skip
@@ -59,7 +59,7 @@ KILL = OomKill(
 
 
 @pytest.fixture
-async def node(tmp_path: Path) -> AsyncIterator[UnderPressure]:
+async def node(tmp_path: Path) -> AsyncIterator[PressureManager]:
     played = PlayedNode(tmp_path / "played")
     state = tmp_path / "state"
     state.mkdir()
@@ -71,13 +71,13 @@ async def node(tmp_path: Path) -> AsyncIterator[UnderPressure]:
         SETTING,
         PlayedRuntime(),
         kernel,
-        NodeTree(kernel, SETTING, tmp_path / "cgroups"),
+        CgroupManager(kernel, SETTING, tmp_path / "cgroups"),
         Client(OnePodApi({"metadata": {"name": "web", "namespace": "default"}}, on_status=print, on_event=print)),
         tmp_path,
         "n1",
     )
     looking = asyncio.create_task(agent.view.run())
-    made = UnderPressure(
+    made = PressureManager(
         agent,
         played.stats,
         SETTING,
@@ -98,7 +98,7 @@ async def node(tmp_path: Path) -> AsyncIterator[UnderPressure]:
     made._signals.close()
 
 
-async def test_the_pressure_page_as_the_command_shows_it(node: UnderPressure) -> None:
+async def test_the_pressure_page_as_the_command_shows_it(node: PressureManager) -> None:
     await node._loop.turn()
     page = msgspec.json.decode(await node.pressure_page(), type=PressurePage)
     (memory, *_) = page.signals
@@ -118,7 +118,7 @@ async def test_the_pressure_page_as_the_command_shows_it(node: UnderPressure) ->
     ]
 
 
-async def test_the_oom_page_as_the_command_shows_it(node: UnderPressure) -> None:
+async def test_the_oom_page_as_the_command_shows_it(node: PressureManager) -> None:
     page = msgspec.json.decode(await node.oom_page(), type=OomPage)
     assert page.totals == {"container": 1}
     lines = list(oom.lines(page.kills, 1090.0, PLAIN))
@@ -131,7 +131,7 @@ async def test_the_oom_page_as_the_command_shows_it(node: UnderPressure) -> None
 
 @pytest.mark.parametrize(("page", "kind"), [("pressure_page", PressurePage), ("oom_page", OomPage)])
 async def test_whatever_the_agent_sends_the_command_keeps(
-    page: str, kind: type[msgspec.Struct], node: UnderPressure
+    page: str, kind: type[msgspec.Struct], node: PressureManager
 ) -> None:
     await node._loop.turn()
     sent = await getattr(node, page)()
@@ -141,7 +141,7 @@ async def test_whatever_the_agent_sends_the_command_keeps(
 @pytest.mark.parametrize("name", ["_loop", "_kills", "_watchdog"])
 @pytest.mark.parametrize("error", [PlimsollError("gone"), OSError("no descriptors")], ids=["ours", "the kernel's"])
 async def test_no_loop_ends_the_others(
-    error: Exception, name: str, node: UnderPressure, monkeypatch: pytest.MonkeyPatch
+    error: Exception, name: str, node: PressureManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries, others = asyncio.Queue[int](), []
 

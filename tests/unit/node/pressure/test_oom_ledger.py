@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from plimsoll.codec.kernel.kmsg import KernelOomKill
-from plimsoll.node.pressure.oom_ledger import PATIENCE_S, LastSeen, LimitHit, OomLedger, Watched
+from plimsoll.node.pressure.oom_ledger import PATIENCE_S, LastSeen, LimitHit, MonitoredContainer, OomLedger
 from plimsoll.rules.oom.report import oom_sentence
 
 UID, ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
 PODS = "/root/kubepods"
 POD = f"{PODS}/burstable/pod{UID}"
-WATCHED = Watched(ID, "app", UID, "default", "web", f"{POD}/{ID}")
+WATCHED = MonitoredContainer(ID, "app", UID, "default", "web", f"{POD}/{ID}")
 KILL = KernelOomKill(41, "hog", 5_000_000, 7, "hog", WATCHED.path, WATCHED.path, limit_bytes=64 << 20)
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from plimsoll.node.pressure.oom_ledger import Watched
+from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.pressure.oom_watcher import OomWatch, read_record
 from plimsoll.rules.oom.report import OomKill, oom_sentence
 from tests.unit.node.played_node import MIB, PlayedCgroups
 
 UID, ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
 PATH = f"/kubepods/burstable/pod{UID}/{ID}"
-CONTAINER = Watched(ID, "app", UID, "ns", "web", PATH)
+CONTAINER = MonitoredContainer(ID, "app", UID, "ns", "web", PATH)
 
 
 class PlayedLog:

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGone, KeptFile
-from plimsoll.node.pressure.oom_ledger import Watched
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, KeptFile
+from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.pressure.throttle_watchdog import ThrottleWatchdog
 from plimsoll.rules.oom.throttling import Policy
 from tests.unit.node.played_node import MIB, PlayedCgroups
 
 ID, PATH = "ab" * 32, "/kubepods/burstable/podu1/c"
-CONTAINER = Watched(ID, "app", "u1", "ns", "web", PATH)
+CONTAINER = MonitoredContainer(ID, "app", "u1", "ns", "web", PATH)
 
 
 class Parked:
@@ -56,7 +56,7 @@ class Parked:
         self._put()
         return self.now_s
 
-    async def _lift(self, _: Watched, high: str) -> None:
+    async def _lift(self, _: MonitoredContainer, high: str) -> None:
         self.lifted.append(high)
         if self.refusal is not None:
             raise self.refusal
@@ -64,10 +64,10 @@ class Parked:
             self.high = high
             self._put()
 
-    async def _reclaim(self, _: Watched, wanted_bytes: int) -> None:
+    async def _reclaim(self, _: MonitoredContainer, wanted_bytes: int) -> None:
         self.reclaimed.append(wanted_bytes)
 
-    def _tell(self, _: Watched, reason: str, message: str) -> None:
+    def _tell(self, _: MonitoredContainer, reason: str, message: str) -> None:
         self.told.append((reason, message))
         self.helped.set()
 
@@ -142,7 +142,7 @@ async def test_a_container_that_goes_between_two_reads_ends_nobody(
     def gone(self: KeptFile) -> bytes:
         nonlocal asked
         asked += 1
-        raise CgroupGone("read", PATH, "memory.high", errno.ENODEV)
+        raise CgroupGoneError("read", PATH, "memory.high", errno.ENODEV)
 
     monkeypatch.setattr(KeptFile, "read", gone)
     await turns(parked, lambda: asked > 5)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.auth.ca import Authority, NotSigned
+from plimsoll.api.auth.ca import Authority, CertificateNotSignedError
 from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.machinery.users import AUTHENTICATED, NODES, User
 from plimsoll.api.server.in_process import InProcess
-from plimsoll.codec.kernel.x509 import BadCertificate, validity
+from plimsoll.codec.kernel.x509 import CertificateFormatError, validity
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError
 from plimsoll.kube.signing_request import made, signing_request
@@ -67,7 +67,7 @@ BAD = [
 
 @pytest.mark.parametrize("pem", [row[1] for row in BAD], ids=[row[0] for row in BAD])
 def test_no_certificate(pem: bytes) -> None:
-    with pytest.raises(BadCertificate):
+    with pytest.raises(CertificateFormatError):
         validity(pem)
 
 
@@ -92,7 +92,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("request_pem", "reason"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 def test_what_is_not_signed(authority: Authority, request_pem: bytes, reason: str) -> None:
-    with pytest.raises(NotSigned, match=reason):
+    with pytest.raises(CertificateNotSignedError, match=reason):
         authority.sign_node(request_pem, "n1", timedelta(days=1), T0)
 
 

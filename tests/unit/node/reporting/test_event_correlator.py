@@ -7,22 +7,22 @@ from plimsoll.node.reporting.event_correlator import (
     BURST,
     COMBINED,
     REFILL_S,
-    About,
     Correlation,
-    Happening,
+    EventKey,
+    ObjectReference,
 )
 
-POD = About("Pod", "web", "default", "u-1", "7")
+POD = ObjectReference("Pod", "web", "default", "u-1", "7")
 
 
-def happening(reason: str = "BackOff", message: str = "again", about: About = POD) -> Happening:
-    return Happening(about, "Warning", reason, message)
+def happening(reason: str = "BackOff", message: str = "again", about: ObjectReference = POD) -> EventKey:
+    return EventKey(about, "Warning", reason, message)
 
 
 def test_the_same_event_is_counted_up_whatever_version_of_the_object_it_is_about() -> None:
     correlation = Correlation()
     first = correlation.told(happening(), 10.0)
-    newer = About("Pod", "web", "default", "u-1", "8")
+    newer = ObjectReference("Pod", "web", "default", "u-1", "8")
     second = correlation.told(happening(about=newer), 15.0)
     assert first is not None and second is not None
     assert (first.count, second.count) == (1, 2)
@@ -48,7 +48,7 @@ def test_an_object_has_a_budget_that_comes_back_slowly() -> None:
     told = [correlation.told(happening(reason=f"R{number}"), 0.0) for number in range(BURST + 5)]
     assert [each is not None for each in told] == [True] * BURST + [False] * 5
     assert correlation.told(happening(reason="late"), REFILL_S + 1) is not None
-    assert correlation.told(happening(about=About("Pod", "other", "default", "u-2")), 0.0) is not None
+    assert correlation.told(happening(about=ObjectReference("Pod", "other", "default", "u-2")), 0.0) is not None
 
 
 def test_an_event_that_is_gone_begins_anew() -> None:

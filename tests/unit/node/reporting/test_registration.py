@@ -14,11 +14,11 @@ import pytest
 from plimsoll.api.machinery.users import AUTHENTICATED, NODES, User
 from plimsoll.api.server.in_process import InProcess
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import Answer, Request, Unreachable
+from plimsoll.kube.request import ApiResponse, Request, UnreachableError
 from plimsoll.node.reporting import registration
 from plimsoll.node.reporting.registration import Registration
 from plimsoll.rules.config.parse import default_config
-from plimsoll.rules.node.node_config import Machine, Setting, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.node.node_object import DECLARED_CAPACITY, MachineIdentity, NodeFacts, NodeHealth
 from plimsoll.rules.profile import profile_named
 from tests.unit.api.asking import Asker, api
@@ -27,7 +27,7 @@ NODE, LEASE = "/api/v1/nodes/n1", "/apis/coordination.k8s.io/v1/namespaces/kube-
 FACTS = NodeFacts("n1", "n1", "127.0.0.1", 10250, MachineIdentity("m"), "process://1", "v1.27.0+plimsoll.1")
 
 
-def the_setting(profile: str, cores: int = 4) -> Setting:
+def the_setting(profile: str, cores: int = 4) -> NodeConfig:
     named = profile_named(profile)
     return resolved(Machine(cores, 8 << 30, {}), default_config(named), named)
 
@@ -42,10 +42,10 @@ class Recorded:
         self.cut = False
         self.refused = 0
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> ApiResponse:
         if self.cut:
             self.refused += 1
-            raise Unreachable("https://there: connection refused")
+            raise UnreachableError("https://there: connection refused")
         self.asked.append((request.method, request.path))
         self.bodies.append(msgspec.json.decode(request.body) if request.body else None)
         return await self._inner.send(request)

@@ -12,7 +12,7 @@ import pytest
 from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.schema import KINDS
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import Answer, Request, Unreachable
+from plimsoll.kube.request import ApiResponse, Request, UnreachableError
 from plimsoll.node.reporting.status_manager import Reporter, status_patch
 
 READY = {"type": "Ready", "status": "True"}
@@ -78,13 +78,13 @@ class Api:
         self.answers = list(answers)
         self.asked: list[tuple[str, str, Any]] = []
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> ApiResponse:
         self.asked.append((request.method, request.path, msgspec.json.decode(request.body)))
         code = self.answers.pop(0) if self.answers else 200
         if code == 0:
-            raise Unreachable("gone for a while")
+            raise UnreachableError("gone for a while")
         reason = {404: "NotFound", 409: "Conflict"}.get(code, "")
-        return Answer(code, msgspec.json.encode({"kind": "Status" if code >= 400 else "Pod", "reason": reason}))
+        return ApiResponse(code, msgspec.json.encode({"kind": "Status" if code >= 400 else "Pod", "reason": reason}))
 
     def lines(self, request: Request) -> Any:
         raise AssertionError("nothing is watched here")

@@ -12,8 +12,8 @@ import msgspec
 
 from plimsoll.api.server.in_process import InProcess, part_of_us
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import Answer, Request
-from plimsoll.node.reporting.status_manager import Reporter, Version
+from plimsoll.kube.request import ApiResponse, Request
+from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
 from tests.unit.api.asking import PODS, STRATEGIC, Asker, api
 
 Document = dict[str, Any]
@@ -30,7 +30,7 @@ class Wire:
         self.goes.set()
         self.has_come = asyncio.Event()
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> ApiResponse:
         if request.method != "PATCH":
             return await self._inner.send(request)
         self.has_come.set()
@@ -54,7 +54,7 @@ class Told:
 
     async def report(self, made_from: Document, status: Document, *, must_be_seen: bool = False) -> None:
         meta = made_from["metadata"]
-        version = Version(meta["resourceVersion"], meta["generation"])
+        version = StoredVersion(meta["resourceVersion"], meta["generation"])
         known = made_from["status"]
         self.reporter.report(
             meta["uid"], "default", "web", known, {**known, **status}, version, must_be_seen=must_be_seen

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cgroups.engine.observe import every_file, walk
 from plimsoll.cgroups.engine.shrink import usage_bytes
 from plimsoll.node.resize import actuator
@@ -353,7 +353,7 @@ class NodeLife(RuleBasedStateMachine):
         """The files of a node that starts with just these pods, each as large as is allocated to it."""
         kernel = SimulatedKernel(self.kernel.version)
         with tempfile.TemporaryDirectory() as state:
-            tree = NodeTree(kernel, self.life.setting, Path(state))
+            tree = CgroupManager(kernel, self.life.setting, Path(state))
             await tree.setup()
             pods, ids = [], {}
             for worker in self.life.agent.pods:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
@@ -22,7 +22,7 @@ from plimsoll.rules.node.node_config import machine_from_capacity, resolved
 from plimsoll.rules.profile import DEFAULT_PROFILE
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.allocation import allocation_of
-from plimsoll.runtime.interface import ContainerSeen, Resources, RuntimeTrouble
+from plimsoll.runtime.interface import ContainerStateSeen, CriResources, RuntimeCallError
 from tests.unit.node.played_runtime import PlayedRuntime
 
 MIB = 1 << 20
@@ -61,16 +61,16 @@ class Writing(PlayedRuntime):
 
     def __init__(self, kernel: SimulatedKernel) -> None:
         super().__init__()
-        self._kernel, self.updates = kernel, list[tuple[str, Resources]]()
+        self._kernel, self.updates = kernel, list[tuple[str, CriResources]]()
 
-    async def update_container(self, container_id: str, resources: Resources) -> None:
+    async def update_container(self, container_id: str, resources: CriResources) -> None:
         self.updates.append((container_id, resources))
         for file, text in resources.unified.items():
             await self._kernel.write(f"{POD_PATH}/{container_id}", file, text)
 
 
 class Silent(Writing):
-    async def update_container(self, container_id: str, resources: Resources) -> None:
+    async def update_container(self, container_id: str, resources: CriResources) -> None:
         await asyncio.Event().wait()
 
 
@@ -80,14 +80,14 @@ async def made(tmp_path: Path, kind: type[Writing] = Writing) -> tuple[Agent, Wr
         await kernel.make(path)
     runtime = kind(kernel)
     api = OnePodApi({"metadata": {"name": "web", "namespace": "default"}}, on_status=print, on_event=print)
-    tree = NodeTree(kernel, SETTING, tmp_path / "cgroups")
+    tree = CgroupManager(kernel, SETTING, tmp_path / "cgroups")
     agent = Agent(SETTING, runtime, kernel, tree, Client(api), tmp_path, "n1")
     agent.checkpoint.load()
     agent.checkpoint.put(UID, actuated={"c": ASKED})
     return agent, runtime, kernel
 
 
-def told(agent: Agent) -> Resources:
+def told(agent: Agent) -> CriResources:
     return cri_resize.told(agent.tools, POD, "c", ASKED)
 
 
@@ -115,7 +115,7 @@ async def test_a_resize_and_the_next_agent_keep_it_until_the_container_ends(tmp_
     def next_agent() -> RuntimeCgroups:
         return RuntimeCgroups(kernel, "containerd", 4096, tmp_path / "lifted.json")
 
-    running = ContainerSeen(ID, "s", UID, "c", 0, "running")
+    running = ContainerStateSeen(ID, "s", UID, "c", 0, "running")
     stands = next_agent()
     assert stands.see(UID, POD_PATH, [running], wanted) == [], "it is no runtime that does not listen"
     stands.see(UID, POD_PATH, [], wanted)
@@ -126,7 +126,7 @@ async def test_a_resize_and_the_next_agent_keep_it_until_the_container_ends(tmp_
 async def test_a_runtime_that_does_not_answer_is_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, _, _ = await made(tmp_path, Silent)
     monkeypatch.setattr(cri_resize, "LIFT_ANSWER_S", 0.01)
-    with pytest.raises(RuntimeTrouble, match="no answer"):
+    with pytest.raises(RuntimeCallError, match="no answer"):
         await cri_resize.lift(agent.tools, POD, "c", ID, "max")
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.linux.cgroup_files import CgroupError
 from plimsoll.node.resize import cri as cri_resize
 from plimsoll.node.resources.cri_cgroups import RuntimeCgroups
@@ -24,7 +24,7 @@ from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
 from plimsoll.rules.resize.allocation import Allocation
-from plimsoll.runtime.interface import ContainerSeen, Resources, RuntimeTrouble, SandboxSeen
+from plimsoll.runtime.interface import ContainerStateSeen, CriResources, RuntimeCallError, SandboxStateSeen
 from tests.unit.node.resources.test_pod_cgroups import SETTING, pod
 
 MIB = 1 << 20
@@ -51,14 +51,14 @@ class Runtime:
 
     def __init__(self, book: list[str]) -> None:
         self.book = book
-        self.trouble: RuntimeTrouble | None = None
+        self.trouble: RuntimeCallError | None = None
 
-    async def update_sandbox(self, sandbox_id: str, resources: Resources) -> None:
+    async def update_sandbox(self, sandbox_id: str, resources: CriResources) -> None:
         self.book.append(f"{sandbox_id} hears {resources.memory_limit_bytes // MIB}")
         if self.trouble is not None:
             raise self.trouble
 
-    async def update_container(self, container_id: str, resources: Resources) -> None:
+    async def update_container(self, container_id: str, resources: CriResources) -> None:
         self.last = resources
         self.book.append(f"{container_id} {resources.memory_limit_bytes // MIB}")
 
@@ -68,11 +68,14 @@ class World:
         self.book: list[str] = []
         self.kernel, self.runtime = Kernel(self.book), Runtime(self.book)
         setting = msgspec.structs.replace(SETTING, profile=profile)
-        self.cgroups = PodCgroups(NodeTree(self.kernel, setting, directory), self.kernel, setting)
+        self.cgroups = PodCgroups(CgroupManager(self.kernel, setting, directory), self.kernel, setting)
         self.cgroups.stands = RuntimeCgroups(self.kernel, "containerd", 4096)
         parts = PodParts(
-            (SandboxSeen("new", "u1", "u1", "default"), SandboxSeen("old", "u1", "u1", "default", ready=False)),
-            (ContainerSeen("c-id", "new", "u1", "c", 0, "running"),),
+            (
+                SandboxStateSeen("new", "u1", "u1", "default"),
+                SandboxStateSeen("old", "u1", "u1", "default", ready=False),
+            ),
+            (ContainerStateSeen("c-id", "new", "u1", "c", 0, "running"),),
         )
         self.tools: Any = SimpleNamespace(
             setting=setting, runtime=self.runtime, cgroups=self.cgroups, gates=ResizeGates(),
@@ -113,8 +116,8 @@ async def test_it_hears_before_the_pods_cgroup_is_written(world: Made) -> None:
 
 async def test_a_refusal_leaves_everything_as_it_was(world: Made) -> None:
     made = await world(PROFILE_1_36)
-    made.runtime.trouble = RuntimeTrouble("UpdatePodSandboxResources", "no room")
-    with pytest.raises(RuntimeTrouble, match="no room"):
+    made.runtime.trouble = RuntimeCallError("UpdatePodSandboxResources", "no room")
+    with pytest.raises(RuntimeCallError, match="no room"):
         await made.resize()
     assert made.book == ["new hears 96"]
 
@@ -127,8 +130,8 @@ async def test_what_the_kernel_refuses_is_taken_back(world: Made) -> None:
     assert made.book == ["new hears 96", "new hears 64"]
 
 
-@pytest.mark.parametrize("trouble", [None, RuntimeTrouble("UpdatePodSandboxResources", "no room")])
-async def test_with_1_27_it_hears_afterwards_and_cannot_refuse(world: Made, trouble: RuntimeTrouble | None) -> None:
+@pytest.mark.parametrize("trouble", [None, RuntimeCallError("UpdatePodSandboxResources", "no room")])
+async def test_with_1_27_it_hears_afterwards_and_cannot_refuse(world: Made, trouble: RuntimeCallError | None) -> None:
     made = await world(PROFILE_1_27)
     made.runtime.trouble = trouble
     await made.resize()
@@ -150,7 +153,7 @@ async def test_a_size_that_comes_with_a_restart_is_heard_too(world: Made, profil
 async def test_who_was_told_another_memory_qos_is_told_anew_and_once(world: Made) -> None:
     """The node's settings are others than when the container was started: its size and CPUs stay as they are."""
     made = await world(PROFILE_1_36)
-    was = Resources(
+    was = CriResources(
         cpu_shares=102, memory_limit_bytes=64 * MIB, oom_score_adj=-997, cpuset_cpus="0-1",
         unified={"memory.high": "4096", "memory.oom.group": "1"},
     )  # fmt: skip

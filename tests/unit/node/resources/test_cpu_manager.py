@@ -12,24 +12,24 @@ from typing import Any
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import lean_pod
-from plimsoll.errors import InvalidConfig
-from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuPinning, CpuStateRefused
+from plimsoll.errors import InvalidConfigError
+from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuPinning, CpuStateError
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.admission import Refused
-from plimsoll.rules.node.node_config import Setting, machine_from_capacity, resolved
+from plimsoll.rules.node.admission import AdmissionRefusal
+from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from tests.unit.rules.cpumanager.test_assignment import HT8
 
 
-def setting(profile: str = "1.27", version: CgroupVersion = 2, cpu: str = "8", **config: Any) -> Setting:
+def setting(profile: str = "1.27", version: CgroupVersion = 2, cpu: str = "8", **config: Any) -> NodeConfig:
     document = {
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -56,7 +56,7 @@ def manager(directory: Path, topology: CpuTopology = HT8, *, drained: bool = Fal
 
 def given(cpus: CpuManager, asked: Pod) -> str:
     wanted = cpus.wanted(asked)
-    if isinstance(wanted, Refused):
+    if isinstance(wanted, AdmissionRefusal):
         return f"{wanted.reason}: {wanted.event_text}"
     cpus.give(asked.metadata.uid, wanted)
     return cpus.cpus_of(asked.metadata.uid, "c")
@@ -107,7 +107,7 @@ def test_a_state_of_another_configuration_is_refused_until_the_node_is_drained(
     tmp_path: Path, config: dict[str, Any], topology: CpuTopology, words: str
 ) -> None:
     given(manager(tmp_path), pod("a"))
-    with pytest.raises(CpuStateRefused) as caught:
+    with pytest.raises(CpuStateError) as caught:
         manager(tmp_path, topology, **config)
     assert str(caught.value) == (
         f"could not restore state from checkpoint: {words}, please drain this node and delete the CPU manager "
@@ -126,14 +126,14 @@ def test_none_after_static_and_back(tmp_path: Path) -> None:
         "defaultCpuSet": "",
         "checksum": 1353318690,
     }
-    with pytest.raises(CpuStateRefused, match='configured policy "static" differs from state checkpoint policy "none"'):
+    with pytest.raises(CpuStateError, match='configured policy "static" differs from state checkpoint policy "none"'):
         manager(tmp_path)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\0" * 100])
 def test_a_damaged_state(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / STATE).write_bytes(damage)
-    with pytest.raises(CpuStateRefused, match="please drain this node"):
+    with pytest.raises(CpuStateError, match="please drain this node"):
         manager(tmp_path)
     assert manager(tmp_path, drained=True).owned_by("a") == {}
 
@@ -150,7 +150,7 @@ WRONG = [
 def test_what_cannot_be_had_is_said_at_the_start(
     tmp_path: Path, config: dict[str, Any], topology: CpuTopology, words: str
 ) -> None:
-    with pytest.raises(InvalidConfig, match=words):
+    with pytest.raises(InvalidConfigError, match=words):
         manager(tmp_path, topology, **config)
 
 
@@ -163,7 +163,7 @@ async def node(
 ) -> AsyncIterator[tuple[CpuManager, PodCgroups, SimulatedKernel]]:
     told = setting(version=version)
     kernel = SimulatedKernel(version, cpus=8)
-    cgroups = PodCgroups(NodeTree(kernel, told, directory), kernel, told)
+    cgroups = PodCgroups(CgroupManager(kernel, told, directory), kernel, told)
     cpus = CpuManager(directory, told, HT8)
     cpus.load(drained=True)
     cgroups.cpus = cpus.cpus_of

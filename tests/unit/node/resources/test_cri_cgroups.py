@@ -10,7 +10,7 @@ import pytest
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.linux.processes import cgroups_of
 from plimsoll.node.resources.cri_cgroups import DRIVER_MISMATCH, MEMORY_QOS_UNSUPPORTED, RuntimeCgroups
-from plimsoll.runtime.interface import ContainerSeen, Resources
+from plimsoll.runtime.interface import ContainerStateSeen, CriResources
 
 UID = "11111111-2222-3333-4444-555555555555"
 POD = f"/kubepods/pod{UID}"
@@ -18,8 +18,8 @@ ID = "a" * 64
 OTHER = "b" * 64
 
 
-def seen(name: str = "c", container_id: str = ID, phase: str = "running", pid: int = 0) -> ContainerSeen:
-    return ContainerSeen(container_id, "s", UID, name, 0, phase, pid=pid)  # type: ignore[arg-type]
+def seen(name: str = "c", container_id: str = ID, phase: str = "running", pid: int = 0) -> ContainerStateSeen:
+    return ContainerStateSeen(container_id, "s", UID, name, 0, phase, pid=pid)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ async def test_what_an_earlier_agent_told_is_compared(
     for file, text in (told or {}).items():
         await kernel.write(f"{POD}/{ID}", file, text)
     stands = RuntimeCgroups(kernel, "containerd", 4096)
-    resources = None if told is None else Resources(unified=told)
+    resources = None if told is None else CriResources(unified=told)
     running = msgspec.structs.replace(seen(), told=resources)
     found = stands.see(UID, POD, [running], {"c": wanted})
     assert stands.behind(UID) == ({ID: behind} if behind else {})
@@ -111,7 +111,7 @@ async def test_what_an_earlier_agent_told_is_compared(
 @pytest.mark.parametrize("heeded", [True, False])
 async def test_what_is_told_anew_is_read_back(kernel: SimulatedKernel, heeded: bool) -> None:
     stands = RuntimeCgroups(kernel, "containerd", 4096)
-    running = msgspec.structs.replace(seen(), told=Resources())
+    running = msgspec.structs.replace(seen(), told=CriResources())
     assert stands.see(UID, POD, [running], {"c": QOS}) == []
     if heeded:
         for file, text in QOS.items():

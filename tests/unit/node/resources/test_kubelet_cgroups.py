@@ -48,7 +48,7 @@ async def test_processes_of_the_system_are_moved_on_demand_only() -> None:
     OwnPlace(config, TakenForReal(2), may_move_system=True)
 
 
-class Enough(Exception):
+class EnoughError(Exception):
     pass
 
 
@@ -63,9 +63,9 @@ async def test_it_is_done_again_and_troubles_are_told_once(cgroup: str, pause_s:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
         if len(pauses) == 3:
-            raise Enough
+            raise EnoughError
 
-    with pytest.raises(Enough):
+    with pytest.raises(EnoughError):
         await OwnPlace(config, TakenForReal(2)).keep(told.append, sleep)
     assert pauses == [pause_s] * 3
     assert len(told) == (1 if cgroup else 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
-from plimsoll.cgroups.engine.manager import NodeTree
+from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.errors import PlimsollError
 from plimsoll.node.resources.pod_cgroups import TOGETHER_MOST, PodCgroups
@@ -36,7 +36,7 @@ def pod(uid: str, memory: str = "64Mi") -> Pod:
     )
 
 
-class Turns(NodeTree):
+class Turns(CgroupManager):
     """Counts its turns."""
 
     turns = 0

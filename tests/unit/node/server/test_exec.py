@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from plimsoll.node.server.exec import ExecOptions, exec_options, run_exec
-from plimsoll.node.server.logs import Refused
-from plimsoll.runtime.interface import ExecSession, RuntimeTrouble
+from plimsoll.node.server.logs import LogRequestError
+from plimsoll.runtime.interface import ExecSession, RuntimeCallError
 from tests.unit.node.played_session import PlayedSession
 
 Piece = tuple[bytes, bool]
@@ -179,7 +179,7 @@ async def test_output_that_was_not_asked_for_does_not_hold_the_process_up() -> N
 
 async def test_a_process_that_reads_no_more_is_no_reason_to_end() -> None:
     socket, session = PlayedSocket(), PlayedSession()
-    session.trouble = RuntimeTrouble("write", "closed")
+    session.trouble = RuntimeCallError("write", "closed")
     running = asyncio.create_task(run_exec(socket, ALL, _attach(session)))
     socket.say(b"\0x", b"\0y")
     await session.put(b"still here")
@@ -191,8 +191,8 @@ async def test_a_process_that_reads_no_more_is_no_reason_to_end() -> None:
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [
-        (Refused(404, 'container not found ("c")'), 'unable to upgrade connection: container not found ("c")'),
-        (RuntimeTrouble("attach", "no such file"), "Internal error occurred: error executing command in container: attach: no such file"),
+        (LogRequestError(404, 'container not found ("c")'), 'unable to upgrade connection: container not found ("c")'),
+        (RuntimeCallError("attach", "no such file"), "Internal error occurred: error executing command in container: attach: no such file"),
     ],
 )  # fmt: skip
 async def test_what_hinders_it_is_told_where_kubectl_looks(trouble: Exception, message: str) -> None:
@@ -226,6 +226,6 @@ def test_options(query: dict[str, list[str]], options: ExecOptions) -> None:
     ],
 )
 def test_options_that_make_no_sense(query: dict[str, list[str]], sentence: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LogRequestError) as refused:
         exec_options(query)
     assert (refused.value.status, str(refused.value)) == (400, sentence)

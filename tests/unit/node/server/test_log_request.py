@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.server.logs import LogOptions, Refused, log_options, logged_container_id, running_container_id
+from plimsoll.node.server.logs import (
+    LogOptions,
+    LogRequestError,
+    log_options,
+    logged_container_id,
+    running_container_id,
+)
 
 NOW_S = 1_000_000.0
 
@@ -39,7 +45,7 @@ def test_options(query: dict[str, list[str]], options: LogOptions) -> None:
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_read(query: dict[str, list[str]], sentence: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LogRequestError) as refused:
         log_options(query, NOW_S)
     assert (refused.value.status, str(refused.value)) == (400, sentence)
 
@@ -86,7 +92,7 @@ def test_whose_log(pod: dict[str, Any], previous: bool, found: str) -> None:
     ],
 )  # fmt: skip
 def test_no_log(pod: dict[str, Any], name: str, previous: bool, status: int, sentence: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LogRequestError) as refused:
         logged_container_id(pod, name, previous=previous)
     assert (refused.value.status, str(refused.value)) == (status, sentence)
 

@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.node.resources.pleg import PodParts
 from plimsoll.node.server.log_rotation import LogRotation, oldest
-from plimsoll.runtime.interface import ContainerSeen, RuntimeTrouble
+from plimsoll.runtime.interface import ContainerStateSeen, RuntimeCallError
 
 
 class Writer:
@@ -18,23 +18,23 @@ class Writer:
     def __init__(self, file: Path, *, refuses: bool = False) -> None:
         self.file, self.refuses, self.reopened = file, refuses, 0
 
-    def log_file(self, container: ContainerSeen) -> Path:
+    def log_file(self, container: ContainerStateSeen) -> Path:
         return Path(container.log_file)
 
     async def reopen_log(self, container_id: str) -> None:
         if self.refuses:
-            raise RuntimeTrouble("ReopenContainerLog", "not now")
+            raise RuntimeCallError("ReopenContainerLog", "not now")
         self.reopened += 1
         self.file.write_bytes(b"")
 
 
 class View:
-    def __init__(self, container: ContainerSeen) -> None:
+    def __init__(self, container: ContainerStateSeen) -> None:
         self.last = {"u": PodParts((), (container,))}
 
 
 def rotation(writer: Writer, phase: Any = "running") -> LogRotation:
-    seen = ContainerSeen("id", "s", "u", "c", 0, phase, log_file=str(writer.file))
+    seen = ContainerStateSeen("id", "s", "u", "c", 0, phase, log_file=str(writer.file))
     return LogRotation(writer, View(seen), 100, 3)  # type: ignore[arg-type]
 
 

@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from plimsoll.codec.kernel.cri_log import log_line
-from plimsoll.kube.request import Answer, ApiError, Request, Unreachable
+from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError
 from plimsoll.kube.websocket import WebSocket
-from plimsoll.node.server.http import PortTaken
-from plimsoll.node.server.server import Endpoint, Pages
-from plimsoll.runtime.interface import ContainerSeen
+from plimsoll.node.server.http import PortInUseError
+from plimsoll.node.server.server import NodePages, NodeServer
+from plimsoll.runtime.interface import ContainerStateSeen
 from tests.unit.node.endpoint_world import ID, NODE, World, pod, running_world
 
 T = b"2023-11-14T22:13:20Z"
@@ -30,7 +30,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-async def _get(world: World, path: str) -> Answer:
+async def _get(world: World, path: str) -> ApiResponse:
     transport = world.as_server()
     try:
         return await transport.send(Request("GET", path))
@@ -150,7 +150,7 @@ async def test_a_certificate_of_another_ca_ends_the_handshake(world: World, tmp_
 
 
 async def test_only_the_node_answers_for_its_name(world: World) -> None:
-    with pytest.raises(Unreachable):
+    with pytest.raises(UnreachableError):
         await WebSocket.connect(
             "127.0.0.1", world.port, "/", tls=world.authority.client_context(), server_name="n2", subprotocols=()
         )
@@ -172,8 +172,10 @@ async def test_a_renewed_certificate_is_shown_from_then_on(world: World) -> None
 
 
 async def test_a_taken_port_is_left_to_its_owner(world: World) -> None:
-    other = Endpoint(world.pods, world.containers, Pages(), world.endpoint._access, world.endpoint._tls, lambda: 0.0)
-    with pytest.raises(PortTaken, match=f"cannot listen on 127.0.0.1:{world.port}: Address already in use"):
+    other = NodeServer(
+        world.pods, world.containers, NodePages(), world.endpoint._access, world.endpoint._tls, lambda: 0.0
+    )
+    with pytest.raises(PortInUseError, match=f"cannot listen on 127.0.0.1:{world.port}: Address already in use"):
         await other.start(port=world.port, or_another=False)
     found = await other.start(port=world.port)
     assert found not in (0, world.port)
@@ -233,7 +235,7 @@ def _write(world: World, *lines: bytes) -> None:
 
 async def test_a_log_is_sent(world: World) -> None:
     _write(world, b"one", b"two")
-    assert await _get(world, "/containerLogs/default/web/c") == Answer(200, b"one\ntwo\n")
+    assert await _get(world, "/containerLogs/default/web/c") == ApiResponse(200, b"one\ntwo\n")
     found = await _get(world, "/containerLogs/default/web/c?tailLines=1&timestamps=true")
     assert found.body == b"2023-11-14T22:13:20.000000000Z two\n"
     world.now_s += 60
@@ -255,14 +257,14 @@ async def test_a_log_is_followed_until_the_container_ends(world: World) -> None:
         aclosing(transport.stream(Request("GET", "/containerLogs/default/web/c?follow=true"))) as parts,
     ):
         async for part in parts:
-            if isinstance(part, Answer):
+            if isinstance(part, ApiResponse):
                 assert part.status == 200
                 continue
             got += part
             if got == b"one\n":
                 _write(world, b"two")
             elif got == b"one\ntwo\n":
-                world.pods.containers[ID] = ContainerSeen(ID, "s", "uid-web", "c", 0, "exited")
+                world.pods.containers[ID] = ContainerStateSeen(ID, "s", "uid-web", "c", 0, "exited")
     assert got == b"one\ntwo\n"
     assert (await transport.send(Request("GET", "/healthz"))).status == 200  # on the same connection
     await transport.close()
@@ -278,7 +280,7 @@ async def test_a_follower_that_leaves_is_forgotten(world: World) -> None:
     _write(world, b"one")
     transport = world.as_server()
     stream = transport.stream(Request("GET", "/containerLogs/default/web/c?follow=true"))
-    assert isinstance(await anext(stream), Answer)
+    assert isinstance(await anext(stream), ApiResponse)
     assert await anext(stream) == b"one\n"
     assert world.endpoint._watch._waiting
     await stream.aclose()
@@ -291,7 +293,7 @@ async def test_closing_the_endpoint_ends_who_follows(tmp_path: Path) -> None:
         transport = world.as_server()
         stream = transport.stream(Request("GET", "/containerLogs/default/web/c?follow=true"))
         await anext(stream)
-    with pytest.raises((Unreachable, StopAsyncIteration)):
+    with pytest.raises((UnreachableError, StopAsyncIteration)):
         async with asyncio.timeout(10):
             while True:
                 await anext(stream)

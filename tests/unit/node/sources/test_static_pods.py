@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.codec.manifests.static_pods import StaticPod, static_pods
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange
-from plimsoll.kube.request import Unreachable
+from plimsoll.kube.request import UnreachableError
 from plimsoll.node.sources.mirror_pods import MirrorPods
 from plimsoll.node.sources.static_pods import StaticPods
 from plimsoll.rules.config.kubelet import KubeletConfig
@@ -141,7 +141,7 @@ class Api(PodsApi):
 
     async def send(self, request: Any) -> Any:
         if self.away:
-            raise Unreachable("no API")
+            raise UnreachableError("no API")
         return await super().send(request)
 
 

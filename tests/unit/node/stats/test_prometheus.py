@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from plimsoll.api.nodeproxy.metrics_api import Reading, readings
+from plimsoll.api.nodeproxy.metrics_api import UsageReading, readings
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
-from plimsoll.runtime.interface import ContainerPhase, ContainerSeen, SandboxSeen
+from plimsoll.runtime.interface import ContainerPhase, ContainerStateSeen, SandboxStateSeen
 from tests.unit.node.played_node import MIB, POD, PODS, PlayedNode
 
 PHASES: tuple[ContainerPhase, ...] = ("running", "running", "exited")
@@ -50,8 +50,8 @@ def test_resource_page(node: PlayedNode) -> None:
 def test_the_api_server_can_read_it(node: PlayedNode) -> None:
     at_s = node.now_s
     assert readings(resource_page(node.stats.sample()), 0.0) == {
-        ("", "", ""): Reading(at_s, 5.0, 298 * MIB),
-        ("default", "web", "app"): Reading(at_s, 1.0, 8 * MIB, 1_699_999_000.0),
+        ("", "", ""): UsageReading(at_s, 5.0, 298 * MIB),
+        ("default", "web", "app"): UsageReading(at_s, 1.0, 8 * MIB, 1_699_999_000.0),
     }
 
 
@@ -102,9 +102,10 @@ def test_cadvisor_page(node: PlayedNode) -> None:
 
 def test_what_the_agent_counts() -> None:
     meters = NodeMeters("n1")
-    containers = [ContainerSeen(str(at), "s", "u", "c", 0, phase) for at, phase in enumerate(PHASES)]
+    containers = [ContainerStateSeen(str(at), "s", "u", "c", 0, phase) for at, phase in enumerate(PHASES)]
     meters.see(
-        [SandboxSeen("s", "u", "web", "default"), SandboxSeen("t", "v", "x", "default", ready=False)], containers
+        [SandboxStateSeen("s", "u", "web", "default"), SandboxStateSeen("t", "v", "x", "default", ready=False)],
+        containers,
     )
     meters.evictions.add("memory.available")
     meters.requested_resizes.add("cpu", "requests", "increase")

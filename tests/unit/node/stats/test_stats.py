@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.cgroups.stats.usage import Pressures
-from plimsoll.codec.kernel.files import Pressure, PressureLine
+from plimsoll.codec.kernel.files import PressureLine, PressureStall
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.node.stats.disk_usage import DiskUsage, file_system, tree_usage
 from plimsoll.node.stats.process_usage import process_usage
@@ -276,7 +276,7 @@ async def test_disks_are_counted_once_a_minute_and_forgotten_when_gone(tmp_path:
 
 
 def test_stalls_of_the_node(node: PlayedNode) -> None:
-    stalled = Pressure(PressureLine(1.5, 0.5, 0.1, 2_000), None)
+    stalled = PressureStall(PressureLine(1.5, 0.5, 0.1, 2_000), None)
     found = summary(node.stats.sample(), Pressures(cpu=stalled, io=stalled))["node"]
     assert found["cpu"]["psi"]["some"] == {"total": 2_000_000, "avg10": 1.5, "avg60": 0.5, "avg300": 0.1}
     assert "full" not in found["cpu"]["psi"]

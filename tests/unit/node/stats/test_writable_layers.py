@@ -11,7 +11,7 @@ import pytest
 from plimsoll.node.stats import disk_usage
 from plimsoll.node.stats.disk_usage import LAYERS_KEPT_S, NOTHING_USED, WritableLayers
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, FsUsage
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 
 WRITTEN = FsUsage(20 << 20, 7)
 
@@ -19,7 +19,7 @@ WRITTEN = FsUsage(20 << 20, 7)
 class Runtime:
     def __init__(self) -> None:
         self.now_s, self.asked = 100.0, 0
-        self.trouble: RuntimeTrouble | None = None
+        self.trouble: RuntimeCallError | None = None
         self.answers = asyncio.Event()
         self.answers.set()
         self.layers = WritableLayers(self.ask, lambda: self.now_s)
@@ -70,7 +70,7 @@ async def test_a_slow_runtime_holds_up_nobody_and_counts_when_it_has_answered(mo
 async def test_a_runtime_without_an_answer_is_told_once_and_counts_as_nothing(caplog: pytest.LogCaptureFixture) -> None:
     runtime = Runtime()
     await runtime.layers.refresh(0.0)
-    runtime.trouble = RuntimeTrouble("ListContainerStats", "unknown method")
+    runtime.trouble = RuntimeCallError("ListContainerStats", "unknown method")
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             await runtime.layers.refresh(0.0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.node.volumes.atomic_writer import publish
-from plimsoll.rules.lifecycle.volumes import File
+from plimsoll.rules.lifecycle.volumes import VolumeFile
 
 
 @pytest.fixture
@@ -35,14 +35,14 @@ def hidden(directory: Path) -> list[str]:
 
 
 def test_first_change_and_nothing_new(place: Callable[..., bool], tmp_path: Path) -> None:
-    assert place(File("a", b"1"), File("d/e/f", b"2", 0o400))
+    assert place(VolumeFile("a", b"1"), VolumeFile("d/e/f", b"2", 0o400))
     assert shown(tmp_path) == {"a": b"1", "d/e/f": b"2"}
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o644
     assert (tmp_path / "d/e/f").stat().st_mode & 0o777 == 0o400
     before = os.readlink(tmp_path / "..data")
-    assert not place(File("a", b"1"), File("d/e/f", b"2", 0o400))
+    assert not place(VolumeFile("a", b"1"), VolumeFile("d/e/f", b"2", 0o400))
     assert os.readlink(tmp_path / "..data") == before
-    assert place(File("b", b"3"), File("a", b"11"))
+    assert place(VolumeFile("b", b"3"), VolumeFile("a", b"11"))
     assert shown(tmp_path) == {"a": b"11", "b": b"3"}
     assert len(hidden(tmp_path)) == 2, "..data and what it leads to"
     assert place()
@@ -53,24 +53,24 @@ def test_first_change_and_nothing_new(place: Callable[..., bool], tmp_path: Path
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param([File("a", b"2")], id="data"),
-        pytest.param([File("a", b"1", 0o600)], id="mode"),
-        pytest.param([File("a", b"1"), File("b", b"")], id="one more"),
+        pytest.param([VolumeFile("a", b"2")], id="data"),
+        pytest.param([VolumeFile("a", b"1", 0o600)], id="mode"),
+        pytest.param([VolumeFile("a", b"1"), VolumeFile("b", b"")], id="one more"),
         pytest.param([], id="one less"),
     ],
 )
-def test_what_is_a_change(place: Callable[..., bool], tmp_path: Path, change: list[File]) -> None:
-    place(File("a", b"1"))
+def test_what_is_a_change(place: Callable[..., bool], tmp_path: Path, change: list[VolumeFile]) -> None:
+    place(VolumeFile("a", b"1"))
     assert place(*change)
     assert shown(tmp_path) == {file.path: file.data for file in change}
 
 
 def test_a_reader_never_sees_a_mixture(place: Callable[..., bool], tmp_path: Path) -> None:
     """Whoever holds the old directory open keeps the whole old set until it is replaced under the new name."""
-    place(File("a", b"old"), File("b", b"old"))
+    place(VolumeFile("a", b"old"), VolumeFile("b", b"old"))
     old = os.open(tmp_path / "..data", os.O_RDONLY | os.O_DIRECTORY)
     opened = os.open("a", os.O_RDONLY, dir_fd=old)
-    place(File("a", b"new"), File("b", b"new"))
+    place(VolumeFile("a", b"new"), VolumeFile("b", b"new"))
     assert os.read(opened, 10) == b"old"
     assert shown(tmp_path) == {"a": b"new", "b": b"new"}
     os.close(opened)
@@ -78,22 +78,22 @@ def test_a_reader_never_sees_a_mixture(place: Callable[..., bool], tmp_path: Pat
 
 
 def test_after_a_kill_in_the_middle(place: Callable[..., bool], tmp_path: Path) -> None:
-    place(File("a", b"1"))
+    place(VolumeFile("a", b"1"))
     (tmp_path / "..half-written").mkdir()
     (tmp_path / "..half-written" / "a").write_bytes(b"2")
     (tmp_path / "..data_tmp").symlink_to("..half-written")
     (tmp_path / "stale").symlink_to("..data/stale")
     (tmp_path / "a").unlink()
-    place(File("a", b"1"))
+    place(VolumeFile("a", b"1"))
     assert shown(tmp_path) == {"a": b"1"}
     assert len(hidden(tmp_path)) == 2
     assert not (tmp_path / "stale").is_symlink()
 
 
 def test_damaged_files_are_written_again(place: Callable[..., bool], tmp_path: Path) -> None:
-    place(File("a", b"1"))
+    place(VolumeFile("a", b"1"))
     (tmp_path / "a").write_bytes(b"")
-    assert place(File("a", b"1"))
+    assert place(VolumeFile("a", b"1"))
     assert shown(tmp_path) == {"a": b"1"}
 
 
@@ -101,8 +101,8 @@ def test_a_group_may_read(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("giving files to another group: not root")
     fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    publish(fd, [File("a", b"1", 0o600)], 4711)
-    assert not publish(fd, [File("a", b"1", 0o600)], 4711)
+    publish(fd, [VolumeFile("a", b"1", 0o600)], 4711)
+    assert not publish(fd, [VolumeFile("a", b"1", 0o600)], 4711)
     os.close(fd)
     found = (tmp_path / "a").stat()
     assert (found.st_gid, found.st_mode & 0o777) == (4711, 0o640)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.errors import InvalidName
+from plimsoll.errors import InvalidNameError
 from plimsoll.node.volumes.pod_dirs import (
     container_log,
     log_directory,
@@ -33,9 +33,9 @@ def test_where_logs_are() -> None:
     [Metadata("../x", "ns", "u"), Metadata("p", "a/b", "u"), Metadata("p", "ns", ".."), Metadata("", "ns", "u")],
 )
 def test_names_that_would_be_other_paths(metadata: Metadata) -> None:
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidNameError):
         log_directory(Path("/logs"), metadata)
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidNameError):
         container_log("../c", 0)
 
 

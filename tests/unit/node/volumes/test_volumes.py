@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
-from plimsoll.errors import ContainerConfigError, InvalidName
+from plimsoll.errors import ContainerConfigError, InvalidNameError
 from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
 from plimsoll.node.volumes.volumes import Ready, Volumes, memory_volume_bytes, open_sub_path
 from plimsoll.rules.lifecycle.environment import Surroundings
-from plimsoll.rules.lifecycle.volumes import VolumeRefused
+from plimsoll.rules.lifecycle.volumes import VolumeError
 from plimsoll.rules.model.objects import EmptyDir
 from plimsoll.rules.model.runnable import ConfigMap, RunPod
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.runtime.interface import Mount
+from plimsoll.runtime.interface import ContainerMount
 
 AROUND = Surroundings(allocatable={"memory": QUANTITIES["1Gi"]})
 UID = "0c0ffee0-1111-2222-3333-444455556666"
@@ -122,7 +122,7 @@ def test_a_config_map_is_published_and_refreshed(volumes: Volumes) -> None:
     assert volumes.set_up(it, {"m": ConfigMap(data={"k": "1"})}, AROUND).changed == ()
     assert volumes.set_up(it, {"m": ConfigMap(data={"k": "2"})}, AROUND).changed == ("v",)
     assert (path / "k").read_text() == "2"
-    with pytest.raises(VolumeRefused, match='configmap "m" not found'):
+    with pytest.raises(VolumeError, match='configmap "m" not found'):
         volumes.set_up(it, {}, AROUND)
     assert (path / "k").read_text() == "2", "what is gone from the API stays for those who run"
 
@@ -173,7 +173,7 @@ def test_host_paths(
                 bound.bind("of-the-host")
         it = pod({"name": "v", "hostPath": {"path": str(path), "type": kind}})
         if refusal:
-            with pytest.raises(VolumeRefused, match=refusal):
+            with pytest.raises(VolumeError, match=refusal):
                 volumes.set_up(it, {}, AROUND)
             return
         assert made(volumes, it) == path
@@ -192,19 +192,19 @@ def test_no_host_path_shows_the_state(state: Path, tmp_path: Path, way: str) -> 
     paths = {"itself": state, "inside": state / "pods", "above": tmp_path, "by a link": tmp_path / "link" / "x"}
     path = paths.get(way, state / "new")
     it = pod({"name": "v", "hostPath": {"path": str(path), "type": "DirectoryOrCreate" if way == "to be made" else ""}})
-    with pytest.raises(VolumeRefused, match="which no pod may see: name another path"):
+    with pytest.raises(VolumeError, match="which no pod may see: name another path"):
         Volumes(state).set_up(it, {}, AROUND)
     assert os.listdir(state) == []
     if way == "above":
         assert made(Volumes(state, covered=True), it) == tmp_path
     else:
-        with pytest.raises(VolumeRefused):
+        with pytest.raises(VolumeError):
             Volumes(state, covered=True).set_up(it, {}, AROUND)
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "", "/a\0b"])
 def test_paths_that_are_none(volumes: Volumes, path: str) -> None:
-    with pytest.raises(VolumeRefused, match="is needed"):
+    with pytest.raises(VolumeError, match="is needed"):
         volumes.set_up(pod({"name": "v", "hostPath": {"path": path}}), {}, AROUND)
 
 
@@ -213,15 +213,15 @@ def test_paths_that_are_none(volumes: Volumes, path: str) -> None:
 
 @pytest.mark.parametrize("uid", ["", ".", "..", "../x", "a/b", "a..b", "a\n", "x" * 200, ".hidden"])
 def test_a_uid_that_is_no_name(volumes: Volumes, state: Path, uid: str) -> None:
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidNameError):
         volumes.set_up(pod({"name": "v", "emptyDir": {}}, uid=uid), {}, AROUND)
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidNameError):
         remove_pod_files(state, uid)
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "A", "v.new", ""])
 def test_a_volume_name_that_is_none(volumes: Volumes, name: str) -> None:
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidNameError):
         volumes.set_up(pod({"name": name, "emptyDir": {}}), {}, AROUND)
 
 
@@ -229,7 +229,7 @@ def test_a_volume_name_that_is_none(volumes: Volumes, name: str) -> None:
     "volume", [{"secret": {"secretName": "s"}}, {"nfs": {"server": "x"}}, {"emptyDir": {"medium": "HugePages"}}, {}]
 )
 def test_other_kinds_are_refused(volumes: Volumes, volume: dict[str, Any]) -> None:
-    with pytest.raises(VolumeRefused):
+    with pytest.raises(VolumeError):
         volumes.set_up(pod({"name": "v", **volume}), {}, AROUND)
 
 
@@ -238,7 +238,7 @@ def test_other_kinds_are_refused(volumes: Volumes, volume: dict[str, Any]) -> No
 READY = {"v": Ready("/host/v"), "m": Ready("/host/m", read_only=True, may_grow=False)}
 
 
-def mounts(volumes: Volumes, *wanted: dict[str, Any], **container: Any) -> tuple[Mount, ...]:
+def mounts(volumes: Volumes, *wanted: dict[str, Any], **container: Any) -> tuple[ContainerMount, ...]:
     it = pod(mounts=list(wanted), container=container)
     return volumes.mounts(it, it.spec.containers[0], READY, {"NAME": "x"})
 
@@ -251,10 +251,10 @@ def test_what_a_container_sees(volumes: Volumes) -> None:
         {"name": "m", "mountPath": "e"},
         {"name": "v", "mountPath": "/../../f"},
     ) == (
-        Mount("/host/v", "/d", read_only=True),
-        Mount("/host/m", "/e", read_only=True),
-        Mount("/host/v", "/f"),
-        Mount("/host/v", "/a/b/c"),
+        ContainerMount("/host/v", "/d", read_only=True),
+        ContainerMount("/host/m", "/e", read_only=True),
+        ContainerMount("/host/v", "/f"),
+        ContainerMount("/host/v", "/a/b/c"),
     )
 
 

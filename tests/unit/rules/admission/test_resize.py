@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.comparison import Version
+from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import (
-    Refusal,
     ResizeGates,
+    ResizeRefusal,
     capacity_verdict,
     kept_for_resize,
     resize_errors,
@@ -66,7 +66,7 @@ def server(
 ) -> list[FieldError]:
     stored, sent = with_defaults(old), with_defaults(new)
     kept = kept_for_resize(stored.document, sent.document, gates)
-    return resize_errors(stored, Version(kept, from_document(kept, Pod)), gates, profile)
+    return resize_errors(stored, PodVersion(kept, from_document(kept, Pod)), gates, profile)
 
 
 def shown(errors: list[FieldError]) -> list[str]:
@@ -475,7 +475,7 @@ def node(cpu: str = "4", memory: str = "8Gi", labels: dict[str, str] | None = No
     )
 
 
-def verdict(new: dict[str, Any], where: Node | None, old: dict[str, Any] | None = None) -> Refusal | None:
+def verdict(new: dict[str, Any], where: Node | None, old: dict[str, Any] | None = None) -> ResizeRefusal | None:
     return capacity_verdict(with_defaults(old or document()), with_defaults(new), where)
 
 
@@ -534,7 +534,7 @@ SHORT = "node didn't have enough allocatable resources: "
     ],
 )
 def test_capacity(new, where, answer):
-    assert verdict(new, where) == (None if answer is None else Refusal(*answer))
+    assert verdict(new, where) == (None if answer is None else ResizeRefusal(*answer))
 
 
 # Properties

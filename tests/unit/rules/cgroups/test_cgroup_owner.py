@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.codec.kernel.files import own_cgroups
-from plimsoll.rules.cgroups.cgroup_owner import Owner, owner_of, placed
+from plimsoll.rules.cgroups.cgroup_owner import CgroupOwner, owner_of, placed
 from plimsoll.rules.model.cgroup_names import (
     Driver,
     Runtime,
@@ -78,7 +78,7 @@ def test_crun_puts_processes_one_level_deeper() -> None:
 @pytest.mark.parametrize("slice_name", [f"kubepods-pod{SLICED}.slice", f"kubepods-burstable-pod{SLICED}.slice"])
 def test_the_documents_driver_mismatch(slice_name: str) -> None:
     path = f"/{slice_name}:cri-containerd:{ID}"
-    assert owner_of(path) == Owner(
+    assert owner_of(path) == CgroupOwner(
         path,
         "container",
         "systemd",
@@ -133,7 +133,7 @@ DOCUMENT_004 = f"""\
 """
 
 
-def of_text(text: str) -> tuple[Owner, dict[str, str]]:
+def of_text(text: str) -> tuple[CgroupOwner, dict[str, str]]:
     found = placed((each.controllers, each.path) for each in own_cgroups(text))
     return found.owner, found.elsewhere
 
@@ -151,4 +151,4 @@ def test_hierarchies_that_disagree_are_named() -> None:
 
 def test_unified_alone_and_nothing_at_all() -> None:
     assert of_text(f"0::{POD_SLICE}/cri-containerd-{ID}.scope\n")[0].container_id == ID
-    assert of_text("") == (Owner("/", "other"), {})
+    assert of_text("") == (CgroupOwner("/", "other"), {})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.rules.cgroups.desired import Cgroup, desired_tree, workload
 from plimsoll.rules.config.parse import reading
-from plimsoll.rules.node.node_config import Machine, Setting, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.cpu import shares, weight_linear
@@ -36,12 +36,12 @@ def pod(name: str, block: Json, uid: str = "") -> Json:
 
 def setting_of(
     document: Json | None = None, profile: str = "1.36", machine: Machine | None = None, **options: Any
-) -> Setting:
+) -> NodeConfig:
     machine = machine or Machine(48, 263192560 * 1024, {}, pid_capacity=32768, name="n")
     return resolved(machine, reading(document, PROFILES[profile]).config, PROFILES[profile], **options)
 
 
-def tree_of(setting: Setting, *documents: Json) -> Cgroup:
+def tree_of(setting: NodeConfig, *documents: Json) -> Cgroup:
     return desired_tree([workload(lean(each), setting) for each in documents], setting)
 
 
@@ -211,7 +211,7 @@ def test_a_node_without_pods() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(valid_pods(), max_size=3), node_settings(static_cpus=None))
-def test_shape(documents: list[Json], setting: Setting) -> None:
+def test_shape(documents: list[Json], setting: NodeConfig) -> None:
     works = [workload(lean(document), setting) for document in documents]
     tree = desired_tree(works, setting)
     all_cgroups = list(cgroups(tree))
@@ -243,7 +243,7 @@ def amount(cgroup: Cgroup, *names: str) -> int:
 
 @settings(max_examples=examples(120), deadline=None)
 @given(st.lists(valid_pods(), max_size=4), node_settings(pod_level=True))
-def test_protection_at_every_level_is_the_sum_of_the_children(documents: list[Json], setting: Setting) -> None:
+def test_protection_at_every_level_is_the_sum_of_the_children(documents: list[Json], setting: NodeConfig) -> None:
     """Both reservation modes (02 §6.2), gate PodLevelResources on (off, the real sums ignore it)."""
     tree = desired_tree([workload(lean(document), setting) for document in documents], setting)
     kubepods = tree.children[0]
@@ -263,7 +263,7 @@ def test_protection_at_every_level_is_the_sum_of_the_children(documents: list[Js
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(valid_pods(), max_size=4), node_settings())
-def test_burstable_weight_is_of_the_sum(documents: list[Json], setting: Setting) -> None:
+def test_burstable_weight_is_of_the_sum(documents: list[Json], setting: NodeConfig) -> None:
     """02 §8: converted once, after summing."""
     works = [workload(lean(document), setting) for document in documents]
     milli = sum(work.requests["cpu"].milli for work in works if work.qos == "Burstable" and "cpu" in work.requests)
@@ -276,7 +276,7 @@ def test_burstable_weight_is_of_the_sum(documents: list[Json], setting: Setting)
 
 @settings(max_examples=examples(80), deadline=None)
 @given(plain_pods(), node_settings(pod_level=True))
-def test_limits_of_a_plain_pod_are_the_sum_of_its_containers(document: Json, setting: Setting) -> None:
+def test_limits_of_a_plain_pod_are_the_sum_of_its_containers(document: Json, setting: NodeConfig) -> None:
     """Where the pod has a memory limit, it is the containers' together, each rounded up to a byte."""
     work = workload(lean(document), setting)
     if work.values.memory_bytes:
@@ -294,7 +294,7 @@ def test_limits_of_a_plain_pod_are_the_sum_of_its_containers(document: Json, set
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(valid_pods(), min_size=2, max_size=3), node_settings(static_cpus=None))
-def test_a_pod_is_the_same_beside_others(documents: list[Json], setting: Setting) -> None:
+def test_a_pod_is_the_same_beside_others(documents: list[Json], setting: NodeConfig) -> None:
     """What a pod's own cgroup holds never depends on its neighbours."""
     works = [
         workload(lean({**document, "metadata": {**document["metadata"], "uid": f"u{i}"}}), setting)

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.errors import InvalidName
-from plimsoll.rules.cgroups.desired import Cgroup, File
-from plimsoll.rules.cgroups.desired_files import WantedCgroup, ancestors, derived_id, parent_path, protected, wanted
+from plimsoll.errors import InvalidNameError
+from plimsoll.rules.cgroups.desired import Cgroup, DesiredFile
+from plimsoll.rules.cgroups.desired_files import DesiredCgroup, ancestors, derived_id, parent_path, protected, wanted
 from plimsoll.rules.cgroups.limits_in_use import capped_protection, fitted
 from plimsoll.rules.cgroups.reconcile import Unmet
-from plimsoll.rules.cgroups.steps import Seen
+from plimsoll.rules.cgroups.steps import ObservedCgroup
 
 
 def node(*children: Cgroup) -> Cgroup:
@@ -15,7 +15,9 @@ def node(*children: Cgroup) -> Cgroup:
 
 
 def test_the_tree_is_laid_flat_with_the_cgroups_above_kubepods() -> None:
-    tree = node(Cgroup("pods", "all", "/a/b/kubepods", (File("memory.max", 4096),)), Cgroup("reserved", "sys", "/sys"))
+    tree = node(
+        Cgroup("pods", "all", "/a/b/kubepods", (DesiredFile("memory.max", 4096),)), Cgroup("reserved", "sys", "/sys")
+    )
     found = wanted(tree)
     assert list(found) == ["/a", "/a/b", "/a/b/kubepods", "/sys"]
     assert found["/a/b/kubepods"].files == {"memory.max": "4096"} and found["/a"].level == "root"
@@ -27,12 +29,12 @@ def test_the_tree_is_laid_flat_with_the_cgroups_above_kubepods() -> None:
     ids=["up", "empty", "newline", "unknown-uid", "256-bytes"],
 )
 def test_what_can_be_no_cgroup_is_refused(path: str) -> None:
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidNameError):
         wanted(node(Cgroup("pods", "all", path)))
 
 
 def test_one_path_for_two_is_refused() -> None:
-    with pytest.raises(InvalidName, match='stands for "a" and for "b"'):
+    with pytest.raises(InvalidNameError, match='stands for "a" and for "b"'):
         wanted(node(Cgroup("pod", "a", "/x"), Cgroup("pod", "b", "/x")))
 
 
@@ -52,9 +54,9 @@ def test_paths() -> None:
 
 
 PLAN = {
-    "/top": WantedCgroup("root", "/top", {}),
-    "/top/kubepods": WantedCgroup("pods", "all", {"memory.min": "12288", "memory.max": "90000"}),
-    "/top/kubepods/burstable": WantedCgroup("class", "Burstable", {"memory.low": "8192"}),
+    "/top": DesiredCgroup("root", "/top", {}),
+    "/top/kubepods": DesiredCgroup("pods", "all", {"memory.min": "12288", "memory.max": "90000"}),
+    "/top/kubepods/burstable": DesiredCgroup("class", "Burstable", {"memory.low": "8192"}),
 }
 
 
@@ -68,7 +70,7 @@ def test_kubepods_and_our_own_cgroups_above_hold_what_is_protected_below() -> No
 
 def test_an_ancestor_that_is_not_ours_is_named_where_it_holds_too_little() -> None:
     full = protected(PLAN, [])
-    has = {"/top": Seen({"memory.min": "12288", "memory.low": "0"})}
+    has = {"/top": ObservedCgroup({"memory.min": "12288", "memory.low": "0"})}
     assert [(each.file, each.want, each.have) for each in capped_protection(full, has, [])] == [
         ("memory.low", "8192", "0")
     ]
@@ -94,8 +96,8 @@ def test_an_ancestor_that_is_not_ours_is_named_where_it_holds_too_little() -> No
 def test_a_class_limit_never_goes_below_what_is_in_use(
     found: str | None, used: int, want: str, expected: str | None
 ) -> None:
-    plan = {"/c": WantedCgroup("class", "c", {"memory.max": want})}
-    snapshot = {} if found is None else {"/c": Seen({"memory.max": found})}
+    plan = {"/c": DesiredCgroup("class", "c", {"memory.max": want})}
+    snapshot = {} if found is None else {"/c": ObservedCgroup({"memory.max": found})}
     result = fitted(plan, snapshot, {"/c": used})
     assert result.plan["/c"].files.get("memory.max") == expected
     assert [(each.want, each.have) for each in result.unmet] == ([] if expected == want else [(want, expected)])

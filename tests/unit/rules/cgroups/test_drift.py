@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plimsoll.rules.cgroups.desired import Cgroup, File
+from plimsoll.rules.cgroups.desired import Cgroup, DesiredFile
 from plimsoll.rules.cgroups.drift import drift, expected
 
 POD = "/kubepods/podabc"
@@ -10,10 +10,14 @@ APP = f"{POD}/{'a' * 64}"
 
 
 def tree(*, uid: str = "abc", limit: int = 268435456) -> Cgroup:
-    app = Cgroup("container", "app", f"/kubepods/pod{uid}/<id>", (File("memory.max", limit),))
-    files = (File("memory.max", limit), File("cpu.max", "50000 100000"), File("hugetlb.2MB.max", 0))
+    app = Cgroup("container", "app", f"/kubepods/pod{uid}/<id>", (DesiredFile("memory.max", limit),))
+    files = (
+        DesiredFile("memory.max", limit),
+        DesiredFile("cpu.max", "50000 100000"),
+        DesiredFile("hugetlb.2MB.max", 0),
+    )
     pod = Cgroup("pod", "shop/web-0", f"/kubepods/pod{uid}", files, children=(app,))
-    pods = Cgroup("pods", "all pods", "/kubepods", (File("hugetlb.2MB.max", 0),), children=(pod,))
+    pods = Cgroup("pods", "all pods", "/kubepods", (DesiredFile("hugetlb.2MB.max", 0),), children=(pod,))
     return Cgroup("node", "n", "/", children=(pods,))
 
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.rules.cgroups.desired import Cgroup, File, Workload, desired_tree, workload
+from plimsoll.rules.cgroups.desired import Cgroup, DesiredFile, Workload, desired_tree, workload
 from plimsoll.rules.model.objects import Resources
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from tests.examples import examples
@@ -53,7 +53,7 @@ def loose_steps(formula: str) -> list[str]:
     return found
 
 
-def wrong_file(cgroup: Cgroup, file: File) -> list[str]:
+def wrong_file(cgroup: Cgroup, file: DesiredFile) -> list[str]:
     formula = file.reason.formula
     if not formula:
         return []
@@ -87,7 +87,7 @@ def test_the_check_sees_what_is_wrong() -> None:
     from plimsoll.rules.cgroups.reasons import Reason
 
     def problems(formula: str, value: int | str) -> int:
-        return len(wrong_file(Cgroup("pod", "p", "/"), File("cpu.shares", value, "", Reason(formula))))
+        return len(wrong_file(Cgroup("pod", "p", "/"), DesiredFile("cpu.shares", value, "", Reason(formula))))
 
     assert problems("1 + 1 = 2; ⌊2 · 3 / 4⌋ = 1", 1) == 0
     assert problems("1 + 1 = 3; ⌊3 · 3 / 4⌋ = 2", 2) == 1
@@ -100,14 +100,14 @@ def test_the_check_sees_what_is_wrong() -> None:
 
 @settings(max_examples=examples(120), deadline=None)
 @given(st.lists(valid_pods(), min_size=1, max_size=2), node_settings(static_cpus=None))
-def test_every_formula_is_true(documents: list[Json], setting: Setting) -> None:
+def test_every_formula_is_true(documents: list[Json], setting: NodeConfig) -> None:
     works = [workload(lean(document), setting, title=f"pod {index}") for index, document in enumerate(documents)]
     assert wrong_formulas(desired_tree(works, setting)) == []
 
 
 @settings(max_examples=examples(120), deadline=None)
 @given(st.lists(valid_pods(), min_size=1, max_size=2), node_settings(static_cpus=None))
-def test_every_cgroup_has_reasons(documents: list[Json], setting: Setting) -> None:
+def test_every_cgroup_has_reasons(documents: list[Json], setting: NodeConfig) -> None:
     """A file of a pod or container says where it comes from: a formula, a field or a note."""
     works = [workload(lean(document), setting) for document in documents]
     for cgroup in cgroups(desired_tree(works, setting)):
@@ -139,7 +139,7 @@ def field_value(work: Workload, source: str) -> int | None:
 
 @settings(max_examples=examples(120), deadline=None)
 @given(valid_pods(), node_settings(static_cpus=None))
-def test_a_value_without_a_formula_is_its_fields_value(document: Json, setting: Setting) -> None:
+def test_a_value_without_a_formula_is_its_fields_value(document: Json, setting: NodeConfig) -> None:
     work = workload(lean(document), setting)
     for cgroup in cgroups(desired_tree([work], setting)):
         if cgroup.level not in ("pod", "container"):
@@ -156,7 +156,7 @@ def test_a_value_without_a_formula_is_its_fields_value(document: Json, setting: 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(valid_pods(), node_settings(static_cpus=None))
-def test_cpu_values_start_from_their_field(document: Json, setting: Setting) -> None:
+def test_cpu_values_start_from_their_field(document: Json, setting: NodeConfig) -> None:
     """The first number of a one-field formula is that field, in milli-cores."""
     work = workload(lean(document), setting)
     for cgroup in cgroups(desired_tree([work], setting)):
@@ -181,7 +181,7 @@ def tree_of(document: Json, profile: str = "1.36", **options: object) -> Cgroup:
     return desired_tree([workload(lean(document), setting, title="p")], setting)
 
 
-def only(tree: Cgroup, level: str, name: str) -> File:
+def only(tree: Cgroup, level: str, name: str) -> DesiredFile:
     (found,) = [file for cgroup in cgroups(tree) if cgroup.level == level for file in cgroup.files if file.name == name]
     return found
 

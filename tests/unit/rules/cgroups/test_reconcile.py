@@ -14,20 +14,20 @@ from hypothesis import strategies as st
 from plimsoll.cgroups.drivers.simulated import SimulatedHolders, SimulatedKernel
 from plimsoll.cgroups.engine.observe import files_to_look_at, observe
 from plimsoll.rules.cgroups.desired import Shown, desired_tree, workload
-from plimsoll.rules.cgroups.desired_files import Wanted, WantedCgroup, derived_id, parent_path, protected, wanted
+from plimsoll.rules.cgroups.desired_files import DesiredCgroup, DesiredFiles, derived_id, parent_path, protected, wanted
 from plimsoll.rules.cgroups.limits_in_use import fitted
 from plimsoll.rules.cgroups.reconcile import LIMIT_V1, QUOTA_V1, Plan, amount, reconcile
 from plimsoll.rules.cgroups.rollback import completed, undo, undo_halves
 from plimsoll.rules.cgroups.rounding import same_value
-from plimsoll.rules.cgroups.steps import Make, Remove, Seen, Snapshot, Step, Write
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Snapshot, Step, Write
+from plimsoll.rules.node.node_config import NodeConfig
 from tests.node_scenarios import node_setting, pod, sized
 from tests.unit.strategies import lean, node_settings, valid_pods
 
 UIDS = [f"dba294ab-05fe-4314-a6d0-00000000000{digit}" for digit in range(4)]
 
 
-def kernel_of(setting: Setting) -> SimulatedKernel:
+def kernel_of(setting: NodeConfig) -> SimulatedKernel:
     return SimulatedKernel(
         setting.policy.cgroup_version,
         setting.driver,
@@ -37,14 +37,14 @@ def kernel_of(setting: Setting) -> SimulatedKernel:
     )
 
 
-def wanted_of(documents: Iterable[dict[str, Any]], setting: Setting) -> dict[str, WantedCgroup]:
+def wanted_of(documents: Iterable[dict[str, Any]], setting: NodeConfig) -> dict[str, DesiredCgroup]:
     works = [workload(lean(document), setting) for document in documents]
     plan = wanted(desired_tree(works, setting, Shown(container_id=derived_id)))
     full = protected(plan, [path for path, each in plan.items() if each.level == "root"])
     return dict(fitted(full, {}).plan)
 
 
-async def prepared(kernel: SimulatedKernel, plan: Wanted) -> None:
+async def prepared(kernel: SimulatedKernel, plan: DesiredFiles) -> None:
     """The reserved cgroups must be there before; nobody plans to make them."""
     for path, each in plan.items():
         if each.level == "reserved" and kernel.look(path, ()) is None:
@@ -67,7 +67,7 @@ async def carry_out(kernel: SimulatedKernel, steps: Iterable[Step], after_each: 
             after_each()
 
 
-def planned(kernel: SimulatedKernel, plan: Wanted, setting: Setting, ours: Iterable[str] = ()) -> Plan:
+def planned(kernel: SimulatedKernel, plan: DesiredFiles, setting: NodeConfig, ours: Iterable[str] = ()) -> Plan:
     files = files_to_look_at(plan, kernel.version)
     snapshot = observe(kernel, {*plan, *ours}, files)
     lacking = {file: reason for file in files if (reason := kernel.has(file))}
@@ -77,7 +77,7 @@ def planned(kernel: SimulatedKernel, plan: Wanted, setting: Setting, ours: Itera
 @settings(deadline=None)
 @given(st.lists(valid_pods(), max_size=4, unique_by=lambda each: each["metadata"]["uid"]), node_settings())
 def test_from_nothing_everything_is_as_wanted_and_a_second_plan_is_empty(
-    documents: list[dict[str, Any]], setting: Setting
+    documents: list[dict[str, Any]], setting: NodeConfig
 ) -> None:
     async def scenario() -> None:
         kernel, plan = kernel_of(setting), wanted_of(documents, setting)
@@ -117,7 +117,7 @@ def two_plans(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[dict[str, Any
 class Moments:
     """What must hold after every step of the way from one plan to another."""
 
-    def __init__(self, kernel: SimulatedKernel, old: Wanted, new: Wanted, page_size: int) -> None:
+    def __init__(self, kernel: SimulatedKernel, old: DesiredFiles, new: DesiredFiles, page_size: int) -> None:
         self.kernel = kernel
         self.page_size = page_size
         self.paths = {**old, **new}
@@ -164,7 +164,7 @@ class Moments:
         assert self.broken(self.values()) - allowed == set()
 
 
-async def rehearsed(old: Wanted, steps: Iterable[Step], setting: Setting) -> SimulatedKernel:
+async def rehearsed(old: DesiredFiles, steps: Iterable[Step], setting: NodeConfig) -> SimulatedKernel:
     """Another kernel on which all of it has happened: what is broken in the end is so by the new plan itself."""
     kernel = kernel_of(setting)
     await prepared(kernel, old)
@@ -176,7 +176,7 @@ async def rehearsed(old: Wanted, steps: Iterable[Step], setting: Setting) -> Sim
 @settings(deadline=None)
 @given(two_plans(), node_settings())
 def test_on_the_way_from_one_plan_to_another_no_moment_is_unsafe(
-    plans: tuple[list[dict[str, Any]], list[dict[str, Any]]], setting: Setting
+    plans: tuple[list[dict[str, Any]], list[dict[str, Any]]], setting: NodeConfig
 ) -> None:
     async def scenario() -> None:
         kernel = kernel_of(setting)
@@ -199,7 +199,7 @@ def test_on_the_way_from_one_plan_to_another_no_moment_is_unsafe(
 @settings(deadline=None)
 @given(two_plans(), node_settings(), st.data())
 def test_the_way_back_leads_back_from_anywhere(
-    plans: tuple[list[dict[str, Any]], list[dict[str, Any]]], setting: Setting, data: st.DataObject
+    plans: tuple[list[dict[str, Any]], list[dict[str, Any]]], setting: NodeConfig, data: st.DataObject
 ) -> None:
     async def scenario() -> None:
         kernel = kernel_of(setting)
@@ -230,7 +230,7 @@ def _texts(snapshot: Snapshot) -> dict[str, Mapping[str, str]]:
 def test_protection_moves_between_pods_and_never_exceeds_what_stands_above(limit: str, last: int) -> None:
     """One pod shrinks while others grow: the sum of their memory.min or memory.low fits at every moment."""
 
-    def plan_of(*mebibytes: int) -> dict[str, WantedCgroup]:
+    def plan_of(*mebibytes: int) -> dict[str, DesiredCgroup]:
         pods = [pod(n, app=sized("1", f"{each}Mi", "1", limit)) for n, each in enumerate(mebibytes)]
         works = [workload(each, setting) for each in pods]
         return protected(wanted(desired_tree(works, setting, Shown(container_id=derived_id))), ["/plimsoll-test"])
@@ -254,12 +254,12 @@ def test_protection_moves_between_pods_and_never_exceeds_what_stands_above(limit
 POD, APP = "/kubepods/podx", "/kubepods/podx/app"
 
 
-def two_levels(pod: dict[str, str], app: dict[str, str]) -> dict[str, WantedCgroup]:
-    return {POD: WantedCgroup("pod", "x", pod), APP: WantedCgroup("container", "app", app)}
+def two_levels(pod: dict[str, str], app: dict[str, str]) -> dict[str, DesiredCgroup]:
+    return {POD: DesiredCgroup("pod", "x", pod), APP: DesiredCgroup("container", "app", app)}
 
 
-def found(pod: dict[str, str], app: dict[str, str]) -> dict[str, Seen]:
-    return {POD: Seen(pod, 1), APP: Seen(app, 2)}
+def found(pod: dict[str, str], app: dict[str, str]) -> dict[str, ObservedCgroup]:
+    return {POD: ObservedCgroup(pod, 1), APP: ObservedCgroup(app, 2)}
 
 
 def lines(steps: Sequence[Step]) -> list[str]:
@@ -330,16 +330,16 @@ def test_order(
 def test_siblings_shrink_in_reverse_order_before_others_grow_in_order() -> None:
     names, old, new = "abcd", (1, 9, 5, 2), (3, 5, 2, 6)
     plan = {
-        f"{POD}/{name}": WantedCgroup("container", name, {"memory.max": str(n * 4096)})
+        f"{POD}/{name}": DesiredCgroup("container", name, {"memory.max": str(n * 4096)})
         for name, n in zip(names, new, strict=True)
     }
-    there = {f"{POD}/{name}": Seen({"memory.max": str(n * 4096)}) for name, n in zip(names, old, strict=True)}
+    there = {f"{POD}/{name}": ObservedCgroup({"memory.max": str(n * 4096)}) for name, n in zip(names, old, strict=True)}
     assert [step.path[-1] for step in reconcile(plan, there).steps] == ["c", "b", "a", "d"]
 
 
 def test_what_the_kernel_lacks_is_named_not_planned() -> None:
     plan = two_levels({"memory.swap.max": "0"}, {"memory.swap.max": "0", "memory.max": "4096"})
-    outcome = reconcile(plan, {POD: Seen({})}, lacking={"memory.swap.max": "no swap here"})
+    outcome = reconcile(plan, {POD: ObservedCgroup({})}, lacking={"memory.swap.max": "no swap here"})
     assert outcome.steps == (Make(APP), Write(APP, "memory.max", "4096"))
     assert [str(each) for each in outcome.unmet] == [
         f"{POD} memory.swap.max: want 0, have nothing (no swap here)",
@@ -348,8 +348,8 @@ def test_what_the_kernel_lacks_is_named_not_planned() -> None:
 
 
 def test_only_ours_is_removed_and_children_first() -> None:
-    there = {path: Seen({}) for path in ("/kubepods", POD, APP, "/kubepods/foreign")}
-    steps = reconcile({"/kubepods": WantedCgroup("pods", "", {})}, there, ours=[POD, APP]).steps
+    there = {path: ObservedCgroup({}) for path in ("/kubepods", POD, APP, "/kubepods/foreign")}
+    steps = reconcile({"/kubepods": DesiredCgroup("pods", "", {})}, there, ours=[POD, APP]).steps
     assert steps == (Remove(APP), Remove(POD))
 
 
@@ -367,7 +367,7 @@ def test_what_goes_from_a_pod_that_becomes_smaller_loses_its_quota_first(
     has: str, pod_has: str, pod_shall: str, first: list[Step]
 ) -> None:
     """The kernel counts a removed cgroup for a while yet."""
-    plan, period = {POD: WantedCgroup("pod", "x", {QUOTA_V1: pod_shall})}, {"cpu.cfs_period_us": "100000"}
+    plan, period = {POD: DesiredCgroup("pod", "x", {QUOTA_V1: pod_shall})}, {"cpu.cfs_period_us": "100000"}
     there = found({QUOTA_V1: pod_has, **period}, {QUOTA_V1: has, **period})
     steps = reconcile(plan, there, ours=[APP]).steps
     assert steps == (*first, Remove(APP), Write(POD, QUOTA_V1, pod_shall, pod_has))
@@ -391,7 +391,11 @@ def test_a_resize_takes_back_the_half_done_container_and_keeps_the_others() -> N
         Write(two, "cpu.weight", "5", "10"),
     )
     small = {"memory.max": "4096", "cpu.weight": "5"}
-    now = {POD: Seen({"memory.max": "8192"}), one: Seen(small), two: Seen({**small, "cpu.weight": "10"})}
+    now = {
+        POD: ObservedCgroup({"memory.max": "8192"}),
+        one: ObservedCgroup(small),
+        two: ObservedCgroup({**small, "cpu.weight": "10"}),
+    }
     assert completed(steps, (one, two), now) == (one,)
     assert undo_halves(steps, (one, two), {}, now) == (
         Write(POD, "memory.max", "16384", "8192"),

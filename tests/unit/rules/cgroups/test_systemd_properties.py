@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.errors import InvalidName
+from plimsoll.errors import InvalidNameError
 from plimsoll.rules.cgroups.systemd import INFINITY, Property, files_beside, mask, properties
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.kernel import CgroupVersion
@@ -75,7 +75,7 @@ def test_files_as_properties(
     ],
 )
 def test_a_text_that_is_none_is_refused(file: str, value: str) -> None:
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidNameError):
         properties(file, value, 2, {})
 
 

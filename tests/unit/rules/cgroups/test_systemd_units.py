@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.errors import InvalidName
+from plimsoll.errors import InvalidNameError
 from plimsoll.rules.cgroups.systemd import LONGEST_NAME, MACHINE_UNITS, ROOT_SLICE, Unit, unit_of
 from plimsoll.rules.model.cgroup_names import container_component, systemd_path
 
@@ -63,7 +63,7 @@ def test_the_unit_of_a_path(path: str, unit: Unit | None) -> None:
     ],
 )
 def test_what_is_no_unit_of_ours_is_refused(path: str) -> None:
-    with pytest.raises(InvalidName):
+    with pytest.raises(InvalidNameError):
         unit_of(path)
 
 

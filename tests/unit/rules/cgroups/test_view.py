@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from plimsoll.rules.cgroups.view import (
     FREE,
-    Cpu,
-    Memory,
+    CpuUsageView,
+    MemoryUsageView,
     Names,
     Standing,
     bar,
@@ -89,27 +89,27 @@ def test_any_cgroup_can_be_the_root_also_the_top() -> None:
 
 GIB = 1 << 30
 BARS = [
-    ("empty", Memory(0, 0, max_bytes=GIB), GIB, 8, "╌╌╌╌╌╌╌╌"),
-    ("a byte shows", Memory(1, 1, max_bytes=GIB), GIB, 8, "╸╌╌╌╌╌╌╌"),
-    ("half", Memory(GIB // 2, GIB // 2, max_bytes=GIB), GIB, 8, "━━━━╌╌╌╌"),
-    ("full", Memory(GIB, GIB, max_bytes=GIB), GIB, 8, "━━━━━━━━"),
-    ("over", Memory(2 * GIB, 2 * GIB, max_bytes=GIB), GIB, 8, "━━━━━━━━"),
-    ("min is the limit", Memory(GIB // 2, GIB // 2, min_bytes=GIB, max_bytes=GIB), GIB, 8, "━━━━╌╌╌┼"),
-    ("min below usage", Memory(GIB // 2, GIB // 2, min_bytes=GIB // 4, max_bytes=GIB), GIB, 8, "━━╋━╌╌╌╌"),
-    ("low", Memory(GIB // 2, GIB // 2, low_bytes=GIB // 4, max_bytes=GIB), GIB, 8, "━━┻━╌╌╌╌"),
-    ("high", Memory(GIB // 2, GIB // 2, high_bytes=3 * GIB // 4, max_bytes=GIB), GIB, 8, "━━━━╌╌┬╌"),
-    ("above high", Memory(7 * GIB // 8, 7 * GIB // 8, high_bytes=3 * GIB // 4, max_bytes=GIB), GIB, 8, "━━━━━━┳╌"),
-    ("high that equals max says nothing", Memory(0, 0, high_bytes=GIB, max_bytes=GIB), GIB, 8, "╌╌╌╌╌╌╌╌"),
-    ("a mark beyond the scale", Memory(0, 0, min_bytes=2 * GIB), GIB, 8, "╌╌╌╌╌╌╌╌"),
-    ("cache beyond the working set", Memory(GIB // 4, GIB // 2, max_bytes=GIB), GIB, 8, "━━──╌╌╌╌"),
-    ("no room", Memory(GIB, GIB), GIB, 0, ""),
+    ("empty", MemoryUsageView(0, 0, max_bytes=GIB), GIB, 8, "╌╌╌╌╌╌╌╌"),
+    ("a byte shows", MemoryUsageView(1, 1, max_bytes=GIB), GIB, 8, "╸╌╌╌╌╌╌╌"),
+    ("half", MemoryUsageView(GIB // 2, GIB // 2, max_bytes=GIB), GIB, 8, "━━━━╌╌╌╌"),
+    ("full", MemoryUsageView(GIB, GIB, max_bytes=GIB), GIB, 8, "━━━━━━━━"),
+    ("over", MemoryUsageView(2 * GIB, 2 * GIB, max_bytes=GIB), GIB, 8, "━━━━━━━━"),
+    ("min is the limit", MemoryUsageView(GIB // 2, GIB // 2, min_bytes=GIB, max_bytes=GIB), GIB, 8, "━━━━╌╌╌┼"),
+    ("min below usage", MemoryUsageView(GIB // 2, GIB // 2, min_bytes=GIB // 4, max_bytes=GIB), GIB, 8, "━━╋━╌╌╌╌"),
+    ("low", MemoryUsageView(GIB // 2, GIB // 2, low_bytes=GIB // 4, max_bytes=GIB), GIB, 8, "━━┻━╌╌╌╌"),
+    ("high", MemoryUsageView(GIB // 2, GIB // 2, high_bytes=3 * GIB // 4, max_bytes=GIB), GIB, 8, "━━━━╌╌┬╌"),
+    ("above high", MemoryUsageView(7 * GIB // 8, 7 * GIB // 8, high_bytes=3 * GIB // 4, max_bytes=GIB), GIB, 8, "━━━━━━┳╌"),
+    ("high that equals max says nothing", MemoryUsageView(0, 0, high_bytes=GIB, max_bytes=GIB), GIB, 8, "╌╌╌╌╌╌╌╌"),
+    ("a mark beyond the scale", MemoryUsageView(0, 0, min_bytes=2 * GIB), GIB, 8, "╌╌╌╌╌╌╌╌"),
+    ("cache beyond the working set", MemoryUsageView(GIB // 4, GIB // 2, max_bytes=GIB), GIB, 8, "━━──╌╌╌╌"),
+    ("no room", MemoryUsageView(GIB, GIB), GIB, 0, ""),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("memory", "scale", "width", "wanted"), [row[1:] for row in BARS], ids=[row[0] for row in BARS]
 )
-def test_bar(memory: Memory, scale: int, width: int, wanted: str) -> None:
+def test_bar(memory: MemoryUsageView, scale: int, width: int, wanted: str) -> None:
     assert "".join(text for _, text in bar(memory, scale, width)) == wanted
 
 
@@ -117,11 +117,13 @@ amounts = st.integers(0, 1 << 45)
 
 
 @given(
-    st.builds(Memory, amounts, amounts, amounts, amounts, st.none() | amounts, st.none() | amounts),
+    st.builds(MemoryUsageView, amounts, amounts, amounts, amounts, st.none() | amounts, st.none() | amounts),
     st.integers(0, 1 << 45),
     st.integers(0, 60),
 )
-def test_a_bar_is_as_wide_as_asked_and_never_empty_for_what_is_used(memory: Memory, scale: int, width: int) -> None:
+def test_a_bar_is_as_wide_as_asked_and_never_empty_for_what_is_used(
+    memory: MemoryUsageView, scale: int, width: int
+) -> None:
     text = "".join(piece for _, piece in bar(memory, scale, width))
     assert len(text) == width
     if memory.working_set_bytes and width:
@@ -131,17 +133,23 @@ def test_a_bar_is_as_wide_as_asked_and_never_empty_for_what_is_used(memory: Memo
 def test_a_scale_is_ones_own_limit_or_the_nearest_above_or_the_machine() -> None:
     rows = branches(["/k", "/k/a", "/k/a/x", "/k/b", "/k/b/y"], "/k")
     standings = {
-        "/k": Standing(Memory(0, 0)),
-        "/k/a": Standing(Memory(0, 0, max_bytes=100)),
-        "/k/a/x": Standing(Memory(0, 0)),
+        "/k": Standing(MemoryUsageView(0, 0)),
+        "/k/a": Standing(MemoryUsageView(0, 0, max_bytes=100)),
+        "/k/a/x": Standing(MemoryUsageView(0, 0)),
         "/k/b": Standing(),
-        "/k/b/y": Standing(Memory(0, 0, max_bytes=5000)),
+        "/k/b/y": Standing(MemoryUsageView(0, 0, max_bytes=5000)),
     }
     assert scales(rows, standings, 1000) == {"/k": 1000, "/k/a": 100, "/k/a/x": 100, "/k/b": 1000, "/k/b/y": 1000}
 
 
 @pytest.mark.parametrize(
-    ("cpu", "percent"), [(Cpu(), None), (Cpu(1, 1, 10, 0), 0), (Cpu(1, 1, 1000, 1), 1), (Cpu(1, 1, 3, 3), 100)]
+    ("cpu", "percent"),
+    [
+        (CpuUsageView(), None),
+        (CpuUsageView(1, 1, 10, 0), 0),
+        (CpuUsageView(1, 1, 1000, 1), 1),
+        (CpuUsageView(1, 1, 3, 3), 100),
+    ],
 )
-def test_throttled_percent(cpu: Cpu, percent: int | None) -> None:
+def test_throttled_percent(cpu: CpuUsageView, percent: int | None) -> None:
     assert throttled_percent(cpu) == percent

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.errors import InvalidConfigs
+from plimsoll.errors import InvalidConfigsError
 from plimsoll.rules.config.extras import API_VERSION, KIND, ROWS, NodeExtras, extras_reading, is_extras
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
 from plimsoll.rules.quantity import parse
@@ -54,14 +54,14 @@ WRONG: list[tuple[str, Any, str, str]] = [
 
 @pytest.mark.parametrize(("document", "path", "reason"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
 def test_refusals(document: Any, path: str, reason: str) -> None:
-    with pytest.raises(InvalidConfigs) as raised:
+    with pytest.raises(InvalidConfigsError) as raised:
         extras_reading(document)
     (found,) = raised.value.errors
     assert (found.path, reason in found.reason) == (path, True), found
 
 
 def test_every_problem_at_once() -> None:
-    with pytest.raises(InvalidConfigs) as raised:
+    with pytest.raises(InvalidConfigsError) as raised:
         extras_reading(extras(a=1, b=2, memoryAvailableFrom="guess"))
     assert [each.path for each in raised.value.errors] == ["a", "b", "memoryAvailableFrom"]
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import NumberText
-from plimsoll.errors import InvalidConfig, InvalidConfigs
+from plimsoll.errors import InvalidConfigError, InvalidConfigsError
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.field_types import READERS
 from plimsoll.rules.config.kubelet import GATES, KubeletConfig, config_errors, host_errors, on_host
-from plimsoll.rules.config.parse import Reading, default_config, flag_value, reading
+from plimsoll.rules.config.parse import ParsedConfig, default_config, flag_value, reading
 from plimsoll.rules.config.table import BY_NAME, ROWS, WITH_FLAG, Row
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, PROFILES
 from plimsoll.rules.quantity import QUANTITIES
@@ -27,12 +27,12 @@ BOTH = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 
-def read(text: str, profile: Any = PROFILE_1_27, **flags: Any) -> Reading:
+def read(text: str, profile: Any = PROFILE_1_27, **flags: Any) -> ParsedConfig:
     return reading(yaml.safe_load(text), profile, flags)
 
 
 def problems(text: str, profile: Any = PROFILE_1_27, **flags: Any) -> dict[str, str]:
-    with pytest.raises(InvalidConfigs) as raised:
+    with pytest.raises(InvalidConfigsError) as raised:
         read(text, profile, **flags)
     assert all(str(error) in str(raised.value) for error in raised.value.errors)
     return {error.path: error.reason for error in raised.value.errors}
@@ -48,7 +48,7 @@ def test_every_row_says_what_it_is(row: Row) -> None:
     assert row.flag == "" or row.flag.startswith("--")
     assert row.in_file or row.flag
     for profile in PROFILES:
-        found: list[InvalidConfig] = []
+        found: list[InvalidConfigError] = []
         default = row.default_in(profile)
         if default is not None:
             READERS[row.kind](default, row.name, found)
@@ -167,7 +167,7 @@ def test_default_values_as_held() -> None:
     assert config.cpu_cfs_quota_period_us == 100_000
     assert config.enforce_node_allocatable == ("pods",)
     assert config.system_reserved == {} and config.reserved_system_cpus == ()
-    assert reading({}, PROFILE_1_27) == reading(None, PROFILE_1_27) == Reading(config, [], [])
+    assert reading({}, PROFILE_1_27) == reading(None, PROFILE_1_27) == ParsedConfig(config, [], [])
 
 
 @pytest.mark.parametrize(
@@ -396,7 +396,7 @@ SAMPLES: dict[str, tuple[str, object]] = {
 @pytest.mark.parametrize("row", WITH_FLAG, ids=lambda row: row.flag)
 def test_a_flag_means_what_the_file_means(row: Row) -> None:
     text, in_file = FLAGS.get(row.flag) or SAMPLES[row.kind]
-    found: list[InvalidConfig] = []
+    found: list[InvalidConfigError] = []
     assert flag_value(row, text) == READERS[row.kind](in_file, row.name, found)
     assert not found
 
@@ -420,7 +420,7 @@ def test_the_documents_and_the_specs_flags_exist() -> None:
     ],
 )
 def test_refused_flags(flag: str, text: str, expected: str) -> None:
-    with pytest.raises(InvalidConfigs) as raised:
+    with pytest.raises(InvalidConfigsError) as raised:
         flag_value(BY_NAME[flag], text)
     assert str(raised.value) == expected
     assert expected in [f"{path}: {reason}" for path, reason in problems("{}", **{flag: text}).items()]
@@ -528,9 +528,9 @@ def test_all_problems_come_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["maxPods", "podPidsLimit", "memoryThrottlingFactor", "cgroupRoot"])
 def test_figures_beyond_all_measure(name: str) -> None:
-    with pytest.raises(InvalidConfigs, match="not a number of that size"):
+    with pytest.raises(InvalidConfigsError, match="not a number of that size"):
         reading({name: 10**5000}, PROFILE_1_27)
-    with pytest.raises(InvalidConfigs, match="not a number of that size"):
+    with pytest.raises(InvalidConfigsError, match="not a number of that size"):
         reading({"systemReserved": {"cpu": -(10**5000)}}, PROFILE_1_27)
 
 
@@ -668,7 +668,7 @@ documents = st.dictionaries(
 def test_any_document_is_read_or_refused(document: Any, profile: Any) -> None:
     try:
         got = reading(document, profile)
-    except InvalidConfigs as refused:
+    except InvalidConfigsError as refused:
         assert refused.errors and all(error.reason for error in refused.errors)
     else:
         assert config_errors(got.config) == []
@@ -680,7 +680,7 @@ def test_any_document_is_read_or_refused(document: Any, profile: Any) -> None:
 def test_any_flag_text_is_read_or_refused(row: Row, text: str) -> None:
     try:
         flag_value(row, text)
-    except InvalidConfigs as refused:
+    except InvalidConfigsError as refused:
         assert all(error.path.startswith(row.flag) for error in refused.errors)
 
 

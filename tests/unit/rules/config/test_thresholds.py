@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.errors import InvalidConfig
+from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
     CONTAINERFS_AVAILABLE,
@@ -19,8 +19,8 @@ from plimsoll.rules.config.thresholds import (
     NODEFS_AVAILABLE,
     NODEFS_INODES_FREE,
     SIGNALS,
-    Amount,
     Threshold,
+    ThresholdValue,
     eviction_hard,
     eviction_reservation,
     flag_map,
@@ -33,12 +33,12 @@ from plimsoll.rules.quantity import QUANTITIES, from_units
 MEM = MEMORY_AVAILABLE
 
 
-def quantity(text: str) -> Amount:
-    return Amount(QUANTITIES[text])
+def quantity(text: str) -> ThresholdValue:
+    return ThresholdValue(QUANTITIES[text])
 
 
-def refusal(**maps: Any) -> InvalidConfig:
-    with pytest.raises(InvalidConfig) as caught:
+def refusal(**maps: Any) -> InvalidConfigError:
+    with pytest.raises(InvalidConfigError) as caught:
         parsed_thresholds(
             maps.get("hard", {}), maps.get("soft", {}), maps.get("grace", {}), maps.get("reclaim", {}), ["pods"]
         )
@@ -120,7 +120,7 @@ def test_a_refused_minimum_reclaim(text: str, reason: str) -> None:
 @pytest.mark.parametrize("text", ["0", "0Mi", "1Gi", "150%"])
 def test_minimum_reclaim_may_be_nothing_or_more_than_all(text: str) -> None:
     (found,) = parsed_thresholds({MEM: "1Gi"}, minimum_reclaim={MEM: text})
-    assert found.min_reclaim == (Amount(percentage=1.5) if text == "150%" else quantity(text))
+    assert found.min_reclaim == (ThresholdValue(percentage=1.5) if text == "150%" else quantity(text))
 
 
 def test_a_soft_threshold_needs_a_grace_period() -> None:
@@ -158,7 +158,7 @@ def test_only_the_exact_texts_switch_a_signal_off(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "share"), [("0.0%", 0.0), ("00%", 0.0), ("100.0%", 1.0), ("50%%", 0.5)])
 def test_other_spellings_are_thresholds(text: str, share: float) -> None:
-    assert parsed_thresholds({MEM: text}) == (Threshold(MEM, Amount(percentage=share)),)
+    assert parsed_thresholds({MEM: text}) == (Threshold(MEM, ThresholdValue(percentage=share)),)
 
 
 # N-5 and §13a: the percentage is held as float32.
@@ -177,13 +177,13 @@ def test_a_share_of_the_capacity(percent: str, capacity: int, amount: int) -> No
 
 
 def test_a_share_prints_as_binary_and_a_quantity_as_given() -> None:
-    share, absolute = Amount(percentage=0.5), quantity("1Gi")
+    share, absolute = ThresholdValue(percentage=0.5), quantity("1Gi")
     assert str(share.of(from_units(4096))) == "2Ki"
     assert str(absolute.of(from_units(1))) == "1Gi"
 
 
 def test_capacity_beyond_any_machine_does_not_overflow() -> None:
-    assert Amount(percentage=0.5).of(QUANTITIES["1e400"]).value == 2**62
+    assert ThresholdValue(percentage=0.5).of(QUANTITIES["1e400"]).value == 2**62
 
 
 @given(st.integers(0, 100), st.integers(0, 2**50))
@@ -251,7 +251,7 @@ def test_the_form_of_flags(text: str, separator: Any, found: dict[str, str]) -> 
 
 
 def test_a_malformed_flag() -> None:
-    with pytest.raises(InvalidConfig, match="malformed pair, expect string<string"):
+    with pytest.raises(InvalidConfigError, match="malformed pair, expect string<string"):
         flag_map("memory.available=1Gi", "<")
 
 

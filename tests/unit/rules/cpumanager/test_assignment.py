@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from plimsoll.rules.cpumanager.assignment import (
     NO_CPUS,
     CpuPlan,
-    NotEnoughCpus,
-    NotWholeCores,
+    NotEnoughCpusError,
+    NotWholeCoresError,
     assigned,
     reserved_set,
     state_trouble,
     take,
     taken_by,
 )
-from plimsoll.rules.cpumanager.topology import Cpu, CpuTopology, flat
+from plimsoll.rules.cpumanager.topology import CpuTopology, LogicalCpu, flat
 from plimsoll.rules.cpuset import cpu_numbers, cpu_text
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.resources.defaulting import defaulted
@@ -39,7 +39,7 @@ def machine(sockets: int, cores: int, threads: int, numa_per_socket: int = 1) ->
     for cpu in range(total * threads):
         core = cpu % total
         numa = core * numa_per_socket * sockets // total
-        places[cpu] = Cpu(core, core // cores, numa)
+        places[cpu] = LogicalCpu(core, core // cores, numa)
     return CpuTopology(places)
 
 
@@ -78,7 +78,7 @@ def test_whole_parts_first(topology: CpuTopology, available: str, count: int, ex
 
 
 def test_not_enough() -> None:
-    with pytest.raises(NotEnoughCpus) as caught:
+    with pytest.raises(NotEnoughCpusError) as caught:
         take(HT8, cpus("1,2"), 3)
     assert str(caught.value) == (
         "Allocate failed due to not enough cpus available to satisfy request: requested=3, available=2, which is unexpected"
@@ -177,7 +177,7 @@ FULL = [
 @pytest.mark.parametrize(("cpu", "taken", "text"), FULL)
 def test_full_pcpus_only(cpu: str, taken: str, text: str) -> None:
     plan = CpuPlan(HT8, cpus("0,4"), full_cores=True)
-    with pytest.raises(NotWholeCores) as caught:
+    with pytest.raises(NotWholeCoresError) as caught:
         assigned(pod("a", container("x", cpu)), {"b": {"y": cpus(taken)}}, plan, POLICY)
     assert (caught.value.reason, str(caught.value)) == ("SMTAlignmentError", text)
 
@@ -231,7 +231,7 @@ def test_properties(topology: CpuTopology, reserve: int, steps: list[Any], stric
         is_new = uid not in held
         try:
             found = assigned(asked, held, plan, POLICY)
-        except (NotEnoughCpus, NotWholeCores):
+        except (NotEnoughCpusError, NotWholeCoresError):
             assert held == before
             continue
         if is_new:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.rules.config.thresholds import SIGNALS, Amount, Threshold, parsed_thresholds
+from plimsoll.rules.config.thresholds import SIGNALS, Threshold, ThresholdValue, parsed_thresholds
 from plimsoll.rules.eviction.assessment import (
     NO_PRESSURE,
     NODE_CONDITIONS,
@@ -46,7 +46,10 @@ def seen(available: str, capacity: str = "8Gi", time_s: float | None = None) -> 
 
 def threshold(value: str, signal: str = MEM, grace_s: float = 0.0, reclaim: str | None = None) -> Threshold:
     return Threshold(
-        signal, Amount(QUANTITIES[value]), grace_s, None if reclaim is None else Amount(QUANTITIES[reclaim])
+        signal,
+        ThresholdValue(QUANTITIES[value]),
+        grace_s,
+        None if reclaim is None else ThresholdValue(QUANTITIES[reclaim]),
     )
 
 
@@ -97,7 +100,9 @@ def test_a_share_to_reclaim() -> None:
     st.dictionaries(st.sampled_from(sorted(SIGNALS)), st.integers(0, 1000)),
 )
 def test_minimum_reclaim_only_adds(rows: list[tuple[str, int, int]], available: dict[str, int]) -> None:
-    thresholds = [Threshold(name, Amount(from_units(v)), 0.0, Amount(from_units(r))) for name, v, r in rows]
+    thresholds = [
+        Threshold(name, ThresholdValue(from_units(v)), 0.0, ThresholdValue(from_units(r))) for name, v, r in rows
+    ]
     observations = {name: Observation(from_units(n), from_units(1000)) for name, n in available.items()}
     plain = met_thresholds(thresholds, observations)
     strict = met_thresholds(thresholds, observations, with_min_reclaim=True)

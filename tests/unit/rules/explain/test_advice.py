@@ -13,7 +13,7 @@ from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.cgroups.desired import workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.advice import guaranteed_changes, pod_warnings, qos_sentence, setting_warnings
-from plimsoll.rules.node.node_config import Machine, Setting, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.defaulting import defaulted
@@ -24,7 +24,7 @@ from tests.unit.strategies import Json, lean, node_settings, valid_pods
 GI = 1 << 30
 
 
-def setting_of(document: Json | None = None, profile: str = "1.36", version: int = 2, **options: Any) -> Setting:
+def setting_of(document: Json | None = None, profile: str = "1.36", version: int = 2, **options: Any) -> NodeConfig:
     config = reading(document, PROFILES[profile]).config
     return resolved(Machine(4, 8 * GI, {}), config, PROFILES[profile], cgroup_version=version, **options)
 
@@ -144,7 +144,7 @@ WARNINGS = [
 @pytest.mark.parametrize(
     ("setting", "document", "words"), [row[1:] for row in WARNINGS], ids=[row[0] for row in WARNINGS]
 )
-def test_warnings(setting: Setting, document: Json, words: str) -> None:
+def test_warnings(setting: NodeConfig, document: Json, words: str) -> None:
     assert [text for text in pod_warnings(workload(lean(document), setting), setting) if words in text]
 
 
@@ -188,7 +188,7 @@ NODES = [
 
 
 @pytest.mark.parametrize(("setting", "words"), [row[1:] for row in NODES], ids=[row[0] for row in NODES])
-def test_node_warnings(setting: Setting, words: str) -> None:
+def test_node_warnings(setting: NodeConfig, words: str) -> None:
     assert [text for text in setting_warnings(setting) if words in text]
 
 
@@ -198,7 +198,7 @@ def test_an_ordinary_node_has_none() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(valid_pods(), node_settings(static_cpus=None))
-def test_there_is_always_a_sentence(document: Json, setting: Setting) -> None:
+def test_there_is_always_a_sentence(document: Json, setting: NodeConfig) -> None:
     work = workload(lean(document), setting)
     sentence = qos_sentence(work, setting)
     assert sentence

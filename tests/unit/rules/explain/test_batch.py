@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.errors import InvalidName, InvalidObject, InvalidQuantity
+from plimsoll.errors import InvalidNameError, InvalidObjectError, InvalidQuantityError
 from plimsoll.rules.explain.batch import block_plans
 from plimsoll.rules.explain.plan import PodPlan, placement, pod_plan
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.node_config import Setting
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.node_policy import NodePolicy
 from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, quantity_texts, valid_pods
@@ -26,20 +26,20 @@ def alone(pods: list[Pod], policy: NodePolicy, place: Any) -> list[PodPlan] | st
     """The plans, or what the first pod at fault raises."""
     try:
         return [pod_plan(pod, policy, place) for pod in pods]
-    except (InvalidObject, InvalidName, InvalidQuantity) as error:
+    except (InvalidObjectError, InvalidNameError, InvalidQuantityError) as error:
         return f"{type(error).__name__}: {error}"
 
 
 def together(pods: list[Pod], policy: NodePolicy, place: Any) -> list[PodPlan] | str:
     try:
         return block_plans(pods, policy, place)
-    except (InvalidObject, InvalidName, InvalidQuantity) as error:
+    except (InvalidObjectError, InvalidNameError, InvalidQuantityError) as error:
         return f"{type(error).__name__}: {error}"
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(valid_pods(), max_size=4), node_settings())
-def test_valid_pods(documents: list[Json], setting: Setting) -> None:
+def test_valid_pods(documents: list[Json], setting: NodeConfig) -> None:
     pods = [lean(document) for document in documents]
     place = placement(setting.pods_root, setting.driver)
     assert together(pods, setting.policy, place) == alone(pods, setting.policy, place)

@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.rules.cgroups.desired import Cgroup, Effective, File, desired_tree, workload
+from plimsoll.rules.cgroups.desired import Cgroup, DesiredFile, Effective, desired_tree, workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.contention import memory_limit, quota_milli, with_effective
 from plimsoll.rules.explain.explanation import explanation
-from plimsoll.rules.node.node_config import Machine, Setting, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import PROFILES
 from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
 
 def cgroup(level: str, name: str, *children: Cgroup, cpus: int = 0, stage: Any = "", **files: Any) -> Cgroup:
-    listed = tuple(File(key.replace("__", "."), value) for key, value in files.items())
+    listed = tuple(DesiredFile(key.replace("__", "."), value) for key, value in files.items())
     return Cgroup(level, name, f"/{name}", listed, exclusive_cpus=cpus, stage=stage, children=children)
 
 
@@ -238,7 +238,7 @@ def checked(cgroup: Cgroup, own: Effective | None) -> Iterator[str]:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(valid_pods(), max_size=4), node_settings(static_cpus=None))
-def test_children_never_have_more_than_their_parent(documents: list[Json], setting: Setting) -> None:
+def test_children_never_have_more_than_their_parent(documents: list[Json], setting: NodeConfig) -> None:
     works = [workload(lean(document), setting, title=f"p{index}") for index, document in enumerate(documents)]
     tree = explanation(works, setting).tree
     assert list(checked(tree, None)) == []
@@ -246,7 +246,7 @@ def test_children_never_have_more_than_their_parent(documents: list[Json], setti
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(valid_pods(), min_size=1, max_size=3), node_settings())
-def test_nothing_but_effective_changes(documents: list[Json], setting: Setting) -> None:
+def test_nothing_but_effective_changes(documents: list[Json], setting: NodeConfig) -> None:
     works = [workload(lean(document), setting) for document in documents]
     plain = desired_tree(works, setting)
     filled = with_effective(plain, setting.absolute["cpu"].milli)

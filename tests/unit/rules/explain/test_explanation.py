@@ -18,7 +18,7 @@ from plimsoll.cli.terminal import Paint
 from plimsoll.rules.cgroups.desired import workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.explanation import EvictionKeys, Explanation, allocatable_steps, explanation, texts
-from plimsoll.rules.node.node_config import Machine, Setting, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.bounds import oversized
@@ -28,7 +28,7 @@ from tests.unit.strategies import Json, lean, node_settings, valid_pods
 GI = 1 << 30
 
 
-def setting_of(document: Json | None = None, machine: Machine | None = None, profile: str = "1.36") -> Setting:
+def setting_of(document: Json | None = None, machine: Machine | None = None, profile: str = "1.36") -> NodeConfig:
     return resolved(
         machine or Machine(4, 8 * GI, {}, name="n"), reading(document, PROFILES[profile]).config, PROFILES[profile]
     )
@@ -41,29 +41,29 @@ def pod(block: Json, **fields: Any) -> Json:
     }
 
 
-def explained(document: Json, setting: Setting, *, advise: bool = False) -> Explanation:
+def explained(document: Json, setting: NodeConfig, *, advise: bool = False) -> Explanation:
     return explanation([workload(lean(document), setting)], setting, advise=advise)
 
 
-def tree_form(found: Explanation, setting: Setting) -> None:
+def tree_form(found: Explanation, setting: NodeConfig) -> None:
     for colour in (False, True):
         for brief in (False, True):
             assert list(tree_lines(found, Paint(colour), brief=brief, advise=True))
 
 
-def table_form(found: Explanation, setting: Setting) -> None:
+def table_form(found: Explanation, setting: NodeConfig) -> None:
     assert list(table_lines(found))
 
 
-def json_form(found: Explanation, setting: Setting) -> None:
+def json_form(found: Explanation, setting: NodeConfig) -> None:
     assert json.loads(msgspec.json.encode(found))["tree"]["level"] == "node"
 
 
-def yaml_form(found: Explanation, setting: Setting) -> None:
+def yaml_form(found: Explanation, setting: NodeConfig) -> None:
     assert yaml.safe_load(yaml.safe_dump(msgspec.to_builtins(found)))["node"]["profile"] == setting.profile.name
 
 
-def script_form(found: Explanation, setting: Setting) -> None:
+def script_form(found: Explanation, setting: NodeConfig) -> None:
     assert script(found, setting).startswith("#!/bin/sh\n")
 
 
@@ -72,7 +72,7 @@ FORMS = (tree_form, table_form, json_form, script_form, yaml_form)
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(valid_pods(), max_size=3), node_settings(static_cpus=None), st.booleans(), st.sampled_from(FORMS))
-def test_explain_is_total(documents: list[Json], setting: Setting, advise: bool, form: Any) -> None:
+def test_explain_is_total(documents: list[Json], setting: NodeConfig, advise: bool, form: Any) -> None:
     works = [workload(lean(document), setting, title=f"p{index}") for index, document in enumerate(documents)]
     found = explanation(works, setting, advise=advise)
     assert [each.qos_class for each in found.pods] == [work.qos for work in works]
@@ -107,7 +107,7 @@ def test_explain_is_total_on_giants(document: Json, gates: dict[str, bool]) -> N
 # --- allocatable steps ---
 
 
-def check_steps(setting: Setting, name: str) -> None:
+def check_steps(setting: NodeConfig, name: str) -> None:
     text = allocatable_steps(setting, name)
     expression, _, result = text.partition(" = ")
     floored = expression.startswith("max(0, ")  # how a sum that is cut off at zero may be written (N-8)
@@ -123,7 +123,7 @@ def check_steps(setting: Setting, name: str) -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(node_settings(static_cpus=None))
-def test_allocatable_steps_are_true(setting: Setting) -> None:
+def test_allocatable_steps_are_true(setting: NodeConfig) -> None:
     for name in setting.allocatable:
         check_steps(setting, name)
 

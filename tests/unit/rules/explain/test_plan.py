@@ -12,7 +12,7 @@ from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.rules.cgroups.desired import Cgroup, desired_tree, workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.plan import PodPlan, placement, pod_plan
-from plimsoll.rules.node.node_config import Machine, Setting, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.resources.node_policy import NodePolicy
 from tests.examples import examples
@@ -38,7 +38,7 @@ def planned_files(plan: object) -> Json:
     return {**built["files"], **built.get("hugetlb", {})}
 
 
-def check(document: Json, setting: Setting) -> None:
+def check(document: Json, setting: NodeConfig) -> None:
     work = workload(lean(document), setting)
     cgroup = pod_cgroup(desired_tree([work], setting))
     plan = pod_plan(pod_from_json(json.dumps(document)), setting.policy, placement(setting.pods_root, setting.driver))
@@ -57,13 +57,13 @@ def check(document: Json, setting: Setting) -> None:
 
 @settings(max_examples=examples(300), deadline=None)
 @given(valid_pods(), node_settings())
-def test_plan_equals_explain(document: Json, setting: Setting) -> None:
+def test_plan_equals_explain(document: Json, setting: NodeConfig) -> None:
     check(document, setting)
 
 
 @settings(max_examples=examples(60), deadline=None)
 @given(valid_pods(pod_level=False, stored=False), node_settings(static_cpus=True))
-def test_plan_equals_explain_with_exclusive_cpus(document: Json, setting: Setting) -> None:
+def test_plan_equals_explain_with_exclusive_cpus(document: Json, setting: NodeConfig) -> None:
     """02 §4.3, §10: exclusive CPUs take the quota away in 1.36, in the batch form as well."""
     check(document, setting)
 

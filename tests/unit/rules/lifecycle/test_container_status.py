@@ -15,7 +15,7 @@ from plimsoll.rules.lifecycle.container_status import (
     with_short_messages,
 )
 from plimsoll.rules.model.objects import Resources
-from plimsoll.rules.model.observed import NO_MEMORY, PodMemory, PodSeen, ProbeResults, StartTrouble
+from plimsoll.rules.model.observed import NO_MEMORY, ObservedPod, ProbeResults, StartFailure, SyncState
 from plimsoll.rules.model.pod_status import (
     NO_STATE,
     RunContainerStatus,
@@ -35,14 +35,14 @@ UNKNOWN = RunState(terminated=Terminated(137, 0, "ContainerStatusUnknown", NOT_L
 UNKNOWN_AT_END = RunState(terminated=Terminated(137, 0, "ContainerStatusUnknown", NOT_LOCATED_AT_END))
 RAN = RunContainerStatus(name="a", state=RunState(running=Running(T0)), container_id="rt://a-0", restart_count=2)
 ENDED = RunState(terminated=Terminated(1, 0, "Error", "", T0, T1, "rt://a-0"))
-CRASH = {"a": StartTrouble("CrashLoopBackOff", "back-off")}
+CRASH = {"a": StartFailure("CrashLoopBackOff", "back-off")}
 CRASH_STATE = RunState(waiting=Waiting("CrashLoopBackOff", "back-off"))
 
 
 def shown(
     pod: RunPod,
-    what: PodSeen,
-    about: PodMemory = NO_MEMORY,
+    what: ObservedPod,
+    about: SyncState = NO_MEMORY,
     *before: RunContainerStatus,
     profile: str = "1.36",
     is_ending: bool = False,
@@ -60,9 +60,9 @@ def one(*args: Any, **options: Any) -> RunContainerStatus:
 
 
 STATES = [
-    pytest.param(a_pod("a"), PodSeen(), NO_MEMORY, RunState(waiting=Waiting("ContainerCreating")), NO_STATE, id="never"),
+    pytest.param(a_pod("a"), ObservedPod(), NO_MEMORY, RunState(waiting=Waiting("ContainerCreating")), NO_STATE, id="never"),
     pytest.param(
-        a_pod("a", init=("i",)), PodSeen(), NO_MEMORY, RunState(waiting=Waiting("PodInitializing")), NO_STATE, id="never, init"
+        a_pod("a", init=("i",)), ObservedPod(), NO_MEMORY, RunState(waiting=Waiting("PodInitializing")), NO_STATE, id="never, init"
     ),
     pytest.param(a_pod("a"), seen(run("a", "created")), NO_MEMORY, RunState(waiting=Waiting()), NO_STATE, id="created"),
     pytest.param(a_pod("a"), seen(run("a")), NO_MEMORY, RunState(running=Running(T0)), NO_STATE, id="running"),
@@ -86,14 +86,14 @@ STATES = [
         a_pod("a"), seen(run("a")), memory(trouble=CRASH), RunState(running=Running(T0)), NO_STATE, id="old trouble"
     ),
     pytest.param(
-        a_pod("a"), seen(run("a", "created")), memory(trouble={"a": StartTrouble("RunContainerError", "no such file")}),
+        a_pod("a"), seen(run("a", "created")), memory(trouble={"a": StartFailure("RunContainerError", "no such file")}),
         RunState(waiting=Waiting("RunContainerError", "no such file")), NO_STATE, id="could not start",
     ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "what", "about", "state", "last_state"), STATES)
-def test_states(pod: RunPod, what: PodSeen, about: PodMemory, state: RunState, last_state: RunState) -> None:
+def test_states(pod: RunPod, what: ObservedPod, about: SyncState, state: RunState, last_state: RunState) -> None:
     status = one(pod, what, about)
     assert (status.state, status.last_state) == (state, last_state)
 
@@ -104,9 +104,9 @@ def test_while_its_pod_ends_nothing_waits() -> None:
 
 
 VANISHED = [
-    pytest.param(a_pod("a"), PodSeen(), RunState(waiting=Waiting("ContainerCreating")), UNKNOWN, 3, id="no record"),
+    pytest.param(a_pod("a"), ObservedPod(), RunState(waiting=Waiting("ContainerCreating")), UNKNOWN, 3, id="no record"),
     pytest.param(
-        a_pod("a", metadata={"deletionTimestamp": "x"}), PodSeen(), RunState(waiting=Waiting("ContainerCreating")), UNKNOWN,
+        a_pod("a", metadata={"deletionTimestamp": "x"}), ObservedPod(), RunState(waiting=Waiting("ContainerCreating")), UNKNOWN,
         2, id="no record, deleted",
     ),
     pytest.param(a_pod("a"), seen(run("a", "unknown", attempt=2)), UNKNOWN_AT_END, NO_STATE, 3, id="unknown"),
@@ -114,7 +114,7 @@ VANISHED = [
 
 
 @pytest.mark.parametrize(("pod", "what", "state", "last_state", "restarts"), VANISHED)
-def test_what_vanished(pod: RunPod, what: PodSeen, state: RunState, last_state: RunState, restarts: int) -> None:
+def test_what_vanished(pod: RunPod, what: ObservedPod, state: RunState, last_state: RunState, restarts: int) -> None:
     status = one(pod, what, NO_MEMORY, RAN)
     assert (status.state, status.last_state, status.restart_count) == (state, last_state, restarts)
     assert (status.ready, status.started) == (False, False)
@@ -122,7 +122,7 @@ def test_what_vanished(pod: RunPod, what: PodSeen, state: RunState, last_state: 
 
 def test_an_end_outlives_its_record() -> None:
     before = RunContainerStatus(name="a", state=ENDED, restart_count=4, image="img:0")
-    status = one(a_pod("a"), PodSeen(), NO_MEMORY, before)
+    status = one(a_pod("a"), ObservedPod(), NO_MEMORY, before)
     assert (status.state, status.restart_count, status.image) == (ENDED, 4, "img:0")
     running_again = RunContainerStatus(name="a", last_state=ENDED, container_id="rt://a-1")
     assert one(a_pod("a"), seen(run("a", attempt=1)), NO_MEMORY, running_again).last_state == ENDED
@@ -136,8 +136,8 @@ def test_identity() -> None:
 
 def test_order() -> None:
     pod = a_pod("b", "a", init=("z", "y"))
-    assert [each.name for each in shown(pod, PodSeen())] == ["a", "b"]
-    assert [each.name for each in shown(pod, PodSeen(), is_init=True)] == ["z", "y"]
+    assert [each.name for each in shown(pod, ObservedPod())] == ["a", "b"]
+    assert [each.name for each in shown(pod, ObservedPod(), is_init=True)] == ["z", "y"]
 
 
 READY, UNREADY = ProbeResults(readiness=True), ProbeResults(readiness=False)

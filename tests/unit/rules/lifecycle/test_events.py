@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.rules.lifecycle.events import (
-    About,
+    ContainerEvents,
     deadline_exceeded,
     duration_words,
     exceeded_grace,
@@ -19,8 +19,8 @@ from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.profile import PROFILES
 
-OLD, NEW = (About("c", PROFILES[name]) for name in ("1.27", "1.36"))
-INIT = About("c", PROFILES["1.36"], is_init=True)
+OLD, NEW = (ContainerEvents("c", PROFILES[name]) for name in ("1.27", "1.36"))
+INIT = ContainerEvents("c", PROFILES["1.36"], is_init=True)
 POD = Metadata(name="p", namespace="ns", uid="u")
 
 TABLE = [

@@ -14,12 +14,12 @@ from plimsoll.rules.lifecycle.pod_actions import definition_of, kept, next_attem
 from plimsoll.rules.model.observed import (
     NO_MEMORY,
     Backoff,
-    PodMemory,
-    PodSeen,
+    ObservedContainer,
+    ObservedPod,
+    ObservedSandbox,
     ProbeResults,
-    SeenContainer,
-    SeenSandbox,
-    StartTrouble,
+    StartFailure,
+    SyncState,
 )
 from plimsoll.rules.model.pod_status import RunContainerStatus, Running, RunState, RunStatus, Waiting
 from plimsoll.rules.model.runnable import RunPod
@@ -32,7 +32,7 @@ SLOW: dict[str, Any] = {"startupProbe": PROBE}
 NOW_S = START_S + 100
 
 
-def starts(pod: RunPod, what: PodSeen, about: PodMemory = NO_MEMORY, now_s: float = NOW_S) -> list[str]:
+def starts(pod: RunPod, what: ObservedPod, about: SyncState = NO_MEMORY, now_s: float = NOW_S) -> list[str]:
     return [each.name for each in pod_work(pod, what, about, now_s).starts]
 
 
@@ -84,7 +84,7 @@ STARTS = [
 
 
 @pytest.mark.parametrize(("pod", "what", "wanted"), STARTS)
-def test_what_starts(pod: RunPod, what: PodSeen, wanted: list[str]) -> None:
+def test_what_starts(pod: RunPod, what: ObservedPod, wanted: list[str]) -> None:
     assert starts(pod, what) == wanted
 
 
@@ -106,7 +106,7 @@ ENDS = [
         a_pod("a", restart="Never", init=("i",)), seen(run("i", "exited", exit_code=1)), id="Never: init container failed"
     ),
     pytest.param(
-        a_pod("a", restart="Never"), seen(run("a"), sandbox=SeenSandbox("s-0", ready=False)), id="Never: sandbox lost"
+        a_pod("a", restart="Never"), seen(run("a"), sandbox=ObservedSandbox("s-0", ready=False)), id="Never: sandbox lost"
     ),
     pytest.param(
         a_pod({"name": "a", **LIVE}, restart="Never"), seen(run("a")), id="Never: liveness failed",
@@ -115,14 +115,14 @@ ENDS = [
 
 
 @pytest.mark.parametrize(("pod", "what"), ENDS)
-def test_the_end(pod: RunPod, what: PodSeen) -> None:
+def test_the_end(pod: RunPod, what: ObservedPod) -> None:
     work = pod_work(pod, what, memory(probes={"a-0": ProbeResults(liveness=False)}), NOW_S)
     assert (work.kill_pod, work.starts, work.sandbox_attempt) == (True, (), None)
 
 
 def test_an_ended_pod_needs_nothing_more() -> None:
     pod = a_pod("a", restart="Never")
-    gone = seen(run("a", "exited"), sandbox=SeenSandbox("s-0", ready=False))
+    gone = seen(run("a", "exited"), sandbox=ObservedSandbox("s-0", ready=False))
     assert pod_work(pod, gone, NO_MEMORY, NOW_S).is_idle
 
 
@@ -135,11 +135,11 @@ def test_the_first_sandbox() -> None:
     assert [each.name for each in work.starts] == ["a"]
 
 
-LOST = SeenSandbox("s-0", attempt=2, ready=False)
+LOST = ObservedSandbox("s-0", attempt=2, ready=False)
 NEW_SANDBOX = [
     pytest.param(a_pod("a"), (LOST,), (run("a"),), ["a"], id="not ready"),
-    pytest.param(a_pod("a", hostNetwork=True), (SeenSandbox("s-0", 2, host_network=False),), (), ["a"], id="other network"),
-    pytest.param(a_pod("a"), (SeenSandbox("x", 1), SeenSandbox("s-0", 2)), (run("a"),), ["a"], id="two of them"),
+    pytest.param(a_pod("a", hostNetwork=True), (ObservedSandbox("s-0", 2, host_network=False),), (), ["a"], id="other network"),
+    pytest.param(a_pod("a"), (ObservedSandbox("x", 1), ObservedSandbox("s-0", 2)), (run("a"),), ["a"], id="two of them"),
     pytest.param(a_pod("a", init=("i", "j")), (LOST,), (run("a"), run("j", "exited")), ["i"], id="from the beginning"),
     pytest.param(
         a_pod("a", "b", restart="OnFailure"), (LOST,), (run("a"), run("b", "exited")), ["a"], id="what succeeded stays done"
@@ -150,9 +150,9 @@ NEW_SANDBOX = [
 
 @pytest.mark.parametrize(("pod", "sandboxes", "containers", "wanted"), NEW_SANDBOX)
 def test_a_new_sandbox(
-    pod: RunPod, sandboxes: tuple[SeenSandbox, ...], containers: tuple[SeenContainer, ...], wanted: list[str]
+    pod: RunPod, sandboxes: tuple[ObservedSandbox, ...], containers: tuple[ObservedContainer, ...], wanted: list[str]
 ) -> None:
-    work = pod_work(pod, PodSeen(sandboxes, containers), NO_MEMORY, NOW_S)
+    work = pod_work(pod, ObservedPod(sandboxes, containers), NO_MEMORY, NOW_S)
     assert (work.kill_pod, work.sandbox_attempt) == (True, 3)
     assert [each.name for each in work.starts] == wanted
     assert [each.message for each in work.events] == ["Pod sandbox changed, it will be killed and re-created."]
@@ -160,7 +160,7 @@ def test_a_new_sandbox(
 
 def test_a_new_sandbox_repeats_the_init_containers_also_when_the_agent_dies_in_between() -> None:
     pod = a_pod("a", init=("i",))
-    what = seen(run("i", "exited"), run("a", "exited", exit_code=255), sandbox=SeenSandbox("s-1", 1))
+    what = seen(run("i", "exited"), run("a", "exited", exit_code=255), sandbox=ObservedSandbox("s-1", 1))
     assert starts(pod, what) == ["i"]
 
 
@@ -248,8 +248,8 @@ ATTEMPTS = [
 @pytest.mark.parametrize(("state", "attempt"), ATTEMPTS)
 def test_numbers_go_on_when_the_runtime_forgot(state: RunState, attempt: int) -> None:
     status = RunStatus(container_statuses=(RunContainerStatus(name="a", state=state, restart_count=4),))
-    assert next_attempt("a", PodSeen(), status) == attempt
-    assert next_attempt("b", PodSeen(), status) == 0
+    assert next_attempt("a", ObservedPod(), status) == attempt
+    assert next_attempt("b", ObservedPod(), status) == 0
 
 
 # Back-off
@@ -330,7 +330,7 @@ PULLS = [
 def test_pulls_wait_for_themselves(profile: str, message: str) -> None:
     pod = a_pod("a")
     about = pull_failed(NO_MEMORY, pod.spec.containers[0], "no such image", NOW_S)
-    assert about.trouble["a"] == StartTrouble("ErrImagePull", "no such image")
+    assert about.trouble["a"] == StartFailure("ErrImagePull", "no such image")
     for step in range(2):
         work = pod_work(pod, seen(), about, NOW_S + step, profile=PROFILES[profile])
         (wait,) = work.waits

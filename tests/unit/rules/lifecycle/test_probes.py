@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.rules.lifecycle.events import About
+from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.probes import (
     KINDS,
-    Answer,
     ProbeKind,
+    ProbeResult,
     ProbeState,
     after_probe,
     due_s,
@@ -32,7 +32,7 @@ from plimsoll.rules.model.runnable import HttpGet, Probe, RunContainer, RunPort
 from plimsoll.rules.profile import PROFILES
 from tests.unit.rules.run_pods import START_S, run
 
-YES, NO = Answer(True), Answer(False, "refused")
+YES, NO = ProbeResult(True), ProbeResult(False, "refused")
 PROBE = Probe(initial_delay_seconds=5, period_seconds=3, success_threshold=2, failure_threshold=3)
 
 # letters are answers: y, n, ! (error) → verdict, on hold
@@ -59,7 +59,7 @@ ANSWERS = [
 def test_thresholds(kind: ProbeKind, answers: str, verdict: bool | None, on_hold: bool) -> None:
     state = fresh("c1", kind)
     for index, letter in enumerate(answers):
-        state = after_probe(PROBE, kind, state, {"y": YES, "n": NO, "!": Answer(False, error="x")}[letter], index)
+        state = after_probe(PROBE, kind, state, {"y": YES, "n": NO, "!": ProbeResult(False, error="x")}[letter], index)
     assert (state.verdict, state.on_hold, state.container_id) == (verdict, on_hold, "c1")
 
 
@@ -95,7 +95,7 @@ def test_a_verdict_needs_its_run(answers: list[bool], successes: int, failures: 
     probe = Probe(success_threshold=successes, failure_threshold=failures)
     state = fresh("c", "Readiness")
     for index, answer in enumerate(answers):
-        state = after_probe(probe, "Readiness", state, Answer(answer), index)
+        state = after_probe(probe, "Readiness", state, ProbeResult(answer), index)
     wanted, length = False, 0
     for index, answer in enumerate(answers):
         length = length + 1 if index and answers[index - 1] is answer else 1
@@ -106,9 +106,9 @@ def test_a_verdict_needs_its_run(answers: list[bool], successes: int, failures: 
 
 EVENTS = [
     pytest.param("1.27", NO, "Unhealthy", "Liveness probe failed: refused", id="failed"),
-    pytest.param("1.27", Answer(False, error="no"), "Unhealthy", "Liveness probe errored: no", id="1.27 errored"),
+    pytest.param("1.27", ProbeResult(False, error="no"), "Unhealthy", "Liveness probe errored: no", id="1.27 errored"),
     pytest.param(
-        "1.36", Answer(False, error="no"), "Unhealthy", "Liveness probe errored and resulted in unknown state: no",
+        "1.36", ProbeResult(False, error="no"), "Unhealthy", "Liveness probe errored and resulted in unknown state: no",
         id="1.36 errored",
     ),
     pytest.param(
@@ -119,25 +119,25 @@ EVENTS = [
 
 
 @pytest.mark.parametrize(("profile", "answer", "reason", "message"), EVENTS)
-def test_events(profile: str, answer: Answer, reason: str, message: str) -> None:
-    event = probe_event(About("a", PROFILES[profile]), "Liveness", answer)
+def test_events(profile: str, answer: ProbeResult, reason: str, message: str) -> None:
+    event = probe_event(ContainerEvents("a", PROFILES[profile]), "Liveness", answer)
     assert event is not None
     assert (event.reason, event.type, event.message) == (reason, "Warning", message)
 
 
 def test_a_success_is_not_told() -> None:
-    assert probe_event(About("a", PROFILES["1.36"]), "Liveness", YES) is None
+    assert probe_event(ContainerEvents("a", PROFILES["1.36"]), "Liveness", YES) is None
 
 
 @pytest.mark.parametrize(("code", "good"), [(199, False), (200, True), (399, True), (400, False), (500, False)])
 def test_http(code: int, good: bool) -> None:
     answer = http_answer(code, "body")
-    assert answer == Answer(good, "body" if good else f"HTTP probe failed with statuscode: {code}")
+    assert answer == ProbeResult(good, "body" if good else f"HTTP probe failed with statuscode: {code}")
 
 
 def test_exec() -> None:
-    assert exec_answer(0, "fine") == Answer(True, "fine")
-    assert exec_answer(2, "cat: x: No such file") == Answer(False, "cat: x: No such file")
+    assert exec_answer(0, "fine") == ProbeResult(True, "fine")
+    assert exec_answer(2, "cat: x: No such file") == ProbeResult(False, "cat: x: No such file")
     slow = ("sleep", "9")
     assert exec_timeout(slow, 1, PROFILES["1.27"]).output == 'command "sleep 9" timed out'
     assert exec_timeout(slow, 1, PROFILES["1.36"]).output == 'command timed out: "sleep 9" timed out after 1s'

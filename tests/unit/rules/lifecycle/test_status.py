@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from plimsoll.api.tables.pod_printer import pod_cells
 from plimsoll.codec.lean.runnable import run_pod, status_document
 from plimsoll.rules.lifecycle.status import NodeView, pod_status, rejected_status
-from plimsoll.rules.lifecycle.termination import Verdict
+from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.observed import (
     NO_MEMORY,
     ContainerPhase,
-    PodMemory,
-    PodSeen,
+    ObservedPod,
+    ObservedSandbox,
     ProbeResults,
-    SeenSandbox,
-    StartTrouble,
+    StartFailure,
+    SyncState,
 )
 from plimsoll.rules.model.pod_status import RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod
@@ -30,13 +30,15 @@ from tests.unit.rules.run_pods import START_S, Json, a_pod, memory, run, seen, s
 NOW_S = START_S + 100
 NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.36"])
 OLD_NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.27"])
-CRASH = memory(trouble={"a": StartTrouble("CrashLoopBackOff", "back-off 10s …")})
-EVICTED = Verdict("Evicted", "The node was low on resource: memory. ", 1, is_disruption=True)
+CRASH = memory(trouble={"a": StartFailure("CrashLoopBackOff", "back-off 10s …")})
+EVICTED = TerminationVerdict("Evicted", "The node was low on resource: memory. ", 1, is_disruption=True)
 PROBE = {"exec": {"command": ["true"]}}
 GATED: Json = {"name": "a", "readinessProbe": PROBE}
 
 
-def status(pod: RunPod, what: PodSeen, about: PodMemory = NO_MEMORY, node: NodeView = NODE, **more: Any) -> RunStatus:
+def status(
+    pod: RunPod, what: ObservedPod, about: SyncState = NO_MEMORY, node: NodeView = NODE, **more: Any
+) -> RunStatus:
     return pod_status(pod, what, about, NOW_S, node, **more)
 
 
@@ -54,8 +56,8 @@ def cells(pod: RunPod, shown: RunStatus) -> list[Any]:
 
 # pod, seen, memory → phase, READY, STATUS, RESTARTS
 PHASES = [
-    pytest.param(a_pod("a"), PodSeen(), NO_MEMORY, "Pending", "0/1", "ContainerCreating", "0", id="nothing yet"),
-    pytest.param(a_pod("a", init=("i",)), PodSeen(), NO_MEMORY, "Pending", "0/1", "Init:0/1", "0", id="nothing yet, init"),
+    pytest.param(a_pod("a"), ObservedPod(), NO_MEMORY, "Pending", "0/1", "ContainerCreating", "0", id="nothing yet"),
+    pytest.param(a_pod("a", init=("i",)), ObservedPod(), NO_MEMORY, "Pending", "0/1", "Init:0/1", "0", id="nothing yet, init"),
     pytest.param(a_pod("a"), seen(run("a", "created")), NO_MEMORY, "Pending", "0/1", "Pending", "0", id="made"),
     pytest.param(a_pod("a", "b"), seen(run("a"), run("b")), NO_MEMORY, "Running", "2/2", "Running", "0", id="running"),
     pytest.param(a_pod("a", "b"), seen(run("a")), NO_MEMORY, "Pending", "1/2", "ContainerCreating", "0", id="one of two"),
@@ -87,7 +89,7 @@ PHASES = [
         a_pod("a"), seen(run("a", "exited", exit_code=137)), NO_MEMORY, "Running", "0/1", "Error", "0", id="137 without OOM"
     ),
     pytest.param(
-        a_pod("a"), seen(), memory(trouble={"a": StartTrouble("ErrImagePull", "no")}), "Pending", "0/1", "ErrImagePull", "0",
+        a_pod("a"), seen(), memory(trouble={"a": StartFailure("ErrImagePull", "no")}), "Pending", "0/1", "ErrImagePull", "0",
         id="no image",
     ),
     pytest.param(
@@ -112,7 +114,7 @@ PHASES = [
     ),
     pytest.param(
         a_pod("a", init=("i",)), seen(run("i", "exited", exit_code=1, attempt=2)),
-        memory(trouble={"i": StartTrouble("CrashLoopBackOff", "")}), "Pending", "0/1", "Init:CrashLoopBackOff",
+        memory(trouble={"i": StartFailure("CrashLoopBackOff", "")}), "Pending", "0/1", "Init:CrashLoopBackOff",
         "2 (97s ago)", id="init crash loop",
     ),
     pytest.param(
@@ -139,7 +141,9 @@ PHASES = [
 
 
 @pytest.mark.parametrize(("pod", "what", "about", "phase", "ready", "word", "restarts"), PHASES)
-def test_phases(pod: RunPod, what: PodSeen, about: PodMemory, phase: str, ready: str, word: str, restarts: str) -> None:
+def test_phases(
+    pod: RunPod, what: ObservedPod, about: SyncState, phase: str, ready: str, word: str, restarts: str
+) -> None:
     shown = status(pod, what, about)
     assert shown.phase == phase
     assert cells(pod, shown) == [ready, word, restarts]
@@ -149,7 +153,7 @@ def test_phases(pod: RunPod, what: PodSeen, about: PodMemory, phase: str, ready:
 
 CONDITIONS = [
     pytest.param(
-        a_pod("b", "a"), PodSeen(), NO_MEMORY,
+        a_pod("b", "a"), ObservedPod(), NO_MEMORY,
         [
             ("PodReadyToStartContainers", "False", "", ""), ("Initialized", "True", "", ""),
             ("Ready", "False", "ContainersNotReady", "containers with unready status: [b a]"),
@@ -214,7 +218,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("pod", "what", "about", "wanted"), CONDITIONS)
-def test_conditions(pod: RunPod, what: PodSeen, about: PodMemory, wanted: list[tuple[str, str, str, str]]) -> None:
+def test_conditions(pod: RunPod, what: ObservedPod, about: SyncState, wanted: list[tuple[str, str, str, str]]) -> None:
     shown = status(pod, what, about)
     assert [(each.type, each.status, each.reason, each.message) for each in shown.conditions] == wanted
     if not pod.status.conditions:
@@ -258,7 +262,7 @@ def test_conditions_of_others_are_kept_and_replaced() -> None:
 
 # The end
 
-GONE = SeenSandbox("s-0", ready=False)
+GONE = ObservedSandbox("s-0", ready=False)
 
 
 def test_an_evicted_pod() -> None:
@@ -285,7 +289,7 @@ FINALS = [
     pytest.param(a_pod("a"), seen(run("a", "exited")), "Succeeded", "Completed", id="exit 0"),
     pytest.param(a_pod("a"), seen(run("a", "exited", exit_code=143)), "Failed", "Error", id="TERM"),
     pytest.param(a_pod("a", "b"), seen(run("a", "exited"), run("b", "exited", exit_code=1)), "Failed", "Error", id="one failed"),
-    pytest.param(a_pod("a"), PodSeen(), "Failed", "ContainerStatusUnknown", id="never started"),
+    pytest.param(a_pod("a"), ObservedPod(), "Failed", "ContainerStatusUnknown", id="never started"),
     pytest.param(a_pod("a"), seen(run("a", "created")), "Failed", "ContainerStatusUnknown", id="never ran"),
     pytest.param(a_pod("a", init=("i",)), seen(run("i", "exited", exit_code=143)), "Failed", "Init:Error", id="during init"),
     pytest.param(
@@ -296,7 +300,7 @@ FINALS = [
 
 
 @pytest.mark.parametrize(("pod", "what", "phase", "word"), FINALS)
-def test_final(pod: RunPod, what: PodSeen, phase: str, word: str) -> None:
+def test_final(pod: RunPod, what: ObservedPod, phase: str, word: str) -> None:
     """Deleted and stopped, under restartPolicy Always (04 §12)."""
     shown = status(pod, what, CRASH, is_final=True)
     assert (shown.phase, cells(pod, shown)[1]) == (phase, word)
@@ -322,15 +326,15 @@ def test_a_rejected_pod() -> None:
 # Addresses and the rest
 
 ADDRESSES = [
-    pytest.param({}, SeenSandbox("s-0", ip="10.1.1.1"), "10.1.1.1", id="own"),
-    pytest.param({"hostNetwork": True}, SeenSandbox("s-0"), "192.0.2.1", id="the host's"),
-    pytest.param({}, SeenSandbox("s-0"), "", id="loopback only"),
+    pytest.param({}, ObservedSandbox("s-0", ip="10.1.1.1"), "10.1.1.1", id="own"),
+    pytest.param({"hostNetwork": True}, ObservedSandbox("s-0"), "192.0.2.1", id="the host's"),
+    pytest.param({}, ObservedSandbox("s-0"), "", id="loopback only"),
     pytest.param({"status": {"podIPs": [{"ip": "10.9.9.9"}]}}, GONE, "10.9.9.9", id="of a sandbox that is gone"),
 ]
 
 
 @pytest.mark.parametrize(("fields", "sandbox", "ip"), ADDRESSES)
-def test_addresses(fields: Any, sandbox: SeenSandbox, ip: str) -> None:
+def test_addresses(fields: Any, sandbox: ObservedSandbox, ip: str) -> None:
     shown = status(a_pod("a", **fields), seen(run("a"), sandbox=sandbox))
     assert shown.pod_ip == ip
     assert [each.ip for each in shown.pod_ips] == ([ip] if ip else [])
@@ -339,9 +343,9 @@ def test_addresses(fields: Any, sandbox: SeenSandbox, ip: str) -> None:
 
 
 def test_quality_of_service_and_generation() -> None:
-    shown = status(a_pod({"name": "a", "resources": {"requests": {"cpu": "1"}}}), PodSeen())
+    shown = status(a_pod({"name": "a", "resources": {"requests": {"cpu": "1"}}}), ObservedPod())
     assert (shown.qos_class, shown.observed_generation) == ("Burstable", 3)
-    assert status(a_pod("a"), PodSeen(), node=OLD_NODE).observed_generation == 0
+    assert status(a_pod("a"), ObservedPod(), node=OLD_NODE).observed_generation == 0
 
 
 # Properties
@@ -351,24 +355,26 @@ phases = st.sampled_from(PHASE_NAMES)
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> tuple[RunPod, list[PodSeen]]:
+def worlds(draw: st.DrawFn) -> tuple[RunPod, list[ObservedPod]]:
     init = draw(st.sampled_from([(), ("i",), (sidecar("s"), "i"), ("i", sidecar("s"))]))
     pod = a_pod("a", "b", init=init, restart=draw(st.sampled_from(["Always", "OnFailure", "Never"])))
     names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
 
-    def look() -> PodSeen:
+    def look() -> ObservedPod:
         runs = []
         for name in names:
             for attempt in range(draw(st.integers(0, 2))):
                 phase: ContainerPhase = draw(phases)
                 runs.append(run(name, phase, attempt=attempt, exit_code=draw(st.sampled_from([0, 1, 137]))))
-        return seen(*runs, sandbox=draw(st.sampled_from([None, GONE, SeenSandbox("s-0")])))
+        return seen(*runs, sandbox=draw(st.sampled_from([None, GONE, ObservedSandbox("s-0")])))
 
     return pod, [look() for _ in range(draw(st.integers(1, 4)))]
 
 
 @given(worlds(), st.sampled_from([None, EVICTED]), st.booleans())
-def test_reports_one_after_the_other(world: tuple[RunPod, list[PodSeen]], verdict: Verdict | None, final: bool) -> None:
+def test_reports_one_after_the_other(
+    world: tuple[RunPod, list[ObservedPod]], verdict: TerminationVerdict | None, final: bool
+) -> None:
     """A final phase stays; a report of the same thing is the same report; a report survives being read back."""
     pod, looks = world
     about = NO_MEMORY

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.rules.lifecycle.termination import (
-    Verdict,
+    TerminationVerdict,
     deadline_verdict,
     has_ended,
     is_ending,
@@ -21,8 +21,8 @@ from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.model.runnable import ExecAction, Hook, RunPod
 from tests.unit.rules.run_pods import START_S, a_pod, run, seen, sidecar
 
-HARD, SOFT = Verdict("Evicted", "m", 1), Verdict("Evicted", "m", 20)
-NO_GRACE = Verdict("DeadlineExceeded", "m")
+HARD, SOFT = TerminationVerdict("Evicted", "m", 1), TerminationVerdict("Evicted", "m", 20)
+NO_GRACE = TerminationVerdict("DeadlineExceeded", "m")
 DELETED = {"deletionTimestamp": "x"}
 
 
@@ -45,7 +45,7 @@ GRACES = [
 
 
 @pytest.mark.parametrize(("fields", "verdict", "before_s", "wanted"), GRACES)
-def test_pod_grace(fields: Any, verdict: Verdict | None, before_s: int, wanted: int) -> None:
+def test_pod_grace(fields: Any, verdict: TerminationVerdict | None, before_s: int, wanted: int) -> None:
     assert pod_grace_s(a_pod("a", **fields), verdict, before_s) == wanted
 
 
@@ -102,7 +102,7 @@ def test_the_deadline() -> None:
     pod = a_pod("a", activeDeadlineSeconds=60)
     status = RunStatus(start_time="1970-01-12T13:46:40Z")
     assert deadline_verdict(pod, status, START_S + 59.9) is None
-    assert deadline_verdict(pod, status, START_S + 60) == Verdict(
+    assert deadline_verdict(pod, status, START_S + 60) == TerminationVerdict(
         "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
     )
     assert deadline_verdict(pod, RunStatus(), START_S + 600) is None
@@ -120,5 +120,7 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize(("pod", "status", "verdict", "ending", "ended"), ENDINGS)
-def test_endings(pod: RunPod, status: RunStatus | None, verdict: Verdict | None, ending: bool, ended: bool) -> None:
+def test_endings(
+    pod: RunPod, status: RunStatus | None, verdict: TerminationVerdict | None, ending: bool, ended: bool
+) -> None:
     assert (is_ending(pod, status, verdict), has_ended(pod, status)) == (ending, ended)

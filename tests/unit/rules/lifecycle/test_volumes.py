@@ -9,7 +9,14 @@ import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.rules.lifecycle.environment import Surroundings
-from plimsoll.rules.lifecycle.volumes import File, Files, VolumeRefused, check_kind, mounted_volumes, volume_files
+from plimsoll.rules.lifecycle.volumes import (
+    VolumeError,
+    VolumeFile,
+    VolumeFiles,
+    check_kind,
+    mounted_volumes,
+    volume_files,
+)
 from plimsoll.rules.model.runnable import ConfigMap, RunPod
 from plimsoll.rules.quantity import QUANTITIES
 
@@ -29,7 +36,7 @@ def pod(**volume: Any) -> RunPod:
     )
 
 
-def files(**volume: Any) -> Files:
+def files(**volume: Any) -> VolumeFiles:
     it = pod(**volume)
     return volume_files(it.spec.volumes[0], it, MAPS, AROUND)
 
@@ -39,7 +46,7 @@ def files(**volume: Any) -> Files:
     [
         pytest.param(
             {"configMap": {"name": "m"}},
-            [File("a", b"1"), File("b", "é".encode()), File("c", b"\xff\0")],
+            [VolumeFile("a", b"1"), VolumeFile("b", "é".encode()), VolumeFile("c", b"\xff\0")],
             id="all keys",
         ),
         pytest.param(
@@ -50,7 +57,7 @@ def files(**volume: Any) -> Files:
                     "defaultMode": 0o640,
                 }
             },
-            [File("x/y", b"1", 0o400), File("z", "é".encode(), 0o640)],
+            [VolumeFile("x/y", b"1", 0o400), VolumeFile("z", "é".encode(), 0o640)],
             id="items and modes",
         ),
         pytest.param({"configMap": {"name": "none", "optional": True}}, [], id="optional map"),
@@ -59,7 +66,7 @@ def files(**volume: Any) -> Files:
         ),
         pytest.param(
             {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
-            [File("labels", b'a="1"\nb="2"')],
+            [VolumeFile("labels", b'a="1"\nb="2"')],
             id="labels",
         ),
         pytest.param(
@@ -73,7 +80,7 @@ def files(**volume: Any) -> Files:
                     ]
                 }
             },
-            [File("m", b"1024")],
+            [VolumeFile("m", b"1024")],
             id="resource",
         ),
         pytest.param(
@@ -87,12 +94,12 @@ def files(**volume: Any) -> Files:
                     ],
                 }
             },
-            [File("one", b"p", 0o600)],
+            [VolumeFile("one", b"p", 0o600)],
             id="projected, the last wins",
         ),
     ],
 )
-def test_files(volume: dict[str, Any], expected: list[File]) -> None:
+def test_files(volume: dict[str, Any], expected: list[VolumeFile]) -> None:
     found = files(**volume)
     assert list(found.files) == expected
     assert found.notes == ()
@@ -131,7 +138,7 @@ def item(path: str) -> dict[str, Any]:
     ],
 )
 def test_refused(volume: dict[str, Any], detail: str) -> None:
-    with pytest.raises(VolumeRefused) as refused:
+    with pytest.raises(VolumeError) as refused:
         files(**volume)
     assert str(refused.value) == f'MountVolume.SetUp failed for volume "v" : {detail}'
     assert refused.value.reason == "FailedMount"
@@ -153,7 +160,7 @@ def test_a_token_is_left_out_and_said() -> None:
     ],
 )
 def test_kinds_that_are_not_here(volume: dict[str, Any], shown: str) -> None:
-    with pytest.raises(VolumeRefused) as refused:
+    with pytest.raises(VolumeError) as refused:
         check_kind(pod(**volume).spec.volumes[0])
     assert refused.value.detail == (
         "volumes of this node are emptyDir, hostPath, configMap, downwardAPI, projected; "

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.errors import InvalidName
+from plimsoll.errors import InvalidNameError
 from plimsoll.rules.model.cgroup_names import (
     below,
     cgroup_path,
@@ -146,7 +146,7 @@ REFUSED = [
     ("make", "sentence"), [row[1:] for row in REFUSED], ids=[f"02 §2.1 {row[0]}" for row in REFUSED]
 )
 def test_refused(make, sentence: str) -> None:
-    with pytest.raises(InvalidName) as caught:
+    with pytest.raises(InvalidNameError) as caught:
         make()
     assert str(caught.value) == sentence
 

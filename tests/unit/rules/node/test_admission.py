@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.node.admission import Admitted, Refused, admit
+from plimsoll.rules.node.admission import AdmissionRefusal, Admitted, admit
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
 from plimsoll.rules.scheduling.fit import allocated_load
 
@@ -129,7 +129,7 @@ EXECUTE = {"key": "k", "effect": "NoExecute"}
 )
 def test_refusals(newcomer: Pod, others: list[Pod], around: Node, reason: str, message: str) -> None:
     found = admit(newcomer, allocated_load(around, others), profile=PROFILE_1_27)
-    assert isinstance(found, Refused)
+    assert isinstance(found, AdmissionRefusal)
     assert (found.reason, found.message) == (reason, message)
     assert found.event_text == message.removeprefix("Pod was rejected: ")
 
@@ -161,13 +161,13 @@ def test_admitted(newcomer: Pod, others: list[Pod], around: Node) -> None:
 
 def test_the_later_text_has_the_reason() -> None:
     found = admit(pod(nodeSelector={"a": "b"}), allocated_load(node(), []), profile=PROFILE_1_36)
-    assert isinstance(found, Refused)
+    assert isinstance(found, AdmissionRefusal)
     assert found.event_text == "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
 
 
 def test_pressure_comes_first() -> None:
     found = admit(pod(nodeName="other"), allocated_load(node(), []), ["MemoryPressure"])
-    assert found == Refused("Evicted", "The node had condition: [MemoryPressure]. ")
+    assert found == AdmissionRefusal("Evicted", "The node had condition: [MemoryPressure]. ")
     assert admit(pod(cpu="1"), allocated_load(node(), []), ["MemoryPressure"]) == Admitted()
 
 
@@ -180,7 +180,7 @@ def test_a_critical_pod_makes_room() -> None:
 
 def test_a_critical_pod_that_fits_nowhere() -> None:
     found = admit(pod(cpu="5", priority=CRITICAL), allocated_load(node(), [pod("o", "1")]))
-    assert isinstance(found, Refused)
+    assert isinstance(found, AdmissionRefusal)
     assert (found.reason, found.message) == (
         "UnexpectedAdmissionError",
         "Pod was rejected: Unexpected error while attempting to recover from admission failure: preemption: error "
@@ -190,12 +190,12 @@ def test_a_critical_pod_that_fits_nowhere() -> None:
 
 def test_other_reasons_alone_are_said_of_a_critical_pod_and_nobody_dies() -> None:
     found = admit(pod(cpu="4", priority=CRITICAL, nodeName="other"), allocated_load(node(), [pod("o", "1")]))
-    assert found == Refused("NodeName", "Predicate NodeName failed")
+    assert found == AdmissionRefusal("NodeName", "Predicate NodeName failed")
 
 
 def test_what_the_caller_has_against_it_comes_last() -> None:
-    also = Refused("Shutdown", "the node is going down")
+    also = AdmissionRefusal("Shutdown", "the node is going down")
     assert admit(pod(), allocated_load(node(), []), also=[also]) == also
-    assert admit(pod(nodeName="other"), allocated_load(node(), []), also=[also]) == Refused(
+    assert admit(pod(nodeName="other"), allocated_load(node(), []), also=[also]) == AdmissionRefusal(
         "NodeName", "Predicate NodeName failed"
     )

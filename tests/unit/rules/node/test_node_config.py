@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from plimsoll.errors import InvalidConfig
+from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.parse import reading
-from plimsoll.rules.node.node_config import Machine, Setting, machine_from_capacity, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import parse
 from tests.examples import examples
@@ -19,7 +19,7 @@ GI = 1 << 30
 SEED = Machine(48, 263192560 * 1024, {}, pid_capacity=32768)
 
 
-def setting(profile: str = "1.36", machine: Machine = SEED, document: Any = None, **options: Any) -> Setting:
+def setting(profile: str = "1.36", machine: Machine = SEED, document: Any = None, **options: Any) -> NodeConfig:
     config = reading(document, PROFILES[profile]).config
     return resolved(machine, config, PROFILES[profile], **options)
 
@@ -97,12 +97,12 @@ REFUSED = [
     ("document", "version", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
 )
 def test_where_a_kubelet_would_not_start(document: Any, version, words: str) -> None:
-    with pytest.raises(InvalidConfig, match=words):
+    with pytest.raises(InvalidConfigError, match=words):
         setting(document=document, cgroup_version=version)
 
 
 def test_n7_sentence() -> None:
-    with pytest.raises(InvalidConfig) as caught:
+    with pytest.raises(InvalidConfigError) as caught:
         setting(machine=Machine(1, GI, {}), document={"systemReserved": {"cpu": "2"}})
     assert str(caught.value) == (
         'invalid Node Allocatable configuration. Resource "cpu" has a reservation of 2 but capacity of 1. '
@@ -155,13 +155,13 @@ INCOMPLETE = [
 
 @pytest.mark.parametrize("texts", [row[1] for row in INCOMPLETE], ids=[row[0] for row in INCOMPLETE])
 def test_a_machine_needs_cpu_and_memory(texts: dict[str, str]) -> None:
-    with pytest.raises(InvalidConfig, match="greater than zero"):
+    with pytest.raises(InvalidConfigError, match="greater than zero"):
         machine_from_capacity({name: parse(text) for name, text in texts.items()})
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(node_settings(static_cpus=None))
-def test_figures_agree(found: Setting) -> None:
+def test_figures_agree(found: NodeConfig) -> None:
     for name, quantity in found.allocatable.items():
         assert 0 <= quantity.nanos <= found.absolute[name].nanos <= found.capacity[name].nanos
     assert found.policy.allocatable_memory_bytes == found.absolute["memory"].value

@@ -14,7 +14,7 @@ from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.schema import schema
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.node.node_config import Machine, Setting, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.node.node_object import (
     CONDITION_ORDER,
     DECLARED_CAPACITY,
@@ -41,7 +41,7 @@ KI = 1024
 ALL: tuple[NodeCondition, ...] = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-def the_setting(**config: Any) -> Setting:
+def the_setting(**config: Any) -> NodeConfig:
     """The node of document 004: 48 CPUs, 2 CPUs and 4Gi for the system, hard eviction at 500Mi (01 §10.5)."""
     document = {"systemReserved": {"cpu": "2", "memory": "4Gi"}, "evictionHard": {"memory.available": "500Mi"}}
     others = {"ephemeral-storage": from_units(41151808 * KI, "BinarySI"), "hugepages-2Mi": from_units(0, "BinarySI")}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.admission import Preemption, freed_amount, is_preemptable, preemption
+from plimsoll.rules.node.admission import CriticalPodPreemption, freed_amount, is_preemptable, preemption
 from plimsoll.rules.scheduling.fit import Shortfall
 
 CRITICAL = 2_000_000_000
@@ -37,7 +37,7 @@ def short(**amounts: int) -> list[Shortfall]:
     return [Shortfall(name.replace("_", "-"), amount, 100, 100) for name, amount in amounts.items()]
 
 
-def names(found: Preemption) -> list[str]:
+def names(found: CriticalPodPreemption) -> list[str]:
     assert not found.failure
     return [each.metadata.name for each in found.victims]
 
@@ -134,7 +134,7 @@ def test_the_last_pod_takes_the_place_of_the_chosen_one() -> None:
 def test_no_set_of_victims() -> None:
     others = [pod("a", "602m", "1Gi"), pod("b", "2", priority=CRITICAL)]
     found = preemption(PREEMPTOR, others, short(cpu=2000, memory=2**30 + 209715200))
-    assert found == Preemption(
+    assert found == CriticalPodPreemption(
         (),
         "preemption: error finding a set of pods to preempt: no set of running pods found to reclaim resources: "
         "[(res: cpu, q: 1398), (res: memory, q: 209715200), ]",

@@ -11,7 +11,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.resize.allocation import allocated_pod, allocation_of
-from plimsoll.rules.resize.conditions import NO_MARKS, ResizeMarks, failed, finished, judged
+from plimsoll.rules.resize.conditions import NO_MARKS, ResizeConditions, failed, finished, judged
 from plimsoll.rules.resize.verdict import ResizeVerdict
 
 SMALL = {"requests": {"memory": "100Mi", "cpu": "0.5"}, "limits": {"memory": "0.25Gi", "cpu": "1000m"}}
@@ -47,7 +47,7 @@ def text(cpu: str, limit: str, generation: int, error: str = "") -> str:
     )
 
 
-def accepted(generation: int = 2) -> tuple[ResizeMarks, LifecycleEvent | None]:
+def accepted(generation: int = 2) -> tuple[ResizeConditions, LifecycleEvent | None]:
     wanted = pod(SMALL, generation)
     return judged(NO_MARKS, wanted, ResizeVerdict("Accepted", allocation_of(wanted)), 1.0)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.rules.admission.comparison import Version
+from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod, Taint
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import Quantity, parse
@@ -25,7 +25,7 @@ ALLOCATABLE = {"cpu": parse("4"), "memory": parse("4Gi"), "pods": parse("110")}
 NODE = Node(Metadata("n1"), status=NodeStatus(ALLOCATABLE, ALLOCATABLE))
 
 
-def version(requests: dict[str, str], limits: dict[str, str] | None = None, **extra: Any) -> Version:
+def version(requests: dict[str, str], limits: dict[str, str] | None = None, **extra: Any) -> PodVersion:
     resources = {"requests": requests, "limits": limits if limits is not None else requests}
     container = {"name": "c", "image": "i", "resources": resources, **extra}
     document = {
@@ -35,7 +35,7 @@ def version(requests: dict[str, str], limits: dict[str, str] | None = None, **ex
         "spec": {"containers": [container], "restartPolicy": "Always"},
         "status": {"phase": "Running"},
     }
-    return Version(document, from_document(document, Pod))
+    return PodVersion(document, from_document(document, Pod))
 
 
 def other(name: str, cpu: str, memory: str = "1Mi") -> Pod:
@@ -57,7 +57,7 @@ HALF = {"cpu": "1", "memory": "512Mi"}
 
 
 def asked(
-    new: Version, *others: Pod, old: Version | None = None, profile: str = "1.27", used: int | None = None
+    new: PodVersion, *others: Pod, old: PodVersion | None = None, profile: str = "1.27", used: int | None = None
 ) -> Forecast:
     setting = ResizeSetting(allocated_load(NODE, others), profile_named(profile))
     return forecast(old or version(SMALL), new, setting, working_sets=None if used is None else {"c": used})
@@ -155,14 +155,14 @@ def test_larger_than_the_node() -> None:
 def test_the_most_for_this_container() -> None:
     """Overhead and the pod's other container have their part already."""
 
-    def both(cpu: str) -> Version:
+    def both(cpu: str) -> PodVersion:
         one, two = (
             {"name": name, "image": "i", "resources": {"requests": {"cpu": amount}}}
             for name, amount in (("c", cpu), ("d", "2"))
         )
         document = version({}).document
         spec = {**document["spec"], "containers": [one, two], "overhead": {"cpu": "500m"}}
-        return Version({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
+        return PodVersion({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
 
     found = asked(both("2"), old=both("1"))
     assert (found.outcome, most(found)) == ("infeasible", [("c", "cpu", "1500m", "1500m")])
@@ -173,11 +173,11 @@ def test_the_most_for_this_container() -> None:
 def test_the_most_for_the_pod_as_a_whole(containers: str) -> None:
     """Its level may not be less than its containers ask for: an amount that is too small proves nothing of larger ones."""
 
-    def level(cpu: str) -> Version:
+    def level(cpu: str) -> PodVersion:
         document = version({}).document
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": containers}}}
         spec = {**document["spec"], "containers": [container], "resources": {"requests": {"cpu": cpu}}}
-        return Version({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
+        return PodVersion({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
 
     setting = ResizeSetting(
         allocated_load(NODE, [other("a", "250m")]), profile_named("1.36"), NodeResizeGates(pod_level_resize=True)
@@ -230,10 +230,10 @@ def test_the_most_is_whole_where_cpus_are() -> None:
     ids=["succeeded", "failed", "being deleted"],
 )
 def test_no_node_judges_what_has_ended(status: dict[str, str], metadata: dict[str, str], message: str) -> None:
-    def ended(amounts: dict[str, str]) -> Version:
+    def ended(amounts: dict[str, str]) -> PodVersion:
         document = version(amounts).document
         document = {**document, "status": status, "metadata": {**document["metadata"], **metadata}}
-        return Version(document, from_document(document, Pod))
+        return PodVersion(document, from_document(document, Pod))
 
     larger = ended({**SMALL, "cpu": "2"})
     found = asked(larger, old=ended(SMALL))
@@ -252,10 +252,10 @@ def test_without_a_node() -> None:
 
 
 def test_a_critical_pod_drives_others_out() -> None:
-    def critical(amounts: dict[str, str]) -> Version:
+    def critical(amounts: dict[str, str]) -> PodVersion:
         document = version(amounts).document
         document = {**document, "spec": {**document["spec"], "priority": 2_000_001_000}}
-        return Version(document, from_document(document, Pod))
+        return PodVersion(document, from_document(document, Pod))
 
     found = asked(critical({**SMALL, "cpu": "2"}), other("a", "3"), old=critical(SMALL))
     assert (found.outcome, found.victims) == ("accepted", ("ns/a",))
@@ -342,7 +342,7 @@ def test_what_is_pending_counts_as_not_given() -> None:
         ],
     }
     document = {**version(pending).document, "status": status}
-    old = Version(document, from_document(document, Pod))
+    old = PodVersion(document, from_document(document, Pod))
     back = asked(version(SMALL), old=old)
     assert (back.outcome, "what was pending is taken back" in back.hint) == ("accepted", True)
     assert asked(version({**SMALL, "cpu": "2"}), old=old).outcome == "accepted"
@@ -378,7 +378,7 @@ def test_what_does_not_run_is_not_restarted() -> None:
     for state, restarts in (({"waiting": {}}, ()), ({"running": {}}, ("c",))):
         status = {"name": "c", "state": state, "resources": {}}
         stored = {**document, "status": {"phase": "Running", "containerStatuses": [status]}}
-        assert asked(new, old=Version(stored, from_document(stored, Pod))).restarts == restarts
+        assert asked(new, old=PodVersion(stored, from_document(stored, Pod))).restarts == restarts
 
 
 @pytest.mark.parametrize(
@@ -394,11 +394,11 @@ def test_limits_that_are_no_shrink(limits: str, unsafe: int) -> None:
 
 
 def test_a_shrink_of_the_pod_as_a_whole() -> None:
-    def level(memory: str) -> Version:
+    def level(memory: str) -> PodVersion:
         document = version({"cpu": "1"}, {}).document
         own = {"requests": {"memory": "100Mi"}, "limits": {"memory": memory}}
         document = {**document, "spec": {**document["spec"], "resources": own}}
-        return Version(document, from_document(document, Pod))
+        return PodVersion(document, from_document(document, Pod))
 
     gates = NodeResizeGates(pod_level_resize=True)
     setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.36"), gates)
@@ -407,9 +407,9 @@ def test_a_shrink_of_the_pod_as_a_whole() -> None:
         assert [(each.container, str(each.limit)) for each in found.unsafe] == unsafe
 
 
-def on_node(found: Version) -> Version:
+def on_node(found: PodVersion) -> PodVersion:
     document = {**found.document, "spec": {**found.document["spec"], "nodeName": "n1"}}
-    return Version(document, from_document(document, Pod))
+    return PodVersion(document, from_document(document, Pod))
 
 
 @pytest.mark.parametrize(
@@ -455,13 +455,13 @@ def test_the_nearest_is_no_larger_than_the_node(
 def test_no_more_than_the_pod_as_a_whole(wish: dict[str, dict[str, str]], nearest: dict[str, dict[str, str]]) -> None:
     """Two CPUs for the pod, half of one is another container's."""
 
-    def inside(resources: dict[str, dict[str, str]]) -> Version:
+    def inside(resources: dict[str, dict[str, str]]) -> PodVersion:
         document = version({}).document
         beside = {"name": "d", "image": "i", "resources": {"requests": {"cpu": "500m", "memory": "100Mi"}}}
         containers = [{"name": "c", "image": "i", "resources": resources}, beside]
         own = {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}}
         spec = {**document["spec"], "containers": containers, "resources": own}
-        return Version({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
+        return PodVersion({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
 
     old = inside({"requests": {"cpu": "1"}})
     found = asked(inside(wish), old=old, profile="1.36")
@@ -480,7 +480,7 @@ def test_nothing_is_no_amount_for_a_guaranteed_pod() -> None:
 def test_a_static_pod_has_a_manifest() -> None:
     document = version(SMALL).document
     document = {**document, "metadata": {**document["metadata"], "annotations": {"kubernetes.io/config.mirror": "h"}}}
-    found = asked(version({**SMALL, "cpu": "2"}), old=Version(document, from_document(document, Pod)))
+    found = asked(version({**SMALL, "cpu": "2"}), old=PodVersion(document, from_document(document, Pod)))
     assert (found.outcome, found.hint) == ("refused", "its manifest on the node is what to change")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.rules.resize.progress import Progress, progress, verdict_said
+from plimsoll.rules.resize.progress import ResizeProgress, progress, verdict_said
 
 ONE, TWO = {"cpu": "1", "memory": "200Mi"}, {"cpu": "2", "memory": "200Mi"}
 
@@ -124,7 +124,7 @@ def test_stage(document: dict[str, Any], stage: str, message: str) -> None:
 
 
 def test_restarts_are_counted() -> None:
-    assert progress(pod(TWO, TWO)) == Progress("reported", "", 1)
+    assert progress(pod(TWO, TWO)) == ResizeProgress("reported", "", 1)
 
 
 def test_a_verdict_on_the_wish_before() -> None:

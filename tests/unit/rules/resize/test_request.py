@@ -12,7 +12,7 @@ from plimsoll.rules.model.objects import CPU, Container, Pod, Resources
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.request import (
     ListName,
-    NoSuchContainer,
+    NoSuchContainerError,
     change_of,
     chosen_container,
     patch_between,
@@ -79,7 +79,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("pod", "name", "text"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
 def test_which_container_cannot_be_told(pod: dict[str, Any], name: str, text: str) -> None:
-    with pytest.raises(NoSuchContainer, match=text):
+    with pytest.raises(NoSuchContainerError, match=text):
         chosen_container(from_document(pod, Pod), name)
 
 

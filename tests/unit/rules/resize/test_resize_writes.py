@@ -10,7 +10,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.cgroups.desired import Workload, workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.node_config import Setting, machine_from_capacity, resolved
+from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.steps import resize_writes
@@ -19,11 +19,11 @@ PROFILE = profile_named("1.27")
 MACHINE = machine_from_capacity({"cpu": parse("8"), "memory": parse("8Gi")})
 
 
-def setting(version: Any = 2) -> Setting:
+def setting(version: Any = 2) -> NodeConfig:
     return resolved(MACHINE, reading(None, PROFILE).config, PROFILE, cgroup_version=version)
 
 
-def work(given: Setting, *amounts: tuple[str, str], restart: str = "", burstable: bool = False) -> Workload:
+def work(given: NodeConfig, *amounts: tuple[str, str], restart: str = "", burstable: bool = False) -> Workload:
     policy = {"resizePolicy": [{"resourceName": restart, "restartPolicy": "RestartContainer"}]} if restart else {}
     containers = []
     for index, (cpu, memory) in enumerate(amounts):

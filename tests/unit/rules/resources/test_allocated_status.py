@@ -12,7 +12,12 @@ from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.node.node_config import Machine, resolved
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.resources.allocated_status import given_level, given_resources, held_pod, is_resize_pending
+from plimsoll.rules.resources.allocated_status import (
+    allocated_from_status,
+    given_level,
+    given_resources,
+    is_resize_pending,
+)
 
 Json = dict[str, Any]
 ALLOCATED = {"cpu": "1", "memory": "1Gi"}
@@ -46,12 +51,12 @@ PENDING = [
 def test_pending(given: Json, pending: bool) -> None:
     pod = from_document(given, Pod)
     assert is_resize_pending(pod) is pending
-    assert (held_pod(pod) is pod) is not pending
+    assert (allocated_from_status(pod) is pod) is not pending
 
 
 def test_a_pod_without_status_is_its_spec() -> None:
     pod = from_document({"spec": document("3")["spec"]}, Pod)
-    assert held_pod(pod) is pod
+    assert allocated_from_status(pod) is pod
 
 
 # E-13 and 05 A1: Infeasible counts what is held, Deferred the larger of both.
@@ -117,7 +122,7 @@ def test_what_is_new_in_a_wish_is_not_held(spec: Json, told: Json, held: tuple[J
         },
         Pod,
     )
-    assert texts(held_pod(pod).spec.containers[0].resources) == held
+    assert texts(allocated_from_status(pod).spec.containers[0].resources) == held
 
 
 def texts(resources: Resources | None) -> tuple[Json | None, Json | None]:
@@ -130,7 +135,10 @@ def texts(resources: Resources | None) -> tuple[Json | None, Json | None]:
 def test_a_guaranteed_pod_stays_one_while_an_older_limit_still_stands() -> None:
     """Shrunk from 2 to 1, which is not through, then asked to grow."""
     given = document("5", qosClass="Guaranteed", resize="Deferred")
-    assert texts(held_pod(from_document(given, Pod)).spec.containers[0].resources) == (ALLOCATED, ALLOCATED)
+    assert texts(allocated_from_status(from_document(given, Pod)).spec.containers[0].resources) == (
+        ALLOCATED,
+        ALLOCATED,
+    )
 
 
 def with_level(**status: Any) -> Pod:
@@ -147,11 +155,11 @@ def with_level(**status: Any) -> Pod:
 def test_the_pod_level_is_held_too() -> None:
     actual = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     pod = with_level(allocatedResources={"cpu": "1", "memory": "1Gi"}, resources=actual)
-    assert texts(held_pod(pod).spec.resources) == ({"cpu": "1"}, {"cpu": "2"})
+    assert texts(allocated_from_status(pod).spec.resources) == ({"cpu": "1"}, {"cpu": "2"})
 
 
 def test_a_pod_level_that_is_new_is_not_held() -> None:
-    assert held_pod(with_level()).spec.resources is None
+    assert allocated_from_status(with_level()).spec.resources is None
 
 
 def test_a_pod_level_that_differs_is_pending() -> None:

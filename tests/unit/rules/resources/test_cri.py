@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from plimsoll.rules.resources.cri import KERNEL_DEFAULT, Resources, cleared, cri_resources
+from plimsoll.rules.resources.cri import KERNEL_DEFAULT, CriResources, cleared, cri_resources
 from plimsoll.rules.resources.oom_score import oom_scores
 from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.resources.values import Values, container_values
@@ -17,30 +17,30 @@ from tests.conformance import topics
 MIB = 1 << 20
 
 CASES = [
-    pytest.param(Values(cpu_shares=2), 1000, Resources(cpu_shares=2, oom_score_adj=1000), id="besteffort"),
+    pytest.param(Values(cpu_shares=2), 1000, CriResources(cpu_shares=2, oom_score_adj=1000), id="besteffort"),
     pytest.param(
         Values(cpu_shares=256, cpu_quota_us=50000, cpu_period_us=100000, memory_bytes=64 * MIB, memory_and_swap_bytes=64 * MIB),
         968,
-        Resources(256, 50000, 100000, 64 * MIB, 64 * MIB, 968),
+        CriResources(256, 50000, 100000, 64 * MIB, 64 * MIB, 968),
         id="v1",
     ),
     pytest.param(
         Values(cpu_shares=256, cpu_period_us=100000, memory_bytes=64 * MIB, swap_bytes=0, memory_min_bytes=16 * MIB, memory_high_bytes=50 * MIB, oom_group=1),
         968,
-        Resources(256, 0, 100000, 64 * MIB, 0, 968, unified={"memory.min": str(16 * MIB), "memory.high": str(50 * MIB), "memory.swap.max": "0", "memory.oom.group": "1"}),
+        CriResources(256, 0, 100000, 64 * MIB, 0, 968, unified={"memory.min": str(16 * MIB), "memory.high": str(50 * MIB), "memory.swap.max": "0", "memory.oom.group": "1"}),
         id="v2-memory-qos",
     ),
     pytest.param(
         Values(cpu_shares=2048, cpu_quota_us=-1, cpu_period_us=100000, hugetlb={2 * MIB: 4 * MIB, 1 << 30: 0}),
         -997,
-        Resources(2048, -1, 100000, oom_score_adj=-997, hugepage_limits={"2MB": 4 * MIB, "1GB": 0}),
+        CriResources(2048, -1, 100000, oom_score_adj=-997, hugepage_limits={"2MB": 4 * MIB, "1GB": 0}),
         id="exclusive-cpus-and-pages",
     ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("values", "score", "told"), CASES)
-def test_values_as_cri_takes_them(values: Values, score: int, told: Resources) -> None:
+def test_values_as_cri_takes_them(values: Values, score: int, told: CriResources) -> None:
     assert cri_resources(values, score) == told
     assert cri_resources(values, score, cpuset_cpus="0-1", cpuset_mems="0") == msgspec.structs.replace(
         told, cpuset_cpus="0-1", cpuset_mems="0"
@@ -49,20 +49,22 @@ def test_values_as_cri_takes_them(values: Values, score: int, told: Resources) -
 
 HIGH, MIN = {"memory.high": "5"}, {"memory.min": "5"}
 CHANGES = [
-    (Resources(cpu_quota_us=5, cpu_period_us=9), Resources(), Resources(cpu_quota_us=-1, cpu_period_us=9)),
-    (Resources(cpu_quota_us=5, cpu_period_us=9), Resources(cpu_quota_us=6, cpu_period_us=9), Resources(cpu_quota_us=6, cpu_period_us=9)),
-    (Resources(cpu_quota_us=-1), Resources(), Resources()),
-    (Resources(memory_limit_bytes=5, memory_swap_limit_bytes=5), Resources(), Resources(memory_limit_bytes=-1, memory_swap_limit_bytes=-1)),
-    (Resources(), Resources(memory_limit_bytes=5), Resources(memory_limit_bytes=5)),
-    (Resources(unified=HIGH), Resources(), Resources(unified={"memory.high": "max"})),
-    (Resources(unified=MIN), Resources(), Resources(unified={"memory.min": "0"})),
-    (Resources(unified=HIGH), Resources(unified={"memory.high": "7"}), Resources(unified={"memory.high": "7"})),
-    (Resources(unified={"misc.max": "5"}), Resources(), Resources()),
+    (CriResources(cpu_quota_us=5, cpu_period_us=9), CriResources(), CriResources(cpu_quota_us=-1, cpu_period_us=9)),
+    (CriResources(cpu_quota_us=5, cpu_period_us=9), CriResources(cpu_quota_us=6, cpu_period_us=9), CriResources(cpu_quota_us=6, cpu_period_us=9)),
+    (CriResources(cpu_quota_us=-1), CriResources(), CriResources()),
+    (CriResources(memory_limit_bytes=5, memory_swap_limit_bytes=5), CriResources(), CriResources(memory_limit_bytes=-1, memory_swap_limit_bytes=-1)),
+    (CriResources(), CriResources(memory_limit_bytes=5), CriResources(memory_limit_bytes=5)),
+    (CriResources(unified=HIGH), CriResources(), CriResources(unified={"memory.high": "max"})),
+    (CriResources(unified=MIN), CriResources(), CriResources(unified={"memory.min": "0"})),
+    (CriResources(unified=HIGH), CriResources(unified={"memory.high": "7"}), CriResources(unified={"memory.high": "7"})),
+    (CriResources(unified={"misc.max": "5"}), CriResources(), CriResources()),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("before", "wanted", "update"), CHANGES)
-def test_what_is_given_up_is_taken_back_in_words(before: Resources, wanted: Resources, update: Resources) -> None:
+def test_what_is_given_up_is_taken_back_in_words(
+    before: CriResources, wanted: CriResources, update: CriResources
+) -> None:
     assert cleared(before, wanted) == update
     assert cleared(wanted, wanted) == wanted
 
@@ -86,7 +88,7 @@ def test_the_vectors() -> None:
             containers = pod.spec.init_containers + pod.spec.containers
             for container, score, told in zip(containers, scores, expected["containers"], strict=True):
                 seen += 1
-                assert cri_resources(container_values(pod, container, qos, policy), score) == Resources(
+                assert cri_resources(container_values(pod, container, qos, policy), score) == CriResources(
                     told["cpuShares"],
                     told["cpuQuota"],
                     told["cpuPeriod"],

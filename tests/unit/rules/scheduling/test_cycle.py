@@ -20,7 +20,7 @@ from plimsoll.rules.scheduling.cycle import (
     scheduled_message,
     unavailable,
 )
-from plimsoll.rules.scheduling.fit import NodeLoad, Verdict, node_load, waiting_load
+from plimsoll.rules.scheduling.fit import FitVerdict, NodeLoad, node_load, waiting_load
 
 Json = dict[str, Any]
 
@@ -95,7 +95,7 @@ def test_a4_one_node_counts_under_each_of_its_reasons() -> None:
 
 
 def test_a4_counts_sort_as_text() -> None:
-    verdicts = [Verdict(("Insufficient cpu",))] * 10 + [Verdict(("Too many pods",))] * 9
+    verdicts = [FitVerdict(("Insufficient cpu",))] * 10 + [FitVerdict(("Too many pods",))] * 9
     assert unavailable(19, verdicts) == "0/19 nodes are available: 10 Insufficient cpu, 9 Too many pods."
 
 

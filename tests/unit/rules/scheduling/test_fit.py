@@ -14,9 +14,9 @@ from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, PROFILES
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.scheduling.fit import (
     FITS,
+    FitVerdict,
     NodeLoad,
     Shortfall,
-    Verdict,
     amounts,
     host_ports,
     kubelet_shortfalls,
@@ -132,16 +132,16 @@ def test_a1_the_pod_being_scheduled_counts_from_its_spec_only() -> None:
 @pytest.mark.parametrize(
     ("used", "requests", "allocatable", "expected"),
     [
-        pytest.param([], {}, {}, Verdict(("Too many pods",)), id="no allocatable: not even a pod"),
+        pytest.param([], {}, {}, FitVerdict(("Too many pods",)), id="no allocatable: not even a pod"),
         pytest.param([], {}, {"pods": "1"}, FITS, id="nothing asked, nothing short"),
         pytest.param([], {"cpu": "0", "example.com/gpu": "0"}, {"pods": "1"}, FITS, id="zero is not asked for"),
         pytest.param(["2"], {"cpu": "6"}, ALLOCATABLE, FITS, id="exactly what is free"),
-        pytest.param(["2"], {"cpu": "6001m"}, ALLOCATABLE, Verdict(("Insufficient cpu",)), id="a milli too much"),
+        pytest.param(["2"], {"cpu": "6001m"}, ALLOCATABLE, FitVerdict(("Insufficient cpu",)), id="a milli too much"),
         pytest.param(
             ["2"],
             {"cpu": "8001m"},
             ALLOCATABLE,
-            Verdict(("Insufficient cpu",), True),
+            FitVerdict(("Insufficient cpu",), True),
             id="above allocatable: unresolvable",
         ),
         pytest.param(
@@ -155,7 +155,7 @@ def test_a1_the_pod_being_scheduled_counts_from_its_spec_only() -> None:
                 "hugepages-2Mi": "2Mi",
             },
             {**ALLOCATABLE, "pods": "1"},
-            Verdict(
+            FitVerdict(
                 (
                     "Too many pods",
                     "Insufficient cpu",
@@ -172,7 +172,7 @@ def test_a1_the_pod_being_scheduled_counts_from_its_spec_only() -> None:
         pytest.param([], {"storage": "1Gi"}, ALLOCATABLE, FITS, id="a bare name that nobody schedules by"),
     ],
 )
-def test_a2_resources(used: list[str], requests: Json, allocatable: Json, expected: Verdict) -> None:
+def test_a2_resources(used: list[str], requests: Json, allocatable: Json, expected: FitVerdict) -> None:
     residents = [pod(f"r{index}", {"cpu": cpu}) for index, cpu in enumerate(used)]
     load = node_load(node(allocatable=allocatable), residents, PROFILE_1_36)
     assert verdict(waiting_load(pod("p", requests)), load, PROFILE_1_36) == expected
@@ -180,7 +180,7 @@ def test_a2_resources(used: list[str], requests: Json, allocatable: Json, expect
 
 def test_a2_a_full_node_is_resolvable() -> None:
     load = node_load(node(allocatable={**ALLOCATABLE, "pods": "2"}), [pod("a"), pod("b")], PROFILE_1_36)
-    assert verdict(waiting_load(pod()), load, PROFILE_1_36) == Verdict(("Too many pods",))
+    assert verdict(waiting_load(pod()), load, PROFILE_1_36) == FitVerdict(("Too many pods",))
 
 
 def test_a2_allocatable_defaults_to_capacity() -> None:
@@ -253,7 +253,7 @@ AFFINITY_TEXT = "node(s) didn't match Pod's node affinity/selector"
 )
 def test_a2_other_filters(profile: str, the_pod: Pod, the_node: Node, reason: str | None) -> None:
     load = node_load(the_node, [], PROFILES[profile])
-    expected = FITS if reason is None else Verdict((reason,), unresolvable=True)
+    expected = FITS if reason is None else FitVerdict((reason,), unresolvable=True)
     assert verdict(waiting_load(the_pod), load, PROFILES[profile]) == expected
 
 
@@ -289,7 +289,7 @@ def with_port(name: str = "p", *, sidecar: bool = False, **port: Any) -> Pod:
 def test_a2_host_ports(taken: Pod, wanted: Pod, collides: bool) -> None:
     load = node_load(node(), [taken], PROFILE_1_36)
     text = "node(s) didn't have free ports for the requested pod ports"
-    assert verdict(waiting_load(wanted), load, PROFILE_1_36) == (Verdict((text,)) if collides else FITS)
+    assert verdict(waiting_load(wanted), load, PROFILE_1_36) == (FitVerdict((text,)) if collides else FITS)
 
 
 def test_on_the_hosts_network_every_port_is_a_host_port() -> None:

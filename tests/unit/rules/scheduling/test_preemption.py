@@ -12,11 +12,11 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import PROFILE_1_36
-from plimsoll.rules.scheduling.fit import NodeLoad, Verdict, node_load, verdict, waiting_load
-from plimsoll.rules.scheduling.preemption import Candidate, cheapest, preempt, victims_on
+from plimsoll.rules.scheduling.fit import FitVerdict, NodeLoad, node_load, verdict, waiting_load
+from plimsoll.rules.scheduling.preemption import PreemptionCandidate, cheapest, preempt, victims_on
 
 Json = dict[str, Any]
-SHORT = Verdict(("Insufficient cpu",))
+SHORT = FitVerdict(("Insufficient cpu",))
 
 
 def pod(
@@ -122,7 +122,7 @@ DB = {"app": "db"}
 )
 def test_a5_victims(residents: list[Pod], budgets: list[PodDisruptionBudget], victims: list[str], broken: int) -> None:
     found = victims_on(waiting_load(pod("new", "2", 10)), node(*residents), PROFILE_1_36, budgets=budgets)
-    assert isinstance(found, Candidate)
+    assert isinstance(found, PreemptionCandidate)
     assert [each.metadata.name for each in found.victims] == victims
     assert found.broken_budgets == broken
 
@@ -130,7 +130,7 @@ def test_a5_victims(residents: list[Pod], budgets: list[PodDisruptionBudget], vi
 def test_a5_victims_are_listed_by_importance() -> None:
     residents = [pod("c", "1", 1), pod("a", "1", 3, labels=DB), pod("b", "1", 2), pod("d", "1", 0)]
     found = victims_on(waiting_load(pod("new", "4", 10)), node(*residents), PROFILE_1_36, budgets=[budget(0)])
-    assert isinstance(found, Candidate)
+    assert isinstance(found, PreemptionCandidate)
     assert [each.metadata.name for each in found.victims] == ["a", "b", "c", "d"]
     assert found.broken_budgets == 1
 
@@ -140,13 +140,13 @@ def test_a5_victims_are_listed_by_importance() -> None:
     [
         pytest.param(
             [pod("same", "4", 10)],
-            Verdict(("No preemption victims found for incoming pod",), True),
+            FitVerdict(("No preemption victims found for incoming pod",), True),
             id="nobody is lower",
         ),
         pytest.param([pod("low", "1", 1), pod("high", "3", 20)], SHORT, id="not enough even without them"),
     ],
 )
-def test_a5_unsuitable_node(residents: list[Pod], expected: Verdict) -> None:
+def test_a5_unsuitable_node(residents: list[Pod], expected: FitVerdict) -> None:
     assert victims_on(waiting_load(pod("new", "2", 10)), node(*residents), PROFILE_1_36) == expected
 
 
@@ -156,8 +156,8 @@ def test_a5_a_nominated_pod_of_higher_priority_keeps_its_place() -> None:
     assert found == SHORT
 
 
-def candidate(name: str, *victims: Pod, broken: int = 0) -> Candidate:
-    return Candidate(name, victims, broken)
+def candidate(name: str, *victims: Pod, broken: int = 0) -> PreemptionCandidate:
+    return PreemptionCandidate(name, victims, broken)
 
 
 @pytest.mark.parametrize(
@@ -211,14 +211,14 @@ def candidate(name: str, *victims: Pod, broken: int = 0) -> Candidate:
         pytest.param([candidate("b", pod("1")), candidate("a", pod("2"))], "b", id="6. the first"),
     ],
 )
-def test_a5_choice_of_node(candidates: list[Candidate], chosen: str) -> None:
+def test_a5_choice_of_node(candidates: list[PreemptionCandidate], chosen: str) -> None:
     found = cheapest(candidates)
     assert found is not None and found.node == chosen
 
 
 def test_a5_a_decision_over_nodes() -> None:
     nodes = [node(pod("a", "4", 3), name="n1"), node(pod("b", "4", 2), name="n2"), node(pod("c", "4", 1), name="n3")]
-    verdicts = {"n1": SHORT, "n2": SHORT, "n3": Verdict(("node(s) were unschedulable",), True)}
+    verdicts = {"n1": SHORT, "n2": SHORT, "n3": FitVerdict(("node(s) were unschedulable",), True)}
     waiting = waiting_load(pod("new", "2", 10))
     weak, strong = waiting_load(pod("weak", "1", 5)), waiting_load(pod("strong", "1", 50))
     found = preempt(waiting, nodes, verdicts, PROFILE_1_36, {"n2": [weak, strong]})
@@ -234,7 +234,7 @@ def test_a5_why_nobody_can_be_preempted() -> None:
         node(pod("b", "3", 20), pod("c", "1"), name="n2"),
         node(name="n3", cpu="1"),
     ]
-    verdicts = {"n1": SHORT, "n2": SHORT, "n3": Verdict(("Insufficient cpu",), True)}
+    verdicts = {"n1": SHORT, "n2": SHORT, "n3": FitVerdict(("Insufficient cpu",), True)}
     found = preempt(waiting_load(pod("new", "2", 10)), nodes, verdicts, PROFILE_1_36)
     assert found.candidate is None
     assert {name: each.reasons for name, each in found.verdicts.items()} == {
@@ -266,13 +266,15 @@ EVICTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason
         ),
         pytest.param(
             pod("a", "4", status=LEAVING, deletionTimestamp=at(1)),
-            {"n1": Verdict(("node(s) were unschedulable",), True)},
+            {"n1": FitVerdict(("node(s) were unschedulable",), True)},
             "",
             id="the nominated node is of no use any more",
         ),
     ],
 )
-def test_a5_no_further_preemption_while_victims_leave(resident: Pod, verdicts: dict[str, Verdict], text: str) -> None:
+def test_a5_no_further_preemption_while_victims_leave(
+    resident: Pod, verdicts: dict[str, FitVerdict], text: str
+) -> None:
     waiting = waiting_load(pod("new", "2", 10, status={"nominatedNodeName": "n1"}))
     assert preempt(waiting, [node(resident)], verdicts, PROFILE_1_36).ineligible == text
 
@@ -285,7 +287,7 @@ def test_victims_are_lower_sufficient_and_each_is_needed(listed: list[tuple[int,
     residents = [pod(f"r{index}", str(cores), priority) for index, (cores, priority) in enumerate(listed)]
     load, waiting = node(*residents, cpu="8"), waiting_load(pod("new", str(cpu), 10))
     found = victims_on(waiting, load, PROFILE_1_36)
-    if not isinstance(found, Candidate):
+    if not isinstance(found, PreemptionCandidate):
         return
     keys = [f"d/{each.metadata.name}" for each in found.victims]
     assert all((each.spec.priority or 0) < 10 for each in found.victims)

@@ -14,7 +14,7 @@ from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
 from plimsoll.rules.scheduling.fit import NodeLoad, node_load, resident_load, waiting_load
 from plimsoll.rules.scheduling.score import (
     NodeScore,
-    Strategy,
+    ScoringStrategy,
     Weights,
     balanced_score,
     best,
@@ -54,25 +54,27 @@ BIN_PACKING = ((0, 0), (100, 10))
     ("strategy", "score"),
     [
         # cpu (4000−2000)·100/4000 = 50, memory (8−3)·100/8 = 62
-        pytest.param(Strategy(), 56, id="LeastAllocated: (50+62) div 2"),
-        pytest.param(Strategy(resources=(("cpu", 3), ("memory", 1))), 53, id="LeastAllocated: (150+62) div 4"),
+        pytest.param(ScoringStrategy(), 56, id="LeastAllocated: (50+62) div 2"),
+        pytest.param(ScoringStrategy(resources=(("cpu", 3), ("memory", 1))), 53, id="LeastAllocated: (150+62) div 4"),
         # cpu 50, memory 3·100/8 = 37
-        pytest.param(Strategy("MostAllocated"), 43, id="MostAllocated: (50+37) div 2"),
+        pytest.param(ScoringStrategy("MostAllocated"), 43, id="MostAllocated: (50+37) div 2"),
         pytest.param(
-            Strategy("RequestedToCapacityRatio", shape=BIN_PACKING), 44, id="RequestedToCapacityRatio: 43.5 rounded"
+            ScoringStrategy("RequestedToCapacityRatio", shape=BIN_PACKING),
+            44,
+            id="RequestedToCapacityRatio: 43.5 rounded",
         ),
         pytest.param(
-            Strategy("RequestedToCapacityRatio", shape=((0, 10), (50, 0))),
+            ScoringStrategy("RequestedToCapacityRatio", shape=((0, 10), (50, 0))),
             26,
             id="RequestedToCapacityRatio: zero scores do not count",
         ),
-        pytest.param(Strategy(resources=(("ephemeral-storage", 1),)), 0, id="nothing that the node has"),
+        pytest.param(ScoringStrategy(resources=(("ephemeral-storage", 1),)), 0, id="nothing that the node has"),
         pytest.param(
-            Strategy(resources=(("cpu", 1), ("example.com/gpu", 9))), 50, id="an extended resource not asked for"
+            ScoringStrategy(resources=(("cpu", 1), ("example.com/gpu", 9))), 50, id="an extended resource not asked for"
         ),
     ],
 )
-def test_a3_strategies(strategy: Strategy, score: int) -> None:
+def test_a3_strategies(strategy: ScoringStrategy, score: int) -> None:
     assert strategy_score(strategy, usages(WORKED_POD, worked(), strategy.resources, real=False)) == score
 
 
@@ -109,8 +111,10 @@ def test_a3_an_extended_resource_counts_only_for_pods_that_ask() -> None:
     load = node_load(node(allocatable={"cpu": "4", "example.com/gpu": "10"}), [], PROFILE_1_36)
     resources = (("cpu", 1), ("example.com/gpu", 1))
     asking, other = pod("p", {"cpu": "2", "example.com/gpu": "1"}), pod("p", {"cpu": "2"})
-    assert strategy_score(Strategy(), usages(waiting_load(asking), load, resources, real=False)) == (50 + 90) // 2
-    assert strategy_score(Strategy(), usages(waiting_load(other), load, resources, real=False)) == 50
+    assert (
+        strategy_score(ScoringStrategy(), usages(waiting_load(asking), load, resources, real=False)) == (50 + 90) // 2
+    )
+    assert strategy_score(ScoringStrategy(), usages(waiting_load(other), load, resources, real=False)) == 50
 
 
 def test_a3_balanced_allocation_takes_full_for_overfull() -> None:
@@ -268,9 +272,9 @@ def test_every_score_stays_between_0_and_100(used_cpu: int, used_memory: int, cp
     waiting = waiting_load(pod("p", {"cpu": f"{cpu}m", "memory": str(memory)}))
     for profile in (PROFILE_1_27, PROFILE_1_36):
         for strategy in (
-            Strategy(),
-            Strategy("MostAllocated"),
-            Strategy("RequestedToCapacityRatio", shape=BIN_PACKING),
+            ScoringStrategy(),
+            ScoringStrategy("MostAllocated"),
+            ScoringStrategy("RequestedToCapacityRatio", shape=BIN_PACKING),
         ):
             score = scores(waiting, [load], profile, strategy)["n1"]
             assert 0 <= score.resources_fit <= 100
@@ -282,4 +286,7 @@ def test_every_score_stays_between_0_and_100(used_cpu: int, used_memory: int, cp
 def test_least_and_most_are_each_others_mirror(used: int, asked: int) -> None:
     load = node_load(node(allocatable={"cpu": "100"}), [pod("r", {"cpu": f"{used}m"})], PROFILE_1_36)
     used_now = usages(waiting_load(pod("p", {"cpu": f"{asked}m"})), load, (("cpu", 1),), real=True)
-    assert strategy_score(Strategy(), used_now) + strategy_score(Strategy("MostAllocated"), used_now) in (99, 100)
+    assert strategy_score(ScoringStrategy(), used_now) + strategy_score(ScoringStrategy("MostAllocated"), used_now) in (
+        99,
+        100,
+    )

@@ -19,15 +19,15 @@ from h2.settings import SettingCodes
 from plimsoll.runtime.cri.grpc import GrpcClient, GrpcError
 
 
-class HangUp(Exception):
+class HangUpError(Exception):
     """Close the connection in the middle of the call."""
 
 
-class GoAway(Exception):
+class GoAwayError(Exception):
     """Say that no more calls are taken, and close."""
 
 
-class Raw(Exception):
+class RawAnswerError(Exception):
     """Send these bytes and headers as they are."""
 
     def __init__(
@@ -164,11 +164,11 @@ class _Connection:
         except GrpcError as error:
             status = [("grpc-status", str(error.code)), ("grpc-message", error.message.replace("\n", "%0A"))]
             await self._send(stream_id, [*ok, *status], [], None)
-        except Raw as raw:
+        except RawAnswerError as raw:
             await self._send(stream_id, raw.headers, list(raw.parts), raw.trailers)
-        except HangUp:
+        except HangUpError:
             self._writer.close()
-        except GoAway:
+        except GoAwayError:
             self._h2.close_connection()
             self._flush()
 

@@ -17,7 +17,7 @@ from plimsoll.runtime.cri import events as changes_module
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.grpc import GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import RuntimeTrouble
+from plimsoll.runtime.interface import RuntimeCallError
 from tests.unit.runtime.cri.grpc_server import Server
 
 SOON_S = 20.0
@@ -154,7 +154,7 @@ async def test_those_who_ask_together_share_an_answer_that_is_new(table: Table, 
 async def test_without_a_runtime_everybody_is_told(table: Table, runtime: CriRuntime) -> None:
     await table.server.stop()
     answers = await asyncio.gather(*(runtime.seen() for _ in range(3)), return_exceptions=True)
-    assert [type(each).__mro__[1] for each in answers] == [RuntimeTrouble] * 3
+    assert [type(each).__mro__[1] for each in answers] == [RuntimeCallError] * 3
 
 
 async def test_looks_of_our_own_find_what_has_changed(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.cri.calls import CallRefused
+from plimsoll.runtime.cri.calls import CallRefusedError
 from plimsoll.runtime.cri.grpc import FAILED_PRECONDITION, NOT_FOUND, GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
 from tests.unit.runtime.cri.grpc_server import Handler, Server
@@ -66,5 +66,5 @@ async def test_one_that_is_gone_is_gone(server: Server) -> None:
 
 
 async def test_what_else_is_refused_is_told(server: Server) -> None:
-    with pytest.raises(CallRefused, match="read-only"):
+    with pytest.raises(CallRefusedError, match="read-only"):
         await removed(server, GrpcError(UNKNOWN, "read-only file system"))

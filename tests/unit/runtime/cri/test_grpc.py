@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.cri.grpc import GrpcClient, GrpcError, Unreachable
-from tests.unit.runtime.cri.grpc_server import GoAway, Handler, HangUp, Raw, Server, answering
+from plimsoll.runtime.cri.grpc import GrpcClient, GrpcError, GrpcUnavailableError
+from tests.unit.runtime.cri.grpc_server import GoAwayError, Handler, HangUpError, RawAnswerError, Server, answering
 
 OK_HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 METHOD = "/some.Service/Do"
@@ -76,15 +76,21 @@ def failing(error: Exception) -> Handler:
 
 WRONG = [
     pytest.param(GrpcError(5, "no such: 100 %25 \n sure"), 5, "no such: 100 % \n sure", id="a-status"),
-    pytest.param(HangUp(), 14, "the connection ", id="hangs-up"),
-    pytest.param(GoAway(), 14, "the server is going away", id="goes-away"),
-    pytest.param(Raw(OK_HEADERS, trailers=[("grpc-status", "0")]), 13, "an answer without a message", id="no-message"),
-    pytest.param(Raw([(":status", "404")], b"not found"), 2, "HTTP status 404", id="no-grpc"),
-    pytest.param(Raw(OK_HEADERS, b"\1\0\0\0\1x", trailers=[]), 13, "flags 1", id="compressed"),
-    pytest.param(Raw(OK_HEADERS, b"\0\xff\xff\xff\xffx", trailers=[]), 13, "4294967295 bytes", id="too-large"),
-    pytest.param(Raw(OK_HEADERS, b"\0\0\0\0\5x", trailers=[("grpc-status", "0")]), 13, "without a message", id="cut"),
-    pytest.param(Raw(OK_HEADERS, b"\0\0\0\0\1x", trailers=[("grpc-status", "8")]), 8, "", id="fails-late"),
-    pytest.param(Raw(OK_HEADERS, b"\0\0\0\0\1x", trailers=[("grpc-status", "x")]), 2, "", id="no-number"),
+    pytest.param(HangUpError(), 14, "the connection ", id="hangs-up"),
+    pytest.param(GoAwayError(), 14, "the server is going away", id="goes-away"),
+    pytest.param(
+        RawAnswerError(OK_HEADERS, trailers=[("grpc-status", "0")]), 13, "an answer without a message", id="no-message"
+    ),
+    pytest.param(RawAnswerError([(":status", "404")], b"not found"), 2, "HTTP status 404", id="no-grpc"),
+    pytest.param(RawAnswerError(OK_HEADERS, b"\1\0\0\0\1x", trailers=[]), 13, "flags 1", id="compressed"),
+    pytest.param(
+        RawAnswerError(OK_HEADERS, b"\0\xff\xff\xff\xffx", trailers=[]), 13, "4294967295 bytes", id="too-large"
+    ),
+    pytest.param(
+        RawAnswerError(OK_HEADERS, b"\0\0\0\0\5x", trailers=[("grpc-status", "0")]), 13, "without a message", id="cut"
+    ),
+    pytest.param(RawAnswerError(OK_HEADERS, b"\0\0\0\0\1x", trailers=[("grpc-status", "8")]), 8, "", id="fails-late"),
+    pytest.param(RawAnswerError(OK_HEADERS, b"\0\0\0\0\1x", trailers=[("grpc-status", "x")]), 2, "", id="no-number"),
 ]
 
 
@@ -98,7 +104,7 @@ async def test_wrong_answers_are_errors_and_the_next_call_works(
             await client.unary(METHOD, b"", 10)
         assert failed.value.code == code
         assert text in failed.value.message
-        assert not isinstance(failed.value, Unreachable)
+        assert not isinstance(failed.value, GrpcUnavailableError)
         assert await client.unary("/some.Service/Echo", b"still", 10) == b"still"
         client.close()
 
@@ -142,11 +148,11 @@ async def test_a_deadline_ends_the_call_on_both_sides(at: Path) -> None:
 
 async def test_nobody_there(at: Path) -> None:
     client = GrpcClient(str(at))
-    with pytest.raises(Unreachable, match="No such file"):
+    with pytest.raises(GrpcUnavailableError, match="No such file"):
         await client.unary(METHOD, b"", 10)
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(at))
-        with pytest.raises(Unreachable, match="refused"):
+        with pytest.raises(GrpcUnavailableError, match="refused"):
             await client.unary(METHOD, b"", 10)
 
 

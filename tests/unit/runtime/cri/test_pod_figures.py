@@ -13,13 +13,13 @@ from plimsoll.rules.eviction.usage import FsUsage
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import Filesystems
-from plimsoll.runtime.cri.calls import CallRefused
+from plimsoll.runtime.cri.calls import CallRefusedError
 from plimsoll.runtime.cri.grpc import UNIMPLEMENTED, GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import Resources
+from plimsoll.runtime.interface import CriResources
 from tests.unit.runtime.cri.grpc_server import Server
 
-SIZE = Resources(cpu_shares=512, cpu_quota_us=50_000, cpu_period_us=100_000, memory_limit_bytes=64 << 20)
+SIZE = CriResources(cpu_shares=512, cpu_quota_us=50_000, cpu_period_us=100_000, memory_limit_bytes=64 << 20)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_one_that_cannot_hear_it_is_asked_once_until_it_may_be_another(
     assert server.calls == ["UpdatePodSandboxResources"]
     await server.stop()
     await server.start()
-    with pytest.raises(CallRefused):  # by another call it is found to be another
+    with pytest.raises(CallRefusedError):  # by another call it is found to be another
         await runtime.writable_layers()
     await runtime.update_sandbox("s", SIZE)
     assert server.calls.count("UpdatePodSandboxResources") == 2
@@ -116,6 +116,6 @@ async def test_one_that_refuses_is_heard(server: Server, runtime: CriRuntime) ->
 
     server.handlers["UpdatePodSandboxResources"] = refuse
     for _ in range(2):
-        with pytest.raises(CallRefused, match="the virtual machine cannot grow"):
+        with pytest.raises(CallRefusedError, match="the virtual machine cannot grow"):
             await runtime.update_sandbox("s", SIZE)
     assert server.calls.count("UpdatePodSandboxResources") == 2

@@ -18,7 +18,7 @@ from plimsoll.runtime.cri.requests import (
     sandbox_config,
     security_context,
 )
-from plimsoll.runtime.interface import ContainerSpec, Resources, RuntimeTrouble, SandboxSpec, Security
+from plimsoll.runtime.interface import ContainerSpec, CriResources, RuntimeCallError, SandboxSpec, Security
 
 POD = SandboxSpec(
     pod_uid="u", name="web", namespace="n", hostname="web", cgroup_parent="/kubepods/podu", labels={"a": "b"}
@@ -75,7 +75,7 @@ def test_security(asked: Security, user: int | None, group: int | None, privileg
 
 
 def test_resources_there_and_back() -> None:
-    asked = Resources(2, -1, 100000, 5, 6, -997, "0-1", "0", {"2MB": 2**63}, {"memory.high": "max"})
+    asked = CriResources(2, -1, 100000, 5, 6, -997, "0-1", "0", {"2MB": 2**63}, {"memory.high": "max"})
     status = m.ContainerStatus(resources=m.ContainerResources(linux=linux_resources(asked)))
     assert resources_told(status) == asked
     assert resources_told(m.ContainerStatus()) is None
@@ -136,5 +136,5 @@ def test_how_an_exec_ended(status: dict[str, Any], ended: int | str) -> None:
     if isinstance(ended, int):
         assert exit_code(status) == ended
     else:
-        with pytest.raises(RuntimeTrouble, match=ended):
+        with pytest.raises(RuntimeCallError, match=ended):
             exit_code(status)

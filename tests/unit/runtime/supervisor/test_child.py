@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.supervisor.child import Refused, cannot_run, completed_environment, found_program
-from plimsoll.runtime.supervisor.containers import Refusal, signal_number
-from plimsoll.runtime.supervisor.plan import Plan
+from plimsoll.runtime.supervisor.child import StartError, cannot_run, completed_environment, found_program
+from plimsoll.runtime.supervisor.containers import RequestError, signal_number
+from plimsoll.runtime.supervisor.plan import LaunchPlan
 from plimsoll.runtime.supervisor.spawn import exit_code
 
 
@@ -29,7 +29,7 @@ def test_a_program_is_found(path: str) -> None:
 
 @pytest.mark.parametrize(("name", "code"), [("missing", 127), ("data", 126), ("folder", 127)])
 def test_a_program_is_not_found(path: str, name: str, code: int) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(StartError) as caught:
         found_program(name, path)
     assert (caught.value.code, caught.value.reason) == (code, "ContainerCannotRun")
     assert f'exec: "{name}": ' in caught.value.message
@@ -45,7 +45,7 @@ def test_exec_fails(error: OSError, code: int) -> None:
 
 
 def test_the_environment_is_completed_and_never_overridden() -> None:
-    found = completed_environment(Plan(("x",), {}, tty=True), "host")
+    found = completed_environment(LaunchPlan(("x",), {}, tty=True), "host")
     assert found == {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOSTNAME": "host",
@@ -53,7 +53,7 @@ def test_the_environment_is_completed_and_never_overridden() -> None:
         "HOME": "/root",
     }
     given = {"PATH": "p", "HOSTNAME": "h", "TERM": "t", "HOME": "m"}
-    assert completed_environment(Plan(("x",), given, tty=True), "host") == given
+    assert completed_environment(LaunchPlan(("x",), given, tty=True), "host") == given
 
 
 @pytest.mark.parametrize(("status", "code"), [(0, 0), (7 << 8, 7), (9, 137), (15, 143), (11 | 0x80, 139)])
@@ -68,5 +68,5 @@ def test_signal_number(name: str, number: int) -> None:
 
 @pytest.mark.parametrize("name", ["SIGNONE", "0x9", "TERM;"])
 def test_no_signal(name: str) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(RequestError):
         signal_number(name)

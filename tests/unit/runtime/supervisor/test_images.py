@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.supervisor.images import NoImage, Program, bundled, program, resolved, short_name
+from plimsoll.runtime.supervisor.images import NoImageError, Program, bundled, program, resolved, short_name
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_directory(tmp_path: Path) -> None:
     ],
 )
 def test_no_image_says_what_to_do(image: str, has_command: bool, says: str) -> None:
-    with pytest.raises(NoImage, match=says):
+    with pytest.raises(NoImageError, match=says):
         resolved(image, {}, has_command=has_command)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.supervisor.journal import Journal, latest
+from plimsoll.runtime.supervisor.journal import SupervisorJournal, latest
 
 
 @pytest.fixture
@@ -19,18 +19,18 @@ def directory(tmp_path: Path) -> Iterator[int]:
 
 
 def test_the_newest_word_about_each_is_read(directory: int, tmp_path: Path) -> None:
-    journal = Journal(directory)
+    journal = SupervisorJournal(directory)
     assert journal.read() == {}
     journal.begin([{"id": "a", "n": 1}, {"id": "b", "n": 1}])
     journal.append({"id": "a", "n": 2}, durable=True)
     journal.append({"id": "b", "gone": True})
     journal.sync()
-    assert Journal(directory).read() == {"a": {"id": "a", "n": 2}}
+    assert SupervisorJournal(directory).read() == {"a": {"id": "a", "n": 2}}
     assert (tmp_path / "journal").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_torn_end_loses_only_itself(directory: int, tmp_path: Path) -> None:
-    journal = Journal(directory)
+    journal = SupervisorJournal(directory)
     journal.begin([])
     journal.append({"id": "a", "code": 7})
     journal.append({"id": "b", "code": 8})
@@ -38,7 +38,7 @@ def test_a_torn_end_loses_only_itself(directory: int, tmp_path: Path) -> None:
     first = whole.index(b"\n") + 1
     for length in range(first, len(whole) - 1):
         (tmp_path / "journal").write_bytes(whole[:length])
-        assert Journal(directory).read() == {"a": {"id": "a", "code": 7}}
+        assert SupervisorJournal(directory).read() == {"a": {"id": "a", "code": 7}}
 
 
 @pytest.mark.parametrize("line", [b"\xff\xfe\n", b"[]\n", b"{}\n", b'{"id": 3}\n', b"\n", b"null\n"])
@@ -47,7 +47,7 @@ def test_foreign_lines_are_passed_over(line: bytes) -> None:
 
 
 def test_it_is_written_anew_when_most_of_it_is_old(directory: int, tmp_path: Path) -> None:
-    journal = Journal(directory)
+    journal = SupervisorJournal(directory)
     journal.begin([])
     count = 0
     while not journal.is_stale(live=1):
@@ -56,5 +56,5 @@ def test_it_is_written_anew_when_most_of_it_is_old(directory: int, tmp_path: Pat
     assert count < 1000
     journal.begin([{"id": "a", "n": count}])
     assert not journal.is_stale(live=1)
-    assert Journal(directory).read() == {"a": {"id": "a", "n": count}}
+    assert SupervisorJournal(directory).read() == {"a": {"id": "a", "n": count}}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["journal"]

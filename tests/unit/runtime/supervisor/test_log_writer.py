@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from plimsoll.runtime.supervisor.log_writer import (
     PART_BYTES,
     LogFile,
-    Stream,
-    UnsafeLogPath,
+    LogStream,
+    UnsafeLogPathError,
     cut,
     log_place,
     rotated_name,
@@ -79,7 +79,7 @@ def test_rotation_keeps_the_newest_and_no_more_than_allowed(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("path", ["../x", "a/../../x", "/x", "a//x", ".", "", "a/\0", ".."])
 def test_paths_that_leave_their_place(path: str) -> None:
-    with pytest.raises(UnsafeLogPath):
+    with pytest.raises(UnsafeLogPathError):
         log_place("/logs", path)
 
 
@@ -98,7 +98,7 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_a_stream_ends_with_what_is_left(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     log = LogFile(str(tmp_path), "0.log")
-    stream = Stream(reading, "stderr", log)
+    stream = LogStream(reading, "stderr", log)
     os.write(writing, b"one\ntw")
     assert stream.read()
     os.write(writing, b"o")

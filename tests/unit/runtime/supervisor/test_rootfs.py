@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.supervisor.plan import Bind, Plan, plan_from
+from plimsoll.runtime.supervisor.plan import Bind, LaunchPlan, plan_from
 from plimsoll.runtime.supervisor.rootfs import disk_mounts, hidden_paths, is_below, seen_through
 
 MOUNTINFO = r"""
@@ -69,6 +69,6 @@ def test_a_plan_crosses_the_wire() -> None:
     plan = plan_from(document)
     assert plan.binds == (Bind("/h", "/c", True),)
     assert plan.identity == (1, 2, (3,), 4, False)
-    assert isinstance(plan, Plan) and plan.argv == ("a",)
+    assert isinstance(plan, LaunchPlan) and plan.argv == ("a",)
     with pytest.raises(TypeError):
         plan_from(document | {"from another version": 1})

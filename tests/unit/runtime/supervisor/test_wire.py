@@ -17,7 +17,7 @@ MESSAGES = [{"id": 1, "call": "hello"}, {"text": "é\n\0"}, {}]
 @given(st.lists(st.integers(1, 9), max_size=20))
 def test_messages_come_whole_however_the_bytes_are_cut(cuts: list[int]) -> None:
     data = b"".join(map(wire.encoded, MESSAGES))
-    reader, found = wire.Reader(), []
+    reader, found = wire.FrameReader(), []
     for cut in cuts:
         found += reader.feed(data[:cut])
         data = data[cut:]
@@ -37,8 +37,8 @@ def test_messages_come_whole_however_the_bytes_are_cut(cuts: list[int]) -> None:
     ],
 )
 def test_what_is_no_message_is_refused(data: bytes) -> None:
-    with pytest.raises(wire.BadMessage):
-        wire.Reader().feed(data)
+    with pytest.raises(wire.MessageFormatError):
+        wire.FrameReader().feed(data)
 
 
 def test_descriptors_travel_with_their_message() -> None:
@@ -48,7 +48,7 @@ def test_descriptors_travel_with_their_message() -> None:
         wire.send_some(ours, wire.encoded({"n": 1}), [])
         wire.send_some(ours, wire.encoded({"n": 2, "fds": 1}), [writing])
         os.close(writing)
-        reader = wire.Reader()
+        reader = wire.FrameReader()
         found: list[tuple[wire.Message, list[int]]] = []
         while len(found) < 2:
             found += reader.feed(*wire.receive(theirs))
@@ -63,7 +63,7 @@ def test_descriptors_travel_with_their_message() -> None:
 
 def test_descriptors_that_no_message_claims_are_closed() -> None:
     reading, writing = os.pipe()
-    reader = wire.Reader()
+    reader = wire.FrameReader()
     reader.feed(b"\0\0", [writing])
     reader.close()
     assert os.read(reading, 1) == b""

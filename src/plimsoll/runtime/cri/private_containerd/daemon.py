@@ -83,7 +83,7 @@ esac
 _NETWORK = {"cniVersion": "0.4.0", "name": "plimsoll", "plugins": [{"type": "plimsoll-loopback"}]}
 
 
-class ContainerdFailed(PlimsollError):
+class ContainerdError(PlimsollError):
     """It did not start, or did not do what it was told; the message has the end of its log."""
 
 
@@ -106,7 +106,7 @@ class OwnContainerd:
     def prepare(self, plugins: Path | None = None) -> None:
         """Its files. `plugins`: somebody else's CNI plugins, configured by whoever asks."""
         if len(self.socket) > LONGEST_SOCKET:
-            raise ContainerdFailed(f"{self.socket} is too long a path for a socket: choose a shorter --state-dir")
+            raise ContainerdError(f"{self.socket} is too long a path for a socket: choose a shorter --state-dir")
         own_plugins = self.directory / "plugins"
         for each in (self.directory / "cni", own_plugins, self.directory / "hugetlb"):
             each.mkdir(parents=True, exist_ok=True)
@@ -146,7 +146,7 @@ class OwnContainerd:
         deadline_s = time.monotonic() + START_S
         while self.ctr("version").returncode:
             if self._process.poll() is not None or time.monotonic() > deadline_s:
-                raise ContainerdFailed(f"containerd did not start; the end of {self.directory}/log:\n{self._log_end()}")
+                raise ContainerdError(f"containerd did not start; the end of {self.directory}/log:\n{self._log_end()}")
             time.sleep(LOOK_S)
 
     def load_images(self) -> None:
@@ -156,7 +156,7 @@ class OwnContainerd:
         done = self.ctr("-n", CONTAINERD_NAMESPACE, "images", "import", str(archive))
         archive.unlink()
         if done.returncode:
-            raise ContainerdFailed(f"the images could not be loaded: {done.stderr.strip()}")
+            raise ContainerdError(f"the images could not be loaded: {done.stderr.strip()}")
 
     def has_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None

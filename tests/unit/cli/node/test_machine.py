@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.cli.node.machine import RuntimeTold, asked, socket_of
+from plimsoll.cli.node.machine import RuntimeTold, query_runtime, socket_of
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.model.cgroup_names import Driver
 
@@ -42,4 +42,4 @@ def test_only_sockets(endpoint: str) -> None:
 
 def test_nobody_answers(tmp_path: object) -> None:
     with pytest.raises(PlimsollError, match="no container runtime answers at /nonexistent"):
-        asked("unix:///nonexistent/socket", patience_s=0.1)
+        query_runtime("unix:///nonexistent/socket", patience_s=0.1)
