@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "plimsoll"
-TEXT = (tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING))
+FSTRING = getattr(tokenize, "FSTRING_MIDDLE", -1)  # from Python 3.12
 
 Line = tuple[int, str]
 
@@ -19,7 +19,11 @@ def python_files() -> list[Path]:
 
 
 def pages() -> list[Path]:
-    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+    return [
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "examples").rglob("*.md")),
+    ]
 
 
 def tokens(source: str) -> Iterator[tokenize.TokenInfo]:
@@ -27,14 +31,21 @@ def tokens(source: str) -> Iterator[tokenize.TokenInfo]:
 
 
 def prose(path: Path) -> Iterator[Line]:
-    """The lines of a page; of a Python file only its comments and strings. Each with its line number."""
+    """The lines of a page; of a Python file only its comments and strings, the latter with their quotes unless
+    they are docstrings. Each with its line number."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         yield from enumerate(text.splitlines(), 1)
         return
     for token in tokens(text):
-        if token.type in TEXT:
-            yield from enumerate(token.string.splitlines(), token.start[0])
+        content = token.string
+        if token.type == tokenize.STRING:
+            content = content.lstrip("rbfuRBFU").removeprefix('"""')
+        elif token.type == FSTRING:
+            content = f'"{content}'
+        elif token.type != tokenize.COMMENT:
+            continue
+        yield from enumerate(content.splitlines(), token.start[0])
 
 
 def names(path: Path) -> Iterator[Line]:

@@ -1,4 +1,4 @@
-"""The channels of exec, between a played process and a played WebSocket; test_endpoint.py has real ones."""
+"""The channels of exec, between a played process and a played WebSocket; test_server.py has real ones."""
 
 from __future__ import annotations
 
