@@ -167,7 +167,7 @@ def test_mistakes(verbs: Verbs) -> None:
     for words, text in (
         (("gone", "--cpu", "1"), "no pod gone in namespace"),
         (("dmeo", "--cpu", "1"), "did you mean demo?"),
-        (("", "--cpu", "1"), "'' is no pod: write it as web or pod/web"),
+        (("", "--cpu", "1"), "'' is not the name of a pod: write it as web or pod/web"),
         (("deployment/demo", "--cpu", "1"), "'deployment/demo' is no pod"),
         (("demo", "-c", "nope", "--cpu", "1"), "no container 'nope'; there are: demo"),
         (("demo", "--cpu", "1gb"), "'1gb' is no amount; write it as 2 or 500m"),

@@ -1,6 +1,6 @@
-"""Words on a screen: colour where there is a terminal, plain text where there is none, no foreign control codes.
+"""Text output: colours on a terminal, plain text elsewhere, no control codes from manifests.
 
-Names come from manifests, which come from anywhere: `inert` makes them harmless before they are printed.
+Manifests and clusters are not trusted: `inert` escapes control characters before a text is printed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CLASS_COLOURS = {"Guaranteed": "green", "Burstable": "yellow", "BestEffort": "re
 
 
 def colourful(stream: object = None) -> bool:
-    """A terminal that wants colour: NO_COLOR and TERM=dumb are heeded, FORCE_COLOR too."""
+    """Whether to print colours; respects NO_COLOR, FORCE_COLOR and TERM=dumb."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -46,7 +46,7 @@ def _escaped(character: str) -> str:
 
 
 class Paint:
-    """Colours a text, or leaves it alone."""
+    """Adds colour codes to a text if colours are on."""
 
     def __init__(self, colour: bool) -> None:
         self.colour = colour

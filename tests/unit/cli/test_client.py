@@ -71,7 +71,7 @@ def test_a_server_that_is_not_there(tmp_path: Path, words: list[str]) -> None:
         ran = run(*words)
     assert (ran.code, ran.out) == (2, "")
     assert f"127.0.0.1:{port}" in ran.err
-    assert "is the server running? `plimsoll up` starts one" in ran.err
+    assert "Is the server running? `plimsoll up` starts one" in ran.err
 
 
 WRONG = [

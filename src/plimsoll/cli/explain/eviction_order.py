@@ -209,7 +209,7 @@ async def _as_told(
     cluster: ClusterClient, described: dict[str, Any], setting: NodeConfig, notes: list[str]
 ) -> NodeConfig:
     """The node by its own words, else as the options' defaults have it; adds to the notes."""
-    from plimsoll.cli.node_info import kubelet_config, told_setting
+    from plimsoll.cli.node_info import kubelet_config, reported_setting
 
     told = await kubelet_config(cluster, str(described["metadata"]["name"]))
     if not told:
@@ -217,7 +217,7 @@ async def _as_told(
         return setting
     try:
         profile = profile_named(await cluster.profile_name())
-        return told_setting(told, _COUNTS, from_document(described, Node), profile)
+        return reported_setting(reported, _FIELDS, from_document(described, Node), profile)
     except InvalidConfigsError as error:
         notes.append(f"how the node is configured cannot be read here ({error}): defaults are assumed")
         return setting

@@ -187,7 +187,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
     told, warning = None, ""
     if endpoint:
         told = query_runtime(endpoint)
-        driver_name, warning = told.driver_for(question.said_driver)
+        driver_name, warning = told.driver_for(question.configured_driver)
         changed |= {"runtime": told.kind, "driver": driver_name}
     setting, notes = question.setting(**changed)
     notes += [warning] if warning else []

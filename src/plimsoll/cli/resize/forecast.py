@@ -18,7 +18,7 @@ from plimsoll.cli.node_info import (
     kubelet_config,
     pods_on,
     reported_conditions,
-    told_setting,
+    reported_setting,
     usage_on,
 )
 from plimsoll.cli.resize.answer import ResizeAnswer, resize_answer
@@ -162,7 +162,7 @@ def _configured(
     profile: Profile,
     conditions: tuple[NodeCondition, ...],
 ) -> ResizeSetting:
-    setting = told_setting(told, _COUNTS, node, profile)
+    setting = reported_setting(reported, _FIELDS, node, profile)
     load = allocated_load(node, others)
     found = resize_setting(setting, load, conditions, cpu_refusal(setting, [*others, pod]))
     return msgspec.structs.replace(

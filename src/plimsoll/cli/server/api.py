@@ -66,7 +66,7 @@ async def run(
     from plimsoll.api.machinery.metrics import Audit
     from plimsoll.api.server.log_format import log_to_stderr
     from plimsoll.api.server.server import Listener, serve
-    from plimsoll.cli.daemon import allow_many_files, host_and_port, settle, stop_event
+    from plimsoll.cli.daemon import allow_many_files, freeze_garbage, host_and_port, stop_event
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.state_dir import write_private
     from plimsoll.rules.config.parse import reading
@@ -91,7 +91,7 @@ async def run(
             path = write_admin_kubeconfig(state, authority, url)
             write_private(state / "address", url.encode())
             announced(url, path)
-            settle()
+            freeze_garbage()
 
         allow_many_files()
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
