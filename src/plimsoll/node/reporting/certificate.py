@@ -54,7 +54,7 @@ def _epoch_s(text: str) -> float:
     return float(calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")))
 
 
-def kept_identity(state: Path, given: NodeIdentity) -> NodeIdentity:
+def stored_identity(state: Path, given: NodeIdentity) -> NodeIdentity:
     """What an earlier renewal has left, where it lasts longer than what the kubeconfig holds."""
     try:
         data = (state / FILE).read_bytes()

@@ -20,9 +20,10 @@ from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
 from plimsoll.node.pods.manager import PREEMPTED
 from plimsoll.node.pressure import evictor as victims_module
+from plimsoll.node.pressure.config import EvictionConfig
 from plimsoll.node.pressure.eviction_manager import EvictionManager
 from plimsoll.node.pressure.evictor import Evictor
-from plimsoll.node.pressure.signals import Observations, UsageMark
+from plimsoll.node.pressure.signals import Observations, UsageThreshold
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.rules.config.thresholds import Threshold, parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation
@@ -71,17 +72,23 @@ class World:
         self.task = asyncio.create_task(self.agent.run())
         place = NodePlace(NODE, "/kubepods", str(self.directory), str(self.directory))
         stats = Stats(None, place, tuple, clock=lambda: self.now_s)
+        agent = self.agent
         self.victims = Evictor(
-            self.agent.tools, self.agent.pods, self.agent.cgroups, stats, {}, clock=lambda: self.now_s
+            agent.pods,
+            agent.cgroups,
+            agent.view,
+            agent.checkpoint,
+            stats,
+            agent.tools.tell_lifecycle,
+            clock=lambda: self.now_s,
         )
         self.loop = EvictionManager(
             self,
-            self.thresholds,
             self.victims,
+            EvictionConfig(self.thresholds, max_pod_grace_s=50),
+            self,
             clock=lambda: self.now_s,
             wall=lambda: self.now_s,
-            event=lambda *_: None,
-            max_pod_grace_s=50,
         )
         await asyncio.wait_for(self.agent.ready.wait(), WAIT_S)
 
@@ -90,7 +97,13 @@ class World:
         self.task.cancel()
         await asyncio.wait([self.task])
 
-    # what eviction sees
+    # EvictionSink
+
+    def event(self, *event: str) -> None: ...
+    def condition_changed(self) -> None: ...
+    def evicted(self, *eviction: object) -> None: ...
+
+    # SignalSource
 
     def memory(self) -> Observations:
         is_short = any(each.phase == "running" and "hog" in self.name(each.pod_uid) for each in self.containers())
@@ -101,7 +114,7 @@ class World:
     def others(self) -> Observations:
         return {}
 
-    def usage_marks(self, thresholds: Iterable[Threshold]) -> set[UsageMark]:
+    def usage_thresholds(self, thresholds: Iterable[Threshold]) -> set[UsageThreshold]:
         return set()
 
     # what there is
@@ -154,7 +167,7 @@ class World:
         """Of the loop, a moment after each other."""
         for _ in range(number):
             self.now_s += 0.1
-            await self.loop.turn()
+            await self.loop.sync()
             await asyncio.sleep(0.01)
 
     async def end(self, name: str) -> None:
@@ -292,18 +305,18 @@ async def test_one_that_is_gone_ends_the_wait(tmp_path: Path) -> None:
     async with world(tmp_path) as node:
         await node.create("hog")
         await node.passes(1)
-        waiting = asyncio.create_task(node.victims.one_is_gone())
+        waiting = asyncio.create_task(node.victims.one_terminated())
         done, _ = await asyncio.wait([waiting], timeout=0.1)
         assert not done
         await node.end("hog")
         await asyncio.wait_for(waiting, WAIT_S)
-        assert not node.victims.ending()
+        assert not node.victims.terminating()
 
 
 async def test_a_runtime_that_hangs_does_not_keep_memory_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(victims_module, "ASKED_S", 0.05)
+    monkeypatch.setattr(victims_module, "LIST_TIMEOUT_S", 0.05)
     async with world(tmp_path, HARD) as there:
 
         async def never() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from plimsoll.codec.kernel.kmsg import KernelOomKill
-from plimsoll.node.pressure.oom_ledger import PATIENCE_S, LastSeen, LimitHit, MonitoredContainer, OomLedger
+from plimsoll.node.pressure.oom_ledger import LOG_TIMEOUT_S, LimitHit, MemorySample, MonitoredContainer, OomLedger
 from plimsoll.rules.oom.report import oom_sentence
 
 UID, ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
@@ -36,7 +36,7 @@ def test_the_log_comes_first() -> None:
 def test_the_counter_comes_first() -> None:
     found = ledger()
     found.counted(ID, 1, 0.0)
-    assert found.next_due_s() == PATIENCE_S
+    assert found.next_due_s() == LOG_TIMEOUT_S
     assert found.due(0.1, 100.1) == []
     assert found.logged(KILL, 100.0) is not None
     assert (found.next_due_s(), found.due(99.0, 200.0)) == (None, [])
@@ -44,9 +44,9 @@ def test_the_counter_comes_first() -> None:
 
 def test_the_log_is_silent() -> None:
     found = ledger()
-    found.sampled(ID, LastSeen(98.0, 60 << 20))
+    found.sampled(ID, MemorySample(98.0, 60 << 20))
     found.counted(ID, 2, 0.0, lambda: LimitHit("container", WATCHED.path, 64 << 20))
-    (told,) = found.due(PATIENCE_S, 100.0)
+    (told,) = found.due(LOG_TIMEOUT_S, 100.0)
     assert (told.killed, told.source, told.level, told.sample_age_s) == (2, "counters", "container", 2.0)
     assert oom_sentence(told) == (
         "2 processes in container app were killed by the kernel: out of memory at the container's memory limit (64Mi); "
@@ -121,7 +121,7 @@ def test_what_is_below_another_kubepods_is_not_ours() -> None:
 
 def test_a_container_killed_as_a_whole_is_one_record() -> None:
     asked: list[int] = []
-    found = OomLedger(lives=lambda _watched, pid: asked.append(pid) is not None)
+    found = OomLedger(survives=lambda _watched, pid: asked.append(pid) is not None)
     found.watch([msgspec.structs.replace(WATCHED, group=True)])
     first = found.logged(KILL, 100.0)
     assert first is not None
@@ -134,7 +134,7 @@ def test_a_container_killed_as_a_whole_is_one_record() -> None:
 
 @pytest.mark.parametrize(("pid", "lives"), [(41, False), (40, True)], ids=["the first process", "a child"])
 def test_whether_the_container_goes_on(pid: int, lives: bool) -> None:
-    found = OomLedger(lives=lambda watched, killed: killed != watched.pid)
+    found = OomLedger(survives=lambda watched, killed: killed != watched.pid)
     found.watch([msgspec.structs.replace(WATCHED, pid=pid)])
     told = found.logged(KILL, 1.0)
     assert told is not None

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from plimsoll.node.pressure.oom_ledger import MonitoredContainer
-from plimsoll.node.pressure.oom_watcher import OomWatch, read_record
+from plimsoll.node.pressure.oom_watcher import OomWatcher, read_record
 from plimsoll.rules.oom.report import OomKill, oom_sentence
 from tests.unit.node.played_node import MIB, PlayedCgroups
 
@@ -48,7 +48,7 @@ def log() -> Iterator[PlayedLog]:
     made.close()
 
 
-Start = Callable[[], OomWatch]
+Start = Callable[[], OomWatcher]
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def start(log: PlayedLog, told: list[OomKill], tmp_path: Path) -> Iterator[Start
     cgroups, made = PlayedCgroups(tmp_path / "cgroup"), []
     cgroups.put(PATH, memory_oom_group="1", memory_events="oom 0\noom_kill 0\n", memory_current=str(MIB))
 
-    def started() -> OomWatch:
-        watch = OomWatch(
+    def started() -> OomWatcher:
+        watch = OomWatcher(
             cgroups, lambda: [CONTAINER], told.append, tmp_path / "oom.json",
             pods_path="/kubepods", clock=lambda: 1.0, wall=lambda: 100.0, boot_id="b", device=log.device,
         )  # fmt: skip
@@ -104,10 +104,10 @@ def test_every_process_of_a_whole_container_is_counted_and_kept(
 def test_a_container_whose_end_is_known_before_its_kill_ended_with_it(log: PlayedLog, tmp_path: Path) -> None:
     cgroups, told, pid = PlayedCgroups(tmp_path / "cgroup"), list[OomKill](), 41
     cgroups.put(PATH, memory_events="oom 0\noom_kill 0\n", memory_current=str(MIB))
-    watch = OomWatch(
+    watch = OomWatcher(
         cgroups, lambda: [msgspec.structs.replace(CONTAINER, pid=pid)], told.append, tmp_path / "oom.json",
         pods_path="/kubepods", clock=lambda: 1.0, wall=lambda: 100.0, boot_id="b", device=log.device,
-        lives=lambda watched, killed: killed != watched.pid if watched.pid else None,
+        survives=lambda watched, killed: killed != watched.pid if watched.pid else None,
     )  # fmt: skip
     watch.changing(UID)
     pid = 0
@@ -133,24 +133,24 @@ class Counted:
 
     def __init__(self, root: Path) -> None:
         self._root, self.told, self.is_told = root, list[OomKill](), asyncio.Event()
-        self.looked = asyncio.Queue[int]()
+        self.passes = asyncio.Queue[int]()
         self._cgroups = PlayedCgroups(root / "cgroup")
         self._cgroups.version = 1
         for path in PATHS:
             self.put(path, 0)
-        self.watch = OomWatch(
+        self.watch = OomWatcher(
             self._cgroups, lambda: [CONTAINER], self._tell, root / "oom.json",
             pods_path="/kubepods", clock=time.monotonic, wall=time.time, boot_id="b", device=str(root / "none"),
         )  # fmt: skip
-        assert not self.watch.log_is_read
+        assert self.watch._log is None
 
-        look = self.watch._look
+        read = self.watch._read_counters
 
         def noticed(fired: Iterable[str]) -> None:
-            look(fired)
-            self.looked.put_nowait(1)
+            read(fired)
+            self.passes.put_nowait(1)
 
-        self.watch._look = noticed  # type: ignore[method-assign]
+        self.watch._read_counters = noticed  # type: ignore[method-assign]
 
     def _tell(self, kill: OomKill) -> None:
         self.told.append(kill)
@@ -213,11 +213,11 @@ async def test_a_notification_that_comes_before_the_kill_is_enough(tmp_path: Pat
     counted = Counted(tmp_path)
     running = asyncio.create_task(counted.watch.run())
     try:
-        async with asyncio.timeout(8):  # LOOK_S would be ten
-            await counted.looked.get()  # the first look, at all there is
+        async with asyncio.timeout(8):  # POLL_S would be ten
+            await counted.passes.get()  # the first pass
             assert counted.watch._watcher is not None
             counted.watch._watcher.fire(ID)
-            await counted.looked.get()
+            await counted.passes.get()
             counted.put(PATHS[0], 7, kills=1)
             await counted.is_told.wait()
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.node.pressure.signals import Signals, UsageMark
+from plimsoll.node.pressure.signals import Signals, UsageThreshold
 from plimsoll.rules.config.thresholds import parsed_thresholds
 from tests.unit.node.played_node import MIB, PODS, PlayedCgroups
 
@@ -67,12 +67,12 @@ def test_cgroups_that_are_not_there_give_nothing(tmp_path: Path, cgroups: Played
 
 def test_marks_follow_the_limit(cgroups: PlayedCgroups, tmp_path: Path) -> None:
     seen = signals(cgroups, tmp_path)
-    assert seen.usage_marks(HARD) == {
-        UsageMark("/", (1024 - 100 + 2) * MIB),
-        UsageMark(PODS, (512 - 100 + 2) * MIB),
+    assert seen.usage_thresholds(HARD) == {
+        UsageThreshold("/", (1024 - 100 + 2) * MIB),
+        UsageThreshold(PODS, (512 - 100 + 2) * MIB),
     }
     cgroups.use(PODS, cpu_us=0, memory_bytes=300 * MIB, limit=str(400 * MIB))
-    assert UsageMark(PODS, (400 - 100 + 2) * MIB) in seen.usage_marks(HARD)
+    assert UsageThreshold(PODS, (400 - 100 + 2) * MIB) in seen.usage_thresholds(HARD)
 
 
 def test_process_numbers_and_file_systems(cgroups: PlayedCgroups, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class Parked:
             policy,
             lift=self._lift,
             reclaim=self._reclaim,
-            tell=self._tell,
+            warn=self._tell,
             clock=self._clock,
         )
 

@@ -21,7 +21,7 @@ from plimsoll.kube.request import ApiError
 from plimsoll.kube.signing_request import made, signing_request
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.reporting import certificate
-from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, kept_identity, valid_times_s
+from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, stored_identity, valid_times_s
 from tests.unit.api.asking import ADMIN, api
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -128,9 +128,9 @@ async def test_renewal(authority: Authority, tmp_path: Path) -> None:
         assert used == [renewal.identity]
         assert 291 * 86400 < renewal.due_s() < 293 * 86400
         assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-        assert kept_identity(tmp_path, old).certificate.strip() == used[0].certificate.strip()
+        assert stored_identity(tmp_path, old).certificate.strip() == used[0].certificate.strip()
         newer = issued(authority, datetime.now(UTC), days=400)
-        assert kept_identity(tmp_path, newer) == newer, "the kubeconfig was made anew since"
+        assert stored_identity(tmp_path, newer) == newer, "the kubeconfig was made anew since"
 
 
 async def test_run_tries_again(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,4 +171,4 @@ async def test_the_key_is_made_elsewhere() -> None:
 def test_a_damaged_file_is_no_hindrance(authority: Authority, tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"-----BEGIN PRIVATE KEY-----")
     given = issued(authority)
-    assert kept_identity(tmp_path, given) == given
+    assert stored_identity(tmp_path, given) == given
