@@ -73,7 +73,7 @@ def test_who_is_foretold_is_evicted(node: PressureWorld) -> None:
     node.until(lambda: "waiting" in node.container("stuck").get("state", {}))
     found = _foretold(node)
     assert [each["name"] for each in found["decision"]["order"]] == ["over", "gold"]
-    assert found["notes"] == ["default/stuck is left out: nothing of it runs, or it is being ended"]
+    assert found["notes"] == ["default/stuck is left out: it does not run, or is being terminated"]
     node.create(pod("grows", container("c", eater(260, checks.PACE), **memory("270Mi"))))
     node.until(lambda: node.is_evicted("over"), 40)
     node.until(lambda: node.condition("MemoryPressure") == "True")  # told a little later

@@ -135,7 +135,9 @@ async def _with_cluster(
     except UnreachableError as error:
         raise NoClusterError(f"{error}\nIs the server running? `plimsoll up` starts one on this machine.") from error
     except TimeoutError:
-        raise NoClusterError(f"{access.server}: timed out waiting for a response; try again, or use another --context") from None
+        raise NoClusterError(
+            f"{access.server}: timed out waiting for a response; try again, or use another --context"
+        ) from None
     finally:
         await transport.close()
 

@@ -137,7 +137,9 @@ def on_node(inputs: Inputs, node: Node | None) -> Inputs:
         passed.append(f"{elsewhere} pods are bound to nodes other than {node.metadata.name}")
     nodes = {given.pod.spec.node_name for given in pods} - {""}
     if node is None and len(nodes) > 1:
-        passed.append(f"pods of {len(nodes)} nodes are explained as if on one node; --node FILE selects those of one node")
+        passed.append(
+            f"pods of {len(nodes)} nodes are explained as if on one node; --node FILE selects those of one node"
+        )
     return Inputs(pods, inputs.problems, passed)
 
 

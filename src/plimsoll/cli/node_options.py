@@ -63,7 +63,9 @@ _OPTIONS = (
     click.option("--capacity", metavar="LIST", help="cpu=48,memory=256Gi,pods=110,swap=8Gi,…  [default: this machine]"),
     click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration file."),
     click.option(
-        "--cgroup", type=click.Choice(["v1", "v2"]), help="The cgroup version. [default: that of this machine; v2 with --node or --capacity]"
+        "--cgroup",
+        type=click.Choice(["v1", "v2"]),
+        help="The cgroup version. [default: that of this machine; v2 with --node or --capacity]",
     ),
     click.option(
         "--driver",

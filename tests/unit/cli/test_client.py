@@ -39,7 +39,7 @@ def test_the_first_that_is_there(tmp_path: Path) -> None:
     (tmp_path / "admin.kubeconfig").write_text(CONFIG)
     environment = {"PLIMSOLL_HOME": str(tmp_path), "KUBECONFIG": f"{tmp_path}/none"}
     assert found_access(None, "", environment, 0).namespace == "shop"
-    with pytest.raises(NoClusterError, match=r"looked at .*/none, .*admin.kubeconfig\n`plimsoll up` starts a cluster"):
+    with pytest.raises(NoClusterError, match=r"tried .*/none, .*admin.kubeconfig\nStart a cluster with `plimsoll up`"):
         found_access(None, "", {**environment, "PLIMSOLL_HOME": "/nowhere"}, 0)
 
 
@@ -77,11 +77,11 @@ def test_a_server_that_is_not_there(tmp_path: Path, words: list[str]) -> None:
 WRONG = [
     ("get: nothing", ["get"], "Missing argument"),
     ("apply: nothing", ["apply"], "Missing option '-f'"),
-    ("delete: nothing", ["delete"], "name objects, or give -f FILE"),
-    ("delete: both", ["delete", "pod", "x", "-f", "y"], "name objects, or give -f FILE"),
+    ("delete: nothing", ["delete"], "specify objects or -f FILE"),
+    ("delete: both", ["delete", "pod", "x", "-f", "y"], "specify objects or -f FILE"),
     ("exec: no command", ["exec", "x"], "Missing argument"),
-    ("resize: no amount", ["resize", "x"], "give --cpu, --memory or both"),
-    ("resize: neither", ["resize", "x", "--cpu", "1", "--limits-only", "--requests-only"], "leave nothing to change"),
+    ("resize: no amount", ["resize", "x"], "specify --cpu, --memory or both"),
+    ("resize: neither", ["resize", "x", "--cpu", "1", "--limits-only", "--requests-only"], "exclude each other"),
     ("resize: no quantity", ["resize", "x", "--cpu", "lots"], "'lots'"),
     ("events: no name", ["events", "--for", "web"], "KIND/NAME"),
 ]
@@ -98,7 +98,7 @@ MANIFESTS = [
     ("no YAML", "a: [", "did not find expected"),
     ("no kind", "apiVersion: v1\nmetadata: {name: a}", "kind is missing"),
     ("no name", "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}", "metadata.name is missing"),
-    ("nothing", "# only words\n", "no object in it"),
+    ("nothing", "# only words\n", "contains no object"),
     ("one bad of two", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n", "document 2: apiVersion"),
     ("in a list", '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Pod"}]}', "apiVersion is missing"),
 ]
@@ -127,7 +127,10 @@ class Played:
 
 @pytest.mark.parametrize(
     ("names", "text"),
-    [((), "the cluster has no node; `plimsoll node --help`"), (("a", "b"), r"which node\? there are 2: a, b$")],
+    [
+        ((), "the cluster has no nodes; see `plimsoll node --help`"),
+        (("a", "b"), r"name a node, the cluster has 2: a, b$"),
+    ],
     ids=["none", "two"],
 )
 async def test_no_node_is_the_one(names: tuple[str, ...], text: str) -> None:

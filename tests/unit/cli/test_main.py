@@ -41,7 +41,7 @@ WRONG = [
     ("an unknown verb", ["explian"], "explain, plan, "),
     ("an unknown option", ["--nope"], "No such option"),
     ("an unknown option of a verb", ["explain", "x.yaml", "--nope"], "No such option"),
-    ("no file", ["explain"], "name a file"),
+    ("no file", ["explain"], "specify a file"),
     ("a value nobody knows", ["explain", "x.yaml", "-o", "xml"], "xml"),
 ]
 

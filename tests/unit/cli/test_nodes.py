@@ -105,13 +105,13 @@ def test_only_pods_that_are_on_the_node(desk: Desk) -> None:
     ]
     ran = desk.explain(pods, "-o", "json", "--node", desk.file("node.json", _node("n")))
     assert [each["name"] for each in json.loads(ran.out)["pods"]] == ["here", "nowhere"]
-    assert "1 pods have ended" in ran.err and "1 pods are bound to other nodes than n" in ran.err
+    assert "1 pods have ended" in ran.err and "1 pods are bound to nodes other than n" in ran.err
 
 
 def test_a_node_that_says_otherwise(desk: Desk) -> None:
     info = {"kubeletVersion": "v1.34.1", "containerRuntimeVersion": "cri-o://1.34"}
     ran = desk.explain([pod("p", {})], "--node", desk.file("node.json", _node("n", info)))
-    assert "--profile 1.36 is nearer" in ran.err and "--runtime crio" in ran.err
+    assert "use --profile 1.36" in ran.err and "--runtime crio" in ran.err
 
 
 def test_configuration_as_a_node_serves_it(desk: Desk) -> None:
@@ -121,7 +121,7 @@ def test_configuration_as_a_node_serves_it(desk: Desk) -> None:
 
 def test_flags_of_the_kubelet(desk: Desk) -> None:
     ran = desk.explain([pod("p", {})], *CAPACITY, "--cgroup-driver", "systemd", "--address", "::1")
-    assert "/kubepods.slice" in ran.out and "without effect here: address" in ran.err
+    assert "/kubepods.slice" in ran.out and "these settings have no effect: address" in ran.err
 
 
 @pytest.mark.parametrize("capacity", ["", "cpu=4,cpu=5,memory=1Gi", "=3,cpu=4,memory=1Gi", "cpu=3500m,memory=1Gi"])

@@ -33,11 +33,11 @@ def written(path: Path, *pods: dict[str, Any]) -> str:
 
 RESIZES = [
     ("in place", "resized-cpu-2", (), 0, ["accepted", "cpu.max     100000 100000 → 200000 100000"]),
-    ("with a restart", "resized-memory-500mi", (), 0, ["restart: container demo", "with the container's new start"]),
+    ("with a restart", "resized-memory-500mi", (), 0, ["restart: container demo", "at the restart of the container"]),
     ("another class", "refused-qos-change", (), 2, ["Pod QoS is immutable", '{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}']),
     ("another class, 1.36", "refused-qos-change", ("--profile", "1.36"), 2, ["Pod QOS Class may not change"]),
     ("the v1 files", "resized-cpu-2", ("--cgroup", "v1"), 0, ["cpu.cfs_quota_us  100000 → 200000"]),
-    ("nothing", "", (), 0, ["nothing changes"]),
+    ("nothing", "", (), 0, ["no change"]),
 ]  # fmt: skip
 
 
@@ -65,11 +65,11 @@ def test_resize_beside_others(tmp_path: Path) -> None:
     both = written(tmp_path / "both.json", pod("web", "15Gi", cpu="4"))
     ran = run("explain", "resize", old, both, *ROOM, "--others", others)
     assert "short of cpu 1500m, memory " in ran.out
-    assert re.search("it fits once shop/[ab], shop/[ab] are all gone \\(frees cpu 5500m, memory 2Gi\\)\n", ran.out)
+    assert re.search("fits after removal of shop/[ab], shop/[ab] \\(frees cpu 5500m, memory 2Gi\\)\n", ran.out)
     huge = written(tmp_path / "huge.json", pod("web", "1Gi", cpu="9"))
     ran = run("explain", "resize", old, huge, *ROOM)
     assert ran.code == 1
-    assert "cpu: the most for container app here is 8\n" in ran.out
+    assert "cpu: the maximum for container app on this node is 8\n" in ran.out
     ran = run("explain", "resize", old, huge, *ROOM, "--profile", "1.36")
     assert ran.code == 2
     assert "node didn't have enough allocatable resources: cpu, requested: 9000, allocatable: 8000" in ran.out
@@ -91,7 +91,7 @@ def guaranteed(name: str, cpu: str) -> dict[str, Any]:
 
 SETTINGS = [
     ("no resizes", pod("web", "1Gi"), pod("web", "1Gi", cpu="2"), {"featureGates": {"InPlacePodVerticalScaling": False}},
-     2, ["refused by the API server", "lets no amounts of a running pod change"]),
+     2, ["rejected by the API server", "lets no amounts of a running pod change"]),
     ("no init containers", init("web", "1"), init("web", "2"),
      {"featureGates": {"InPlacePodVerticalScalingInitContainers": False}},
      2, ["resources for non-sidecar init containers are immutable"]),
@@ -102,9 +102,9 @@ SETTINGS = [
     ("CPUs that others own", guaranteed("web", "1"), guaranteed("web", "5"),
      {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "500m"}},
      1, ["Deferred", "not enough cpus available to satisfy request: requested=5, available=4",
-         "the most for container app here is 7; 4 fits now"]),
+         "the maximum for container app on this node is 7; now: 4"]),
     ("the eviction threshold is not Infeasible", pod("web", "1Gi"), pod("web", "15Gi"),
-     {"evictionHard": {"memory.available": "2Gi"}}, 1, ["Deferred", "the most for container app here is 14Gi"]),
+     {"evictionHard": {"memory.available": "2Gi"}}, 1, ["Deferred", "the maximum for container app on this node is 14Gi"]),
 ]  # fmt: skip
 
 
@@ -142,13 +142,13 @@ def test_resize_beside_what_cannot_be_read(tmp_path: Path) -> None:
     assert (ran.code, "requests[memory]" in ran.err) == (2, True)
     ended = {**pod("other", "15Gi"), "status": {"phase": "Failed"}}
     ran = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", ended))
-    assert (ran.code, ran.err) == (0, "note: 1 pods have ended and hold nothing\n")
+    assert (ran.code, ran.err) == (0, "note: 1 pods have ended and use no resources\n")
 
 
 def test_resize_to_another_pod(tmp_path: Path) -> None:
     old, new = written(tmp_path / "old", pod("web", "1Gi")), written(tmp_path / "new", pod("db", "2Gi"))
     ran = run("explain", "resize", old, new, *ROOM)
-    assert (ran.code, "note: NEW is another pod by its name, db: only its amounts are taken" in ran.out) == (0, True)
+    assert (ran.code, "note: NEW has another name, db: only its resources are used" in ran.out) == (0, True)
 
 
 def test_resize_of_the_pod_as_a_whole(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_resize_of_the_pod_as_a_whole(tmp_path: Path) -> None:
 def test_resize_of_what_has_ended(tmp_path: Path) -> None:
     old, new = ({**pod("web", "1Gi", cpu=cpu), "status": {"phase": "Succeeded"}} for cpu in ("1", "2"))
     ran = run("explain", "resize", written(tmp_path / "old", old), written(tmp_path / "new", new), *ROOM)
-    assert (ran.code, "no node judges this pod any more" in ran.out) == (1, True)
+    assert (ran.code, "the pod has no active node" in ran.out) == (1, True)
 
 
 @pytest.mark.parametrize("used", ["900Mi", "app=900Mi"], ids=["one amount", "by name"])
@@ -233,19 +233,19 @@ def test_a_share_of_what_is_not_known_is_not_judged(tmp_path: Path, signal: str,
     words = ("--usage", "a=10", "--signal", signal, "--available", "100", "--eviction-hard", hard)
     found = json.loads(run("explain", "eviction-order", file, *words, *ROOM, "-o", "json").out)
     assert found.get("met") is met
-    assert any("is not known" in each for each in found.get("notes", ())) is (met is None)
+    assert any("is unknown" in each for each in found.get("notes", ())) is (met is None)
 
 
 def test_nobody_is_first_among_equals(tmp_path: Path) -> None:
     file = written(tmp_path / "pods.json", pod("a"), pod("b"), pod("c", priority=1))
     words = ("explain", "eviction-order", file, *ROOM)
-    assert "first: shop/a, or another that is equal to it\n" in run(*words).out
+    assert "first: shop/a (or another pod with equal rank)\n" in run(*words).out
     assert "first: shop/b\n" in run(*words, "--usage", "a=1Mi,b=2Mi,c=3Mi").out
 
 
 AVAILABLE = [
     ("met", "50Mi", ["hard threshold 100Mi: met", "first: shop/over, grace 1 s", "The node was low on resource: memory."]),
-    ("not met", "1Gi", ["not met: nobody is evicted"]),
+    ("not met", "1Gi", ["not met: no pod is evicted"]),
 ]  # fmt: skip
 
 
@@ -357,7 +357,7 @@ def test_a_pod_without_statistics_is_suspected_first(tmp_path: Path) -> None:
     ran = run("explain", "eviction-order", file, "--usage-file", str(summary), *ROOM)
     assert "first: shop/b" in ran.out
     assert "no statistics" in ran.out
-    assert "1 of 2 pods have no usage" in ran.out
+    assert "1 of 2 pods have no known usage" in ran.out
 
 
 def test_oom_order(tmp_path: Path) -> None:
@@ -389,17 +389,25 @@ def test_oom_order_of_this_machine() -> None:
 
 
 WRONG = [
-    ("no such pod", ["eviction-order", "FILE", "--usage", "x=1"], "no pod 'x'; there are: a"),
+    ("no such pod", ["eviction-order", "FILE", "--usage", "x=1"], "no pod 'x'; the pods are: a"),
     ("no amount", ["eviction-order", "FILE", "--usage", "a"], "is not name=amount"),
     ("no quantity", ["eviction-order", "FILE", "--usage", "a=much"], "'much'"),
     ("below nothing", ["eviction-order", "FILE", "--usage", "a=-1"], "greater than or equal to 0"),
     ("no file", ["eviction-order", "FILE", "--usage-file", "/nowhere"], "No such file"),
     ("no signal", ["eviction-order", "FILE", "--signal", "luck.available"], "luck.available"),
-    ("usage of a live node", ["eviction-order", "--usage", "a=1"], "a live node tells"),
-    ("oom: no such container", ["oom-order", "FILE", "--usage", "a/x=1"], "nothing is called a/x; there are: a/app"),
+    ("usage of a live node", ["eviction-order", "--usage", "a=1"], "a live node reports"),
+    (
+        "oom: no such container",
+        ["oom-order", "FILE", "--usage", "a/x=1"],
+        "no container a/x; the containers are: a/app",
+    ),
     ("resize: one file", ["resize", "FILE"], "Missing argument 'NEW'"),
     ("resize: no pod", ["resize", "FILE", "/nowhere"], "/nowhere: document 1: No such file"),
-    ("resize: no such container", ["resize", "FILE", "FILE", "--used", "x=1"], "no container x; there are: app"),
+    (
+        "resize: no such container",
+        ["resize", "FILE", "FILE", "--used", "x=1"],
+        "no container x; the containers are: app",
+    ),
 ]
 
 

@@ -49,7 +49,12 @@ def qos(requests: ResourceList, limits: ResourceList) -> None:
 
 @click.command("oom")
 @click.option("--request", type=QuantityParam(), default="0", show_default=True, help="The container's memory request.")
-@click.option("--capacity", type=QuantityParam(), required=True, help="The memory capacity of the node, not its allocatable memory.")
+@click.option(
+    "--capacity",
+    type=QuantityParam(),
+    required=True,
+    help="The memory capacity of the node, not its allocatable memory.",
+)
 def oom(request: Quantity, capacity: Quantity) -> None:
     """Show the oom_score_adj of a container in a Burstable pod."""
     if not capacity.value:
@@ -66,7 +71,9 @@ def oom(request: Quantity, capacity: Quantity) -> None:
 @click.option("--request", type=QuantityParam(), default="0", show_default=True)
 @click.option("--limit", type=QuantityParam(), default="0", show_default=True, help="0 or absent: none.")
 @click.option(
-    "--allocatable", type=QuantityParam(), help="Node allocatable memory without the eviction threshold; needed without a limit."
+    "--allocatable",
+    type=QuantityParam(),
+    help="Node allocatable memory without the eviction threshold; needed without a limit.",
 )
 @click.option("--factor", type=FactorParam(), default=0.9, show_default=True)
 @click.option("--page-size", type=click.IntRange(1, 1 << 30), default=4096, show_default=True)

@@ -74,7 +74,12 @@ class _Question(msgspec.Struct, frozen=True):
 @click.option("--usage", "usage_text", default="", metavar="LIST", help="web=500Mi,shop/api=2Gi (pods or inodes: 300)")
 @click.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
 @click.option("--signal", default="memory.available", show_default=True, type=click.Choice(sorted(RESOURCE_OF)))
-@click.option("--available", default=None, metavar="AMOUNT", help="The available amount: which pod would be evicted, and with which grace period.")
+@click.option(
+    "--available",
+    default=None,
+    metavar="AMOUNT",
+    help="The available amount: which pod would be evicted, and with which grace period.",
+)
 @click.option(
     "--layout",
     default=None,
@@ -121,7 +126,9 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
     return 0
 
 
-def _from_files(files: Sequence[str], setting: NodeConfig, question: _Question, options: dict[str, Any]) -> EvictionOrder:
+def _from_files(
+    files: Sequence[str], setting: NodeConfig, question: _Question, options: dict[str, Any]
+) -> EvictionOrder:
     inputs = read_inputs(files)
     problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
     if problems:
@@ -153,7 +160,9 @@ def _with_uid(pod: Pod, uid: str, title: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-async def _live(cluster: ClusterClient, setting: NodeConfig, question: _Question, options: dict[str, Any]) -> EvictionOrder:
+async def _live(
+    cluster: ClusterClient, setting: NodeConfig, question: _Question, options: dict[str, Any]
+) -> EvictionOrder:
     from plimsoll.cli.node_info import chosen_node, pods_on, pressure_on, usage_on
 
     described = await chosen_node(cluster, options["node_name"])
@@ -290,7 +299,8 @@ def _lines(order: EvictionOrder, paint: Paint) -> Iterator[str]:
     else:
         verdict = paint("met", "red") if order.met else paint("not met: no pod is evicted", "green")
         grace = "hard" if decided.hard else "soft"
-        yield f"{paint(decided.signal, 'bold')}: {decided.available} available, {grace} threshold {decided.threshold}: {verdict}"
+        amounts = f"{decided.available} available, {grace} threshold {decided.threshold}"
+        yield f"{paint(decided.signal, 'bold')}: {amounts}: {verdict}"
     yield from order_lines(decided.order, decided.resource, paint)
     if decided.victim is not None:
         name = paint(inert(f"{decided.victim.namespace or 'default'}/{decided.victim.name}"), "bold")

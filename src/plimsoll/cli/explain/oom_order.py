@@ -29,10 +29,16 @@ SHOWN = 20
 @click.command("oom-order")
 @click.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
 @node_options
-@click.option("--usage", "usage_text", default="", metavar="LIST", help="web=500Mi, or web/app=400Mi for one container.")
+@click.option(
+    "--usage", "usage_text", default="", metavar="LIST", help="web=500Mi, or web/app=400Mi for one container."
+)
 @click.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
-@click.option("--all", "everything", is_flag=True, help=f"Show all processes of this machine, not only the first {SHOWN}.")
-@click.option("--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods.")
+@click.option(
+    "--all", "everything", is_flag=True, help=f"Show all processes of this machine, not only the first {SHOWN}."
+)
+@click.option(
+    "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def oom_order_command(
     files: tuple[str, ...],

@@ -31,8 +31,15 @@ from plimsoll.rules.scheduling.fit import allocated_load
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @node_options
-@click.option("--others", multiple=True, metavar="FILE|DIR", help="Manifests of the other pods on the node, such as a `kubectl get pods -o json` dump.")
-@click.option("--used", default="", metavar="LIST", help="Working sets: app=300Mi,sidecar=20Mi, or one amount for all containers.")
+@click.option(
+    "--others",
+    multiple=True,
+    metavar="FILE|DIR",
+    help="Manifests of the other pods on the node, such as a `kubectl get pods -o json` dump.",
+)
+@click.option(
+    "--used", default="", metavar="LIST", help="Working sets: app=300Mi,sidecar=20Mi, or one amount for all containers."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, output: str, **options: Any) -> int:
     """Forecast a resize of the pod OLD to NEW: the verdict, restarts, and the cgroup writes in order.

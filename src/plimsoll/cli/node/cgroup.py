@@ -97,7 +97,9 @@ def run(file: str, command: Sequence[str], container: str | None, keep: bool, **
         return NOT_EXECUTABLE if exists else NOT_FOUND
     path = live.tree.planned_paths(pods[0])[name]
     if running := live.tree.processes(path, deep=True):
-        raise click.ClickException(f"container {name!r} of the pod is already running: process {running[0]} is in {path}")
+        raise click.ClickException(
+            f"container {name!r} of the pod is already running: process {running[0]} is in {path}"
+        )
     was_known = pods[0].metadata.uid in live.tree.known()
     child, go = _waiting_child(program, command)
     try:
@@ -174,7 +176,9 @@ def _pods(files: Sequence[str], live: LiveNode) -> list[Pod]:
     uids = [pod.metadata.uid for pod in pods]
     for pod in pods:
         if uids.count(pod.metadata.uid) > 1:
-            raise click.ClickException(f"pod {pod.metadata.namespace or 'default'}/{pod.metadata.name} is defined twice")
+            raise click.ClickException(
+                f"pod {pod.metadata.namespace or 'default'}/{pod.metadata.name} is defined twice"
+            )
     return pods
 
 
@@ -259,7 +263,9 @@ def _left(live: LiveNode, pod: Pod, container: str) -> None:
         if running:
             if live.tree.processes(paths[container], deep=True):
                 asyncio.run(live.driver.kill(paths[container]))
-            click.echo(f"plimsoll: the cgroups of the pod are kept: {', '.join(map(inert, running))} is running", err=True)
+            click.echo(
+                f"plimsoll: the cgroups of the pod are kept: {', '.join(map(inert, running))} is running", err=True
+            )
         else:
             asyncio.run(_retried(lambda: live.tree.remove(pod.metadata.uid)))
     except PlimsollError as error:  # the exit code is that of the command

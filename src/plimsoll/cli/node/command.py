@@ -37,7 +37,12 @@ _AGENT = (
         is_flag=True,
         help="Allow systemCgroups to move all processes of the root cgroup into the cgroup that it names.",
     ),
-    click.option("--end-pods", is_flag=True, hidden=True, help="At the end, terminate all pods and remove everything that was created."),
+    click.option(
+        "--end-pods",
+        is_flag=True,
+        hidden=True,
+        help="At the end, terminate all pods and remove everything that was created.",
+    ),
     click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed."),
 )
 
@@ -189,9 +194,7 @@ def _print_status(live: LiveNode, found: Any) -> None:
         click.echo(f"declared capacity: {inert(live.declared_capacity)} (not that of the machine)")
     if live.setting.config.kubelet_oom_score_adj < 0 and not has_capability("SYS_RESOURCE"):
         wanted = live.setting.config.kubelet_oom_score_adj
-        click.echo(
-            paint(f"the agent cannot set its oom_score_adj to {wanted}: CAP_SYS_RESOURCE is missing", "yellow")
-        )
+        click.echo(paint(f"the agent cannot set its oom_score_adj to {wanted}: CAP_SYS_RESOURCE is missing", "yellow"))
     if found.refusal:
         click.echo(paint(f"changes are refused: {inert(found.refusal)}", "red"))
     if found.in_progress:

@@ -44,7 +44,7 @@ _OPTIONS = (
 
 
 def node_name(name: str | None, host_name: str = "") -> str:
-    """The name of the node. By default, as with a kubelet, the host name in lower case; invalid characters become `-`."""
+    """The name of the node; by default, as with a kubelet, the host name in lower case without invalid characters."""
     from plimsoll.rules.model.names import dns_subdomain_problems
 
     if name is None:
@@ -71,7 +71,9 @@ def opened(options: dict[str, Any]) -> LiveNode:
     endpoint = question.runtime_endpoint
     if options["simulate"]:
         if endpoint:
-            raise click.UsageError(f"--simulate cannot be combined with the runtime at {endpoint}, which creates real cgroups")
+            raise click.UsageError(
+                f"--simulate cannot be combined with the runtime at {endpoint}, which creates real cgroups"
+            )
         return _simulated(question, options)
     from plimsoll.cgroups.drivers.detect import check_required, default_root, open_cgroupfs, this_host, writable
 
@@ -122,7 +124,9 @@ def finished(live: LiveNode, transaction: Coroutine[Any, Any, Result]) -> Result
         return asyncio.run(transaction)
     except KeyboardInterrupt:
         left = live.tree.status().unfinished
-        state = "no changes are pending" if left is None else f"{left.subject} is incomplete, the next run rolls it back"
+        state = (
+            "no changes are pending" if left is None else f"{left.subject} is incomplete, the next run rolls it back"
+        )
         click.echo(f"plimsoll: interrupted; {state}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
 

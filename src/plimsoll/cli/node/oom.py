@@ -1,4 +1,4 @@
-"""`plimsoll oom [POD]`: processes that the kernel killed for memory, the limit that was hit, and the other candidates."""
+"""`plimsoll oom [POD]`: shows processes that the kernel killed for memory, at which limit, and the other candidates."""
 
 from __future__ import annotations
 

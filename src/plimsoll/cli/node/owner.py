@@ -44,8 +44,16 @@ class OwnerAnswer(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
 
 @click.command("whose")
 @click.argument("pids", nargs=-1, required=True, type=click.IntRange(1), metavar="PID...")
-@click.option("--pods", "files", multiple=True, metavar="FILE", help="File with the output of `kubectl get pods -A -o json`, for names.")
-@click.option("--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods.")
+@click.option(
+    "--pods",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="File with the output of `kubectl get pods -A -o json`, for names.",
+)
+@click.option(
+    "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def whose(pids: tuple[int, ...], files: tuple[str, ...], state_dir: Path | None, output: str) -> int:
     """Show which pod and container a process belongs to.
@@ -109,7 +117,7 @@ def lines(found: OwnerAnswer, paint: Paint) -> Iterator[str]:
     yield f"made by    {_makers(owner)}"
     yield f"cgroup     {inert(owner.path)}"
     if owner.misplaced:
-        yield f"{paint('misplaced', 'red')}  outside the cgroup of its pod: the limits of pod, QoS class and node do not apply"
+        yield f"{paint('misplaced', 'red')}  outside the cgroup of its pod: limits of pod, class and node do not apply"
         yield "           (the kubelet uses the systemd driver, the runtime uses cgroupfs)"
     for controllers, path in found.elsewhere.items():
         yield f"{paint('but', 'yellow')}        {controllers}: {inert(path)}"

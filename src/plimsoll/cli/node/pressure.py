@@ -30,7 +30,11 @@ HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 @click.argument("node", default="", required=False, metavar="[NODE]")
 @cluster_options
 @click.option(
-    "--victims", type=click.IntRange(0), default=NEXT_VICTIMS, show_default=True, help="How many pods of each order to show."
+    "--victims",
+    type=click.IntRange(0),
+    default=NEXT_VICTIMS,
+    show_default=True,
+    help="How many pods of each order to show.",
 )
 @click.option(
     "--all", "everything", is_flag=True, help="Show the order for all signals, not only for memory and met thresholds."

@@ -153,7 +153,9 @@ def run(file: str, events: bool, **options: Any) -> int:
             click.echo(f"limits are not enforced: {error}", err=True)
             live = opened({**options, "simulate": True})
         if live.runtime is not None:
-            raise click.UsageError("`plimsoll run` supports only the embedded runtime: remove --container-runtime-endpoint")
+            raise click.UsageError(
+                "`plimsoll run` supports only the embedded runtime: remove --container-runtime-endpoint"
+            )
         for note in live.notes:
             click.echo(Paint(colourful())(f"note: {inert(note)}", "dim"), err=True)
         foreground = _Foreground(live, home, pod, config_maps, shows_events=events)

@@ -55,8 +55,16 @@ class NoPodsError(PlimsollError):
 @click.option("--cgroup-root", default="/", metavar="PATH", help="The parent cgroup of kubepods. [default: /]")
 @click.option("--depth", type=click.IntRange(0), metavar="N", help="Show only N levels below the first.")
 @click.option("--tasks", "with_tasks", is_flag=True, help="Show the states of tasks.")
-@click.option("--pods", "files", multiple=True, metavar="FILE", help="File with the output of `kubectl get pods -A -o json`, for names.")
-@click.option("--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods.")
+@click.option(
+    "--pods",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="File with the output of `kubectl get pods -A -o json`, for names.",
+)
+@click.option(
+    "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
+)
 @click.option("--against", metavar="FILE", help="Show differences from `plimsoll explain … -o json` (- for a pipe).")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def tree(
@@ -231,7 +239,7 @@ def _print(view: TreeSnapshot) -> None:
     picture = Picture(view.rows, view.standings, view.machine_bytes, view.notes, view.with_tasks)
     shown = [headline(view, paint), *lines(picture, paint, width() if on_terminal() else 0)]
     for path in view.misplaced:
-        shown.append(f"{paint('misplaced', 'red')}  {inert(path)}  (the limits of pod, QoS class and node do not apply)")
+        shown.append(f"{paint('misplaced', 'red')}  {inert(path)}  (limits of pod, class and node do not apply)")
     for reason, files in _by_reason(view.missing).items():
         shown.append(paint(f"not available: {', '.join(files)} ({inert(reason)})", "dim"))
     click.echo("\n".join(shown))

@@ -1,4 +1,4 @@
-"""A whole control plane put together: the API server with its loops, the joint with the nodes and the scheduler."""
+"""The control plane: API server, controllers, node proxy and scheduler in one process."""
 
 from __future__ import annotations
 

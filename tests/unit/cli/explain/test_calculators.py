@@ -104,7 +104,7 @@ WRONG = [
     ("allocatable: no memory", ["allocatable", "--capacity", "cpu=4"], "memory"),
     ("allocatable: no amount", ["allocatable", "--capacity", "cpu"], "is not name=amount"),
     ("allocatable: no quantity", ["allocatable", "--capacity", "cpu=4,memory=lots"], "quantities must match"),
-    ("allocatable: two machines", ["allocatable", "--capacity", "cpu=4,memory=8Gi", "--node", "x.yaml"], "give one"),
+    ("allocatable: two machines", ["allocatable", "--capacity", "cpu=4,memory=8Gi", "--node", "x.yaml"], "exclude each other"),
     ("allocatable: reserved more than there is", ["allocatable", "--capacity", "cpu=1,memory=1Gi", "--system-reserved", "cpu=2"], "invalid Node Allocatable configuration"),
     ("allocatable: a huge page size nobody can read", ["allocatable", "--capacity", "cpu=1,memory=1Gi,hugepages-x=1"], "hugepages-x"),
 ]  # fmt: skip

@@ -87,7 +87,7 @@ REFUSED = [
 def test_a_refused_line_stands_in_its_place(line: Any, kind: str, field: str, jobs: str) -> None:
     ran = plan(pod("before"), line, pod("after"), words=("-j", jobs))
     assert ran.code == 2
-    assert "1 refused" in ran.err
+    assert "1 invalid" in ran.err
     before, refused, after = results(ran)
     assert (before["name"], after["name"]) == ("before", "after")
     assert refused["line"] == 2

@@ -56,7 +56,7 @@ def test_which_limit_was_hit() -> None:
         "    hit its memory limit of 30Mi: the kernel killed it",
         "    used up to 30.0 MiB of memory",
         "  busy: Completed, exit code 0, after 4 s",
-        "    hit its CPU limit of 100m: held back in 60 % of the periods",
+        "    hit its CPU limit of 100m: throttled in 60 % of the CPU periods",
         "    used up to 2.0 MiB of memory",
     ]
 
@@ -68,7 +68,7 @@ def test_what_never_ran_says_why() -> None:
         "restartCount": 0,
     }
     document = pod("Pending", waiting)
-    assert list(report(document, {}))[1] == "  a: never ran (ErrImagePull: no such image)"
+    assert list(report(document, {}))[1] == "  a: did not run (ErrImagePull: no such image)"
 
 
 def test_restarts_and_the_last_message() -> None:

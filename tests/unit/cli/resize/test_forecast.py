@@ -68,11 +68,11 @@ def test_everything_that_counts() -> None:
 @pytest.mark.parametrize(
     ("config", "note"),
     [
-        ({}, "the node does not tell how it is configured"),
-        ({"systemReserved": {"cpu": "many"}}, "how the node is configured cannot be read here (systemReserved[cpu]"),
-        ({"systemReserved": {"cpu": "9"}}, "how the node is configured cannot be read here"),
+        ({}, "the node does not report its configuration"),
+        ({"systemReserved": {"cpu": "many"}}, "the configuration of the node cannot be read (systemReserved[cpu]"),
+        ({"systemReserved": {"cpu": "9"}}, "the configuration of the node cannot be read"),
     ],
-    ids=["not told", "unreadable", "impossible"],
+    ids=["not reported", "unreadable", "impossible"],
 )
 def test_what_is_not_known_is_said(config: dict[str, Any], note: str) -> None:
     found, notes = setting(config)
@@ -85,4 +85,4 @@ def test_a_node_that_is_not_ready() -> None:
     notes: list[str] = []
     status = {**NODE["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
     node_setting(NodeSeen({**NODE, "status": status}, [WEB], {"failSwapOn": False}), WEB, profile_named("1.36"), notes)
-    assert notes == ["the node is not ready: it judges once it is"]
+    assert notes == ["the node is not ready: it decides when it is ready again"]

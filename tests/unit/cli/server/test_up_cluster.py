@@ -32,13 +32,13 @@ def test_a_node_is_named_after_its_host(host: str, name: str) -> None:
 
 def test_a_given_name_is_not_bent() -> None:
     assert node_name("n1") == "n1"
-    with pytest.raises(PlimsollError, match="'Node_1' cannot name a node"):
+    with pytest.raises(PlimsollError, match="'Node_1' is not a valid node name"):
         node_name("Node_1")
 
 
 def test_the_nodes_words(tmp_path: Path) -> None:
     options = UpOptions(capacity="cpu=1,memory=1Gi", feature_gates="MemoryQoS=true", cgroup_root="/demo")
-    words = options.node_words(tmp_path, simulate=True)
+    words = options.node_arguments(tmp_path, simulate=True)
     pairs = dict(zip(words[:-1:2], words[1:-1:2], strict=True))
     assert pairs == {
         "--profile": "1.27",
