@@ -92,7 +92,7 @@ def test_verdict(dev: ModuleType, found: dict[str, str], wanted: dict[str, str],
 
 
 @pytest.mark.parametrize("stamp", [None, "", '{"python": '], ids=["none", "empty", "half"])
-def test_a_half_built_environment_counts_as_none(
+def test_an_incomplete_environment_counts_as_none(
     dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stamp: str | None
 ) -> None:
     monkeypatch.setattr(dev, "BIN", tmp_path)
@@ -122,7 +122,7 @@ def test_stamp_follows_what_the_environment_is_built_from(
 
 
 @pytest.mark.parametrize("name", ["runtime", "dev", "uv"])
-def test_lock_pins_and_hashes_everything_and_names_no_place(dev: ModuleType, name: str) -> None:
+def test_lock_has_versions_and_hashes_and_no_hosts(dev: ModuleType, name: str) -> None:
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     assert dev.lock_problems(text) == []
     assert not any(word in text for word in ("://", "file:", "--index", "--find-links", "--extra", "#"))
@@ -140,7 +140,7 @@ def test_lock_pins_and_hashes_everything_and_names_no_place(dev: ModuleType, nam
         "-e /srv/click",
     ],
 )
-def test_a_bad_lock_is_noticed(dev: ModuleType, line: str) -> None:
+def test_an_invalid_lock_is_rejected(dev: ModuleType, line: str) -> None:
     good = "msgspec==0.18.6 \\\n    --hash=sha256:" + "0" * 64 + "\n"
     assert dev.lock_problems(good) == []
     assert dev.lock_problems(good + line + "\n")
@@ -158,7 +158,7 @@ def test_dev_lock_has_the_runtime_versions() -> None:
 
 
 @pytest.mark.parametrize("folder", ["short", "with space", "x" * 150], ids=["short", "space", "long"])
-def test_the_command_starts_from_any_folder(
+def test_the_command_starts_from_any_directory(
     dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
     venv = tmp_path / folder / ".venv"
@@ -181,7 +181,7 @@ def test_ci_runs_the_tests() -> None:
     assert "set -euo pipefail" in script.read_text()
 
 
-def test_system_packages_are_only_named_where_they_cannot_be_installed(
+def test_missing_system_packages_are_listed_if_they_cannot_be_installed(
     dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dev, "SYSTEM_PACKAGES", {"present": "sh", "absent": "no-such-command"})

@@ -1,4 +1,4 @@
-"""`plimsoll pressure` and `plimsoll oom`: what the agent's pages say, in lines."""
+"""`plimsoll pressure` and `plimsoll oom`: the text of the agent's pages."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_signals_with_one_order_are_shown_once() -> None:
     assert titles == ["next to be evicted for memory.available"]
 
 
-def test_few_victims_and_a_quiet_node() -> None:
+def test_few_candidates_and_no_pressure() -> None:
     assert "and 2 more" in list(pressure.lines(decoded(), 1, 0.0, PLAIN))
     assert not any("next to be evicted for" in line for line in pressure.lines(decoded(), 0, 0.0, PLAIN))
     assert list(pressure.lines(PressurePage(), 5, 0.0, PLAIN)) == ["conditions: no pressure"]
@@ -92,7 +92,7 @@ COUNTED = OomKill(
     2000.0, "counters", "pod", "u2", "", "", killed=2, while_away=True, usage_bytes=10 << 20, sample_age_s=1.5
 )
 
-TOLD = [
+KILLS = [
     (
         "from the kernel's log",
         KILL,
@@ -125,7 +125,7 @@ TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("kill", "lines"), [row[1:] for row in TOLD], ids=[row[0] for row in TOLD])
+@pytest.mark.parametrize(("kill", "lines"), [row[1:] for row in KILLS], ids=[row[0] for row in KILLS])
 def test_kills(kill: OomKill, lines: list[str]) -> None:
     page = msgspec.json.decode(msgspec.json.encode(oom_page([kill], {})), type=OomPage)
     assert list(oom.lines(page.kills, 1090.0, PLAIN)) == lines

@@ -1,4 +1,4 @@
-"""`plimsoll explain resize|eviction-order|oom-order`: answers from manifests, and mistakes that are said."""
+"""`plimsoll explain resize|eviction-order|oom-order`: results from manifests, and errors."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def test_resize(new: str, options: tuple[str, ...], code: int, texts: list[str])
     assert all(text in ran.out for text in texts), ran.out
 
 
-def test_resize_beside_others(tmp_path: Path) -> None:
-    """Who would have to go, and the most that fits."""
+def test_resize_with_other_pods(tmp_path: Path) -> None:
+    """Which pods must be removed, and the largest request that fits."""
     old, new = (
         written(tmp_path / "old.json", pod("web", "1Gi")),
         written(tmp_path / "new.json", pod("web", "1Gi", cpu="4")),
@@ -111,10 +111,10 @@ SETTINGS = [
 @pytest.mark.parametrize(
     ("old", "new", "config", "code", "texts"), [row[1:] for row in SETTINGS], ids=[row[0] for row in SETTINGS]
 )
-def test_resize_under_settings(
+def test_resize_with_a_kubelet_configuration(
     tmp_path: Path, old: dict[str, Any], new: dict[str, Any], config: dict[str, Any], code: int, texts: list[str]
 ) -> None:
-    """As the agent with that configuration would judge; without it all of these are accepted."""
+    """The verdict of an agent with that configuration; without it, all of these are accepted."""
     files = written(tmp_path / "old.json", old), written(tmp_path / "new.json", new)
     others = written(tmp_path / "others.json", guaranteed("other", "3"))
     assert run("explain", "resize", *files, *ROOM).code == 0
@@ -125,8 +125,8 @@ def test_resize_under_settings(
     assert all(text in ran.out for text in texts), ran.out
 
 
-def test_resize_beside_a_dump_with_the_pod_itself(tmp_path: Path) -> None:
-    """As `kubectl get pods` gives it, with a uid and a namespace that the manifest does not have."""
+def test_resize_with_a_dump_that_contains_the_pod(tmp_path: Path) -> None:
+    """The output of `kubectl get pods` has a uid and a namespace, which the manifest lacks."""
     stored = pod("web", "1Gi", cpu="5")
     stored["metadata"] |= {"uid": "u1", "namespace": "default"}
     manifest, larger = ({**pod("web", "1Gi", cpu=cpu), "metadata": {"name": "web"}} for cpu in ("5", "6"))
@@ -136,7 +136,7 @@ def test_resize_beside_a_dump_with_the_pod_itself(tmp_path: Path) -> None:
     assert (alone.code, beside.out) == (0, alone.out)
 
 
-def test_resize_beside_what_cannot_be_read(tmp_path: Path) -> None:
+def test_resize_with_unreadable_other_pods(tmp_path: Path) -> None:
     old, new = written(tmp_path / "old", pod("web", "1Gi")), written(tmp_path / "new", pod("web", "2Gi"))
     ran = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", pod("other", "1gb")))
     assert (ran.code, "requests[memory]" in ran.err) == (2, True)
@@ -151,7 +151,7 @@ def test_resize_to_another_pod(tmp_path: Path) -> None:
     assert (ran.code, "note: NEW has another name, db: only its resources are used" in ran.out) == (0, True)
 
 
-def test_resize_of_the_pod_as_a_whole(tmp_path: Path) -> None:
+def test_resize_of_pod_level_resources(tmp_path: Path) -> None:
     def sized(memory: str) -> dict[str, Any]:
         made = pod("web", "64Mi")
         own = {"requests": {"memory": "100Mi"}, "limits": {"memory": memory}}
@@ -163,14 +163,14 @@ def test_resize_of_the_pod_as_a_whole(tmp_path: Path) -> None:
     assert "unsafe shrink: the pod uses 600Mi now, its new limit is 512Mi" in ran.out
 
 
-def test_resize_of_what_has_ended(tmp_path: Path) -> None:
+def test_resize_of_an_ended_pod(tmp_path: Path) -> None:
     old, new = ({**pod("web", "1Gi", cpu=cpu), "status": {"phase": "Succeeded"}} for cpu in ("1", "2"))
     ran = run("explain", "resize", written(tmp_path / "old", old), written(tmp_path / "new", new), *ROOM)
     assert (ran.code, "the pod has no active node" in ran.out) == (1, True)
 
 
 @pytest.mark.parametrize("used", ["900Mi", "app=900Mi"], ids=["one amount", "by name"])
-def test_resize_below_what_is_used(tmp_path: Path, used: str) -> None:
+def test_resize_below_the_usage(tmp_path: Path, used: str) -> None:
     def limited(name: str, memory: str) -> str:
         document = pod("web", "100Mi")
         document["spec"]["containers"][0]["resources"]["limits"] = {"memory": memory}
@@ -180,7 +180,7 @@ def test_resize_below_what_is_used(tmp_path: Path, used: str) -> None:
     assert "unsafe shrink: container app uses 900Mi now, its new limit is 512Mi" in ran.out
 
 
-def test_resize_leaves_everything_else(tmp_path: Path) -> None:
+def test_resize_ignores_other_changes(tmp_path: Path) -> None:
     changed = pod("web", "2Gi")
     changed["spec"]["containers"][0]["image"] = "another"
     ran = run("explain", "resize", written(tmp_path / "a", pod("web", "1Gi")), written(tmp_path / "b", changed), *ROOM)
@@ -188,11 +188,11 @@ def test_resize_leaves_everything_else(tmp_path: Path) -> None:
     assert "NEW differs in more than resources" in ran.out
 
 
-# --- who goes first ---
+# --- eviction and OOM order ---
 
 
 def test_eviction_order(tmp_path: Path) -> None:
-    """Above its request before below it, then priority, then by how much; critical pods are exempt."""
+    """Pods above their request first, then by priority, then by excess; critical pods are exempt."""
     file = written(
         tmp_path / "pods.json",
         pod("within", "1Gi"),
@@ -227,8 +227,10 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("signal", "hard", "met"), [row[1:] for row in UNKNOWN], ids=[row[0] for row in UNKNOWN])
-def test_a_share_of_what_is_not_known_is_not_judged(tmp_path: Path, signal: str, hard: str, met: bool | None) -> None:
-    """--capacity says nothing of process numbers and inodes."""
+def test_a_percentage_of_an_unknown_capacity_is_not_evaluated(
+    tmp_path: Path, signal: str, hard: str, met: bool | None
+) -> None:
+    """--capacity does not contain process ids and inodes."""
     file = written(tmp_path / "pods.json", pod("a"))
     words = ("--usage", "a=10", "--signal", signal, "--available", "100", "--eviction-hard", hard)
     found = json.loads(run("explain", "eviction-order", file, *words, *ROOM, "-o", "json").out)
@@ -236,7 +238,7 @@ def test_a_share_of_what_is_not_known_is_not_judged(tmp_path: Path, signal: str,
     assert any("is unknown" in each for each in found.get("notes", ())) is (met is None)
 
 
-def test_nobody_is_first_among_equals(tmp_path: Path) -> None:
+def test_pods_of_equal_rank(tmp_path: Path) -> None:
     file = written(tmp_path / "pods.json", pod("a"), pod("b"), pod("c", priority=1))
     words = ("explain", "eviction-order", file, *ROOM)
     assert "first: shop/a (or another pod with equal rank)\n" in run(*words).out
@@ -250,7 +252,7 @@ AVAILABLE = [
 
 
 @pytest.mark.parametrize(("available", "texts"), [row[1:] for row in AVAILABLE], ids=[row[0] for row in AVAILABLE])
-def test_eviction_with_what_is_left(tmp_path: Path, available: str, texts: list[str]) -> None:
+def test_eviction_with_an_available_amount(tmp_path: Path, available: str, texts: list[str]) -> None:
     file = written(tmp_path / "pods.json", pod("over", "100Mi"), pod("within", "1Gi"))
     usage = tmp_path / "usage.yaml"
     usage.write_text("over: 200Mi\nshop/within: 900Mi\n")
@@ -279,7 +281,7 @@ evictionHardGraceSeconds: 0
     [("500Mi", "soft threshold 1Gi: met"), ("50Mi", "hard threshold 100Mi: met")],
     ids=["soft", "hard"],
 )
-def test_the_graces_of_the_configuration_count(tmp_path: Path, available: str, text: str) -> None:
+def test_the_grace_periods_of_the_configuration_are_used(tmp_path: Path, available: str, text: str) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIGURED % "true")
     slow = pod("slow")
@@ -291,12 +293,12 @@ def test_the_graces_of_the_configuration_count(tmp_path: Path, available: str, t
     assert (ran.code, f"first: shop/slow, grace {grace_s} s\n" in ran.out) == (0, True), ran.out + ran.err
     if grace_s:
         assert text in ran.out
-    told = json.loads(run("explain", "eviction-order", file, *words, "-o", "json").out)
-    assert told["decision"]["graceS"] == grace_s
+    result = json.loads(run("explain", "eviction-order", file, *words, "-o", "json").out)
+    assert result["decision"]["graceS"] == grace_s
 
 
 @pytest.mark.parametrize(("gate", "first"), [("true", "plain"), ("false", "pod-level")])
-def test_without_the_gate_pod_level_resources_are_no_request(tmp_path: Path, gate: str, first: str) -> None:
+def test_without_the_gate_pod_level_requests_are_ignored(tmp_path: Path, gate: str, first: str) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIGURED % gate)
     whole = pod("pod-level")
@@ -308,7 +310,7 @@ def test_without_the_gate_pod_level_resources_are_no_request(tmp_path: Path, gat
     assert f"first: shop/{first}\n" in ran.out, ran.out + ran.err
 
 
-def test_nothing_of_the_order_is_left_out(tmp_path: Path) -> None:
+def test_the_order_is_complete(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(25)]
     file = written(tmp_path / "pods.json", *map(pod, names))
     words = ("--usage", ",".join(f"{name}=1Gi" for name in names), *ROOM)
@@ -319,7 +321,7 @@ def test_nothing_of_the_order_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("layout", "code"), [("single", "nodefs"), ("dedicated", "imagefs")])
 def test_thresholds_of_the_file_system_that_containers_write_to(tmp_path: Path, layout: str, code: str) -> None:
-    """containerfs has none of its own: it is judged by those of the one it lies on (04 §1)."""
+    """containerfs has no thresholds of its own: those of its file system are used (04 §1)."""
     file = written(tmp_path / "pods.json", pod("a"))
     capacity = ("--capacity", "cpu=8,memory=16Gi,ephemeral-storage=100Gi", "--cgroup", "v2")
     hard = ("--eviction-hard", f"{code}.available<7Gi", "--signal", "containerfs.available", "--available", "5Gi")
@@ -349,7 +351,7 @@ def test_eviction_for_other_signals(tmp_path: Path, signal: str, usage: str, fir
     assert f"first: shop/{first}\n" in ran.out
 
 
-def test_a_pod_without_statistics_is_suspected_first(tmp_path: Path) -> None:
+def test_a_pod_without_statistics_ranks_first(tmp_path: Path) -> None:
     file = written(tmp_path / "pods.json", pod("a"), pod("b"))
     summary = tmp_path / "summary.json"
     report = {"podRef": {"name": "a", "namespace": "shop"}, "memory": {"workingSetBytes": 1 << 30}}
@@ -361,7 +363,7 @@ def test_a_pod_without_statistics_is_suspected_first(tmp_path: Path) -> None:
 
 
 def test_oom_order(tmp_path: Path) -> None:
-    """BestEffort before Burstable; of two alike the larger; Guaranteed at the end."""
+    """BestEffort before Burstable; of two equal ones the larger; Guaranteed last."""
     guaranteed = pod("gold", "4Gi")
     guaranteed["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1", "memory": "4Gi"}
     file = written(tmp_path / "pods.json", guaranteed, pod("silver", "1Gi"), pod("silver-2", "1Gi"), pod("bronze"))
@@ -426,7 +428,7 @@ def test_help_has_examples(word: str) -> None:
     assert f"plimsoll explain {word} " in ran.out
 
 
-def test_names_are_harmless(tmp_path: Path) -> None:
+def test_names_are_escaped(tmp_path: Path) -> None:
     evil = pod("a", "1Gi")
     evil["spec"]["containers"][0]["name"] = "\x1b[2J"
     file = written(tmp_path / "pods.json", evil)

@@ -213,10 +213,10 @@ def _node(document: JsonObject, pods: Sequence[JsonObject], now_s: float) -> Ite
     ):
         if info.get(key):
             yield _field(title, info[key])
-    yield from _held(document, pods)
+    yield from _allocated(document, pods)
 
 
-def _held(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
+def _allocated(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
     """The requests and limits of each pod and in total, compared with the node's allocatable resources."""
     allocatable = read_amounts(_part(_part(node, "status"), "allocatable"))
     rows, sums = [], {(kind, name): ZERO for kind in ("requests", "limits") for name in (CPU, MEMORY)}

@@ -68,7 +68,7 @@ def up(tour: bool, **options: Any) -> int:
     if tour:
         for number, (sentence, words) in enumerate(TOUR, 1):
             _shown(f"{number}. {sentence}", words, paint)
-        _your_turn(paint)
+        _next_steps(paint)
         return 0
     import asyncio
 
@@ -101,18 +101,18 @@ def _shown(sentence: str, words: str, paint: Paint) -> None:
     click.echo()
 
 
-def _your_turn(paint: Paint) -> None:
-    click.echo(paint("Your turn:", "bold"))
+def _next_steps(paint: Paint) -> None:
+    click.echo(paint("Try:", "bold"))
     for line in (
         "plimsoll explain YOUR-MANIFEST.yaml            (./dev run explain …, or .venv/bin/plimsoll)",
         "kubectl get pods -A -o json | plimsoll explain -",
-        "plimsoll explain YOUR-MANIFEST.yaml --advise --diff 1.27,1.36",
+        "plimsoll explain YOUR-MANIFEST.yaml --diff 1.27,1.36",
     ):
         click.echo(f"  {line}")
 
 
 def short_path(word: str) -> str:
-    """The arguments with paths relative to the current directory."""
+    """An argument; a path relative to the current directory."""
     path = Path(word)
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         return str(path.relative_to(Path.cwd()))

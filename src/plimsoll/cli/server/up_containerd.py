@@ -25,7 +25,7 @@ from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd, missin
 from plimsoll.runtime.cri.private_containerd.images import IMAGES
 
 INSTALL = ("apt-get", "install", "-y", "--no-install-recommends")
-LOOK_S = 0.5
+POLL_S = 0.5
 # Ends the daemon when the process that holds its standard input has ended without doing so; the node agent has some
 # seconds to end its pods in that case.
 _GUARD = 'read -r nothing; sleep 6; kill "$0" 2>/dev/null'
@@ -62,7 +62,7 @@ class UpContainerd:
     async def ended(self) -> None:
         """Waits until the daemon ends by itself, which is an error."""
         while not self._daemon.has_ended():  # noqa: ASYNC110  the state of a child can only be polled
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         raise DaemonFailedError(f"containerd ended; see {self._daemon.directory}/log")
 
     async def end(self) -> list[str]:

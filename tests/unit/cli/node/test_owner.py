@@ -1,4 +1,4 @@
-"""`plimsoll whose`: this very process, errors that help, names from a dump, and each kind of answer in words."""
+"""`plimsoll whose`: this process, helpful errors, names from a dump, and the text of each kind of answer."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_no_such_process() -> None:
 
 
 @pytest.mark.parametrize("words", [["0"], ["-1"], ["nginx"], []], ids=["zero", "an option", "a name", "nothing"])
-def test_what_is_no_pid(words: list[str]) -> None:
+def test_an_invalid_pid_is_rejected(words: list[str]) -> None:
     assert run("whose", *words).code == 2
 
 

@@ -1,4 +1,4 @@
-"""How the end of a pod is told, and the exit code that scripts see."""
+"""`plimsoll run`: the report at the end, and the exit code."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_which_limit_was_hit() -> None:
     ]
 
 
-def test_what_never_ran_says_why() -> None:
+def test_a_container_that_did_not_run_has_a_reason() -> None:
     waiting = {
         "name": "a",
         "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}},
