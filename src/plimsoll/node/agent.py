@@ -206,7 +206,7 @@ class Agent:
             mirror = self._mirror_of(worker.uid) if worker is not None else None
             if worker is None or mirror is None:
                 continue
-            self.reporter.seen(mirror.uid, mirror.status, mirror.version)
+            self.reporter.observe(mirror.uid, mirror.status, mirror.version)
             if is_news:
                 worker.wake()
         return others
@@ -220,7 +220,7 @@ class Agent:
 
     def _broken_manifest(self, sentence: str) -> None:
         about = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
-        self.recorder.tell(about, "Warning", "InvalidStaticPod", sentence)
+        self.recorder.record(about, "Warning", "InvalidStaticPod", sentence)
 
     def _cpus_freed(self) -> None:
         self.pods.resizes.room("pod_terminated")

@@ -224,12 +224,12 @@ async def test_a_lease_that_somebody_changed_or_deleted(tmp_path: Path) -> None:
         await here.node.renew()
         touched = await here.ask.ok("GET", LEASE)
         await here.ask.ok("PUT", LEASE, touched | {"spec": {**touched["spec"], "leaseTransitions": 1}})
-        with pytest.raises(registration.TROUBLES):
+        with pytest.raises(registration.RETRIED):
             await here.node.renew()
         await here.node.renew()
         assert (await here.ask.ok("GET", LEASE))["spec"]["leaseTransitions"] == 1
         await here.ask("DELETE", LEASE)
-        with pytest.raises(registration.TROUBLES):
+        with pytest.raises(registration.RETRIED):
             await here.node.renew()
         await here.node.renew()
         assert (await here.ask("GET", LEASE)).code == 200
@@ -267,5 +267,5 @@ async def test_run_survives_an_api_that_is_not_there(tmp_path: Path, monkeypatch
 async def test_another_node_may_not_be_registered(tmp_path: Path) -> None:
     async with present(tmp_path, facts=msgspec.structs.replace(FACTS, name="n1")) as here:
         here.node.facts = msgspec.structs.replace(FACTS, name="n2")
-        with pytest.raises(registration.TROUBLES, match="is not allowed to modify node"):
+        with pytest.raises(registration.RETRIED, match="is not allowed to modify node"):
             await here.node.register()
