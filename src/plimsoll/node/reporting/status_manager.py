@@ -131,9 +131,7 @@ class Reporter:
         """Wait until all reported statuses are sent, at most `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s), self._wake:
-                await self._wake.wait_for(
-                    lambda: not any(p.is_queued or p.is_sending for p in self._pods.values())
-                )
+                await self._wake.wait_for(lambda: not any(p.is_queued or p.is_sending for p in self._pods.values()))
         except TimeoutError:
             log.info("the last status of some pods was not sent")
 

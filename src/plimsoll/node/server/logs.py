@@ -239,7 +239,7 @@ async def log_chunks(
         return
     with ExitStack() as stack:
         # Watched before it is opened, so that nothing happens unnoticed in between.
-        stirring = stack.enter_context(watch.stirring(file.parent)) if options.follow else None
+        waiter = stack.enter_context(watch.watch(file.parent)) if options.follow else None
         sources = _sources(file, options, stack)
         for source in sources[:-1]:
             async for text in _read(source, shown):
@@ -264,8 +264,8 @@ async def log_chunks(
                 if current is not None and (text := shown.of(current.unfinished())):
                     yield text
                 return
-            assert stirring is not None
-            await stirring.wait(LOOK_AGAIN_S)
+            assert waiter is not None
+            await waiter.wait(LOOK_AGAIN_S)
 
 
 def last_lines(file: Path, lines: int = 80, most_bytes: int = 2048) -> str:

@@ -115,7 +115,7 @@ async def test_what_is_wrong_is_said_once_and_harms_nobody(tmp_path: Path) -> No
     (tmp_path / "deep").mkdir()
     async with watched(tmp_path) as source:
         assert source.changes == [("ADDED", "same-n1")]
-        assert len(source.wrong) == 2 and "a.yaml has a pod default/same-n1 already" in " ".join(source.wrong)
+        assert len(source.wrong) == 2 and "a.yaml already has a pod default/same-n1" in " ".join(source.wrong)
         put(tmp_path / "d.yaml", "d")
         await eventually(lambda: len(source.changes) == 2)
         assert len(source.wrong) == 2
@@ -190,7 +190,7 @@ class Mirrors:
             meta = line["object"]["metadata"]
             key = meta["namespace"], meta["name"]
             changes.append(ObjectChange(line["type"], key, meta["uid"], msgspec.json.encode(line["object"])))
-        others, _ = self.mirrors.sorted_out(changes)
+        others, _ = self.mirrors.split(changes)
         self.others += [each.key[1] for each in others]
 
 
@@ -199,7 +199,7 @@ async def test_mirrors_follow_the_static_pods() -> None:
     async with world.running_with_api():
         web = world.want("web")
         await eventually(lambda: world.hashes() == {"web-n1": web.uid})
-        await eventually(lambda: world.mirrors.standing_for(web) is not None)
+        await eventually(lambda: world.mirrors.mirror_of(web) is not None)
         changed = world.want("web", hostNetwork=True)
         await eventually(lambda: world.hashes() == {"web-n1": changed.uid})
         world.running.add(changed.key)
@@ -216,7 +216,7 @@ async def test_a_mirror_that_somebody_deletes_comes_back() -> None:
     world = Mirrors()
     async with world.running_with_api():
         web = world.want("web")
-        await eventually(lambda: world.mirrors.standing_for(web))
+        await eventually(lambda: world.mirrors.mirror_of(web))
         before = world.api.pods["web-n1"]["metadata"]["uid"]
         world.api._delete("web-n1", world.api.pods["web-n1"], {})
         await eventually(lambda: world.api.pods.get("web-n1", {}).get("metadata", {}).get("uid", before) != before)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from plimsoll.node.stats import disk_usage
-from plimsoll.node.stats.disk_usage import LAYERS_KEPT_S, NOTHING_USED, WritableLayers
+from plimsoll.node.stats.disk_usage import LAYERS_MAX_AGE_S, NOTHING_USED, WritableLayers
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, FsUsage
 from plimsoll.runtime.interface import RuntimeCallError
 
@@ -49,7 +49,7 @@ async def test_figures_are_kept_for_as_long_as_they_may_be() -> None:
     runtime.now_s += 1.0
     await runtime.layers.refresh(5.0)
     assert runtime.asked == 2
-    runtime.now_s += LAYERS_KEPT_S
+    runtime.now_s += LAYERS_MAX_AGE_S
     await runtime.layers.refresh(60.0)
     assert runtime.asked == 3, "the runtime has counted anew"
 
@@ -75,7 +75,7 @@ async def test_a_runtime_without_an_answer_is_told_once_and_counts_as_nothing(ca
         for _ in range(3):
             await runtime.layers.refresh(0.0)
     assert (runtime.layers.of("c1").used_bytes, len(caplog.records)) == (None, 1)
-    assert "counts as nothing: ListContainerStats: unknown method" in caplog.text
+    assert "counted as empty: ListContainerStats: unknown method" in caplog.text
     runtime.trouble = None
     await runtime.layers.refresh(0.0)
     assert runtime.layers.of("c1") == WRITTEN
