@@ -215,9 +215,7 @@ def _fetch(url: str, headers: Mapping[str, tuple[str, ...]]) -> bytes:
     http_request = Request(url)
     for name, values in headers.items():
         http_request.add_header(name, ", ".join(values))
-    with build_opener(ProxyHandler({}), HTTPHandler, HTTPSHandler).open(
-        http_request, timeout=FETCH_TIMEOUT_S
-    ) as reply:
+    with build_opener(ProxyHandler({}), HTTPHandler, HTTPSHandler).open(http_request, timeout=FETCH_TIMEOUT_S) as reply:
         data: bytes = reply.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ValueError(f"the response is larger than {MAX_BYTES >> 20} MiB")

@@ -222,7 +222,7 @@ def test_options(query: dict[str, list[str]], options: ExecOptions) -> None:
     [
         ({"stdout": ["true"]}, "you must specify at least 1 command for the container"),
         ({"command": ["ls"]}, "you must specify at least 1 of stdin, stdout, stderr"),
-        ({"command": ["a\0b"], "stdout": ["1"]}, "the command is longer than any can be, or has a NUL in it"),
+        ({"command": ["a\0b"], "stdout": ["1"]}, "the command is too long or contains a NUL byte"),
     ],
 )
 def test_options_that_make_no_sense(query: dict[str, list[str]], sentence: str) -> None:

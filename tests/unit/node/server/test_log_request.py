@@ -39,8 +39,8 @@ def test_options(query: dict[str, list[str]], options: LogOptions) -> None:
         ({"follow": ["yes"]}, 'strconv.ParseBool: parsing "yes": invalid syntax'),
         ({"tailLines": ["-1"]}, 'tailLines: "-1" must be a whole number of at least 0'),
         ({"limitBytes": ["0"]}, 'limitBytes: "0" must be a whole number of at least 1'),
-        ({"sinceTime": ["noon"]}, 'sinceTime: "noon" is no RFC 3339 time (2006-01-02T15:04:05Z)'),
-        ({"stream": ["both"]}, 'stream: "both" is none of All, Stdout, Stderr'),
+        ({"sinceTime": ["noon"]}, 'sinceTime: "noon" is not an RFC 3339 time (2006-01-02T15:04:05Z)'),
+        ({"stream": ["both"]}, 'stream: "both" must be All, Stdout or Stderr'),
         ({"sinceTime": ["1970-01-01T00:00:01Z"], "sinceSeconds": ["1"]}, "at most one of `sinceTime` or `sinceSeconds` may be specified"),
     ],
 )  # fmt: skip

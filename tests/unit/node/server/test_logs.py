@@ -17,7 +17,6 @@ from plimsoll.codec.kernel.cri_log import log_line
 from plimsoll.node.server.logs import (
     CHUNK,
     LogOptions,
-    last_lines,
     log_chunks,
     rotated_files,
     since_offset,
@@ -245,11 +244,3 @@ async def test_two_followers_of_one_directory_are_both_told(file: Path, watch: D
         writer.write(_line(2))
     await readers[1].until(b"line 2\n")
     await readers[1].end()
-
-
-def test_a_message_is_the_end_of_the_log(file: Path) -> None:
-    assert last_lines(file) == ""
-    put(Path(f"{file}.20230101-000000"), *(_line(number) for number in range(60)))
-    put(file, *(_line(number) for number in range(60, 100)))
-    assert last_lines(file) == "".join(f"line {number}\n" for number in range(20, 100))
-    assert last_lines(file, 2, 9) == "8\nline 99\n"[-9:]
