@@ -21,6 +21,7 @@ from plimsoll.cgroups.stats.usage import CgroupOpener, CgroupUsage, MemoryUsage,
 from plimsoll.codec.kernel.files import flat_keyed
 from plimsoll.linux.cgroup_files import CgroupGoneError, KeptFile
 from plimsoll.linux.machine import meminfo_bytes
+from plimsoll.node.stats.process_usage import process_numbers
 from plimsoll.rules.config.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
     CONTAINERFS_AVAILABLE,
@@ -137,9 +138,8 @@ class Signals:
         return observations | self._read(str(self._proc), partial(self._process_numbers, now_s))
 
     def _process_numbers(self, now_s: float) -> Observations:
-        most = min(self._number("sys/kernel/pid_max"), self._number("sys/kernel/threads-max"))
-        tasks = int((self._proc / "loadavg").read_text().split()[3].partition("/")[2])
-        return {PID_AVAILABLE: Observation(from_units(most - tasks), from_units(most), now_s)}
+        limit, tasks = process_numbers(self._proc)
+        return {PID_AVAILABLE: Observation(from_units(limit - tasks), from_units(limit), now_s)}
 
     def _read(self, source: str, read: Callable[[], Observations]) -> Observations:
         """An error is logged when it first occurs and when it is over, not with every read."""
@@ -154,9 +154,6 @@ class Signals:
             log.info("%s can be read again", source)
             self._unreadable.discard(source)
         return observations
-
-    def _number(self, name: str) -> int:
-        return int((self._proc / name).read_text())
 
 
 class _Memory:

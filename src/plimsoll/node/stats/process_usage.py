@@ -12,6 +12,12 @@ _TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
+def process_numbers(proc: Path = PROC) -> tuple[int, int]:
+    """How many processes and threads the kernel allows, and how many there are."""
+    limits = ((proc / "sys/kernel" / name).read_text() for name in ("pid_max", "threads-max"))
+    return min(map(int, limits)), int((proc / "loadavg").read_text().split()[3].partition("/")[2])
+
+
 def process_usage(pid: int, *, deep: bool = False, proc: Path = PROC) -> CgroupUsage | None:
     """The usage of a process, with `deep` also of its descendants; None where it has ended. Reaped children count."""
     user = system = resident = faults = major = count = 0

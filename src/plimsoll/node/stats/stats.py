@@ -34,7 +34,7 @@ from plimsoll.codec.kernel.files import cpu_max
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError
 from plimsoll.linux.machine import meminfo_bytes
 from plimsoll.node.stats.disk_usage import MAX_AGE_S, DiskUsage, FileSystem, UsageRequest, WritableLayers, file_system
-from plimsoll.node.stats.process_usage import PROC, process_usage
+from plimsoll.node.stats.process_usage import PROC, process_numbers, process_usage
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage, working_set_bytes
 from plimsoll.rules.resources.cpu import shares_from_weight
 
@@ -248,7 +248,6 @@ class Stats:
             own = _machine_usage(own, meminfo, (self._proc / "stat").read_text())
         pods = self._readers.read(place.pods_path, _POD_PARTS)
         system = {name: process_usage(pid, proc=self._proc) for name, pid in self._system().items() if pid}
-        most = min(self._number("sys/kernel/pid_max"), self._number("sys/kernel/threads-max"))
         return NodeSample(
             place,
             self._measured("node", own),
@@ -259,17 +258,13 @@ class Stats:
             file_system(place.imagefs),
             file_system(place.containerfs or place.imagefs),
             self._layers.default,
-            most,
-            int((self._proc / "loadavg").read_text().split()[3].partition("/")[2]),
+            *process_numbers(self._proc),
         )
 
     def _measured(self, key: str, current: CgroupUsage) -> Measured:
         """Reads the clock for each cgroup: on a busy machine the last is read long after the first."""
         counted = None if current.cpu is None else current.cpu.usage_us
         return Measured(current, None if counted is None else self._rates.nanocores(key, self._clock(), counted))
-
-    def _number(self, name: str) -> int:
-        return int((self._proc / name).read_text())
 
 
 class _Readers:

@@ -1,4 +1,4 @@
-"""What eviction looks at, on a node of plain files."""
+"""Eviction signals, on a node of plain files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_process_numbers_and_file_systems(cgroups: PlayedCgroups, tmp_path: Path
     [
         pytest.param(HERE, None, "single", id="single"),
         pytest.param(HERE, ELSEWHERE, "single", id="a-split-needs-an-imagefs"),
-        pytest.param(ELSEWHERE, None, "dedicated", id="not-told"),
+        pytest.param(ELSEWHERE, None, "dedicated", id="not-reported"),
         pytest.param(ELSEWHERE, ELSEWHERE, "dedicated", id="dedicated"),
         pytest.param(ELSEWHERE, HERE, "split", id="split"),
     ],
@@ -103,7 +103,7 @@ def test_the_layout_is_the_runtimes(
     assert seen.others()["containerfs.available"].capacity.value == home.f_blocks * home.f_frsize
 
 
-def test_what_cannot_be_read_has_no_observation_and_is_told_once(
+def test_what_cannot_be_read_has_no_observation_and_is_logged_once(
     cgroups: PlayedCgroups, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     images = tmp_path / "images"

@@ -30,7 +30,7 @@ def test_the_same_event_is_counted_up_whatever_version_of_the_object_it_is_about
     assert first.key == second.key
 
 
-def test_many_messages_of_one_reason_become_one_text() -> None:
+def test_many_messages_of_one_reason_are_combined() -> None:
     correlation = Correlation()
     events = [
         correlation.correlate(event(message=f"pull {number}"), float(number)) for number in range(SIMILAR_MAX + 1)
@@ -53,7 +53,7 @@ def test_an_object_has_a_budget_that_comes_back_slowly() -> None:
     assert correlation.correlate(event(reference=ObjectReference("Pod", "other", "default", "u-2")), 0.0) is not None
 
 
-def test_an_event_that_is_gone_begins_anew() -> None:
+def test_an_event_that_is_gone_is_created_again() -> None:
     correlation = Correlation()
     events = correlation.correlate(event(), 0.0)
     assert events is not None

@@ -49,7 +49,7 @@ def file(tmp_path: Path) -> Path:
     return made
 
 
-async def test_a_large_log_is_moved_and_begun_anew(file: Path) -> None:
+async def test_a_large_log_is_rotated(file: Path) -> None:
     writer = Writer(file)
     await rotation(writer).sync()
     assert sorted(sizes(file).values()) == [0, 101] and sizes(file)["0.log"] == 0

@@ -197,13 +197,13 @@ async def test_following_ends_with_the_container_and_loses_nothing(file: Path, w
     assert await reader.end() == b"line 2\nline 3\nline 4\nline 5\n"
 
 
-async def test_following_goes_on_across_rotation(file: Path, watch: DirectoryWatch) -> None:
+async def test_following_continues_across_rotation(file: Path, watch: DirectoryWatch) -> None:
     put(file, _line(1))
     reader = _Following(file, watch, LogOptions(follow=True))
     await reader.until(b"line 1\n")
     with file.open("ab") as old:
         move(file, "20230101-000000")
-        old.write(_line(2))  # the runtime has not been told yet
+        old.write(_line(2))  # the runtime has not reopened it yet
         old.flush()
         await reader.until(b"line 2\n")
         put(file)
@@ -231,7 +231,7 @@ async def test_following_ends_at_the_limit(file: Path, watch: DirectoryWatch) ->
     assert reader.text == b"line"
 
 
-async def test_two_followers_of_one_directory_are_both_told(file: Path, watch: DirectoryWatch) -> None:
+async def test_two_followers_of_one_directory_are_both_notified(file: Path, watch: DirectoryWatch) -> None:
     put(file, b"")
     readers = [_Following(file, watch, LogOptions(follow=True)) for _ in range(2)]
     await asyncio.sleep(0)

@@ -84,7 +84,7 @@ async def test_a_directory_that_cannot_be_read_keeps_its_figures_and_the_others_
 
 
 def test_a_directory_that_is_moved_during_the_walk_is_counted_once(tmp_path: Path) -> None:
-    """Below the directories that stay open, where the way back is looked for."""
+    """Below the directories that stay open, where the way back is opened again."""
     nested(tmp_path, MAX_OPEN + 20, "d")
     walk = _Walk(os.open(tmp_path, os.O_RDONLY), threading.Event())
     deep = tmp_path.joinpath(*["d"] * (MAX_OPEN + 10))
@@ -120,7 +120,7 @@ async def test_who_asked_and_is_gone_ends_the_walk(tmp_path: Path, monkeypatch: 
     assert await asyncio.to_thread(stopped.wait, 20)
 
 
-def test_a_walk_that_is_told_to_stop_looks_no_further(tmp_path: Path) -> None:
+def test_a_stopped_walk_reads_nothing_more(tmp_path: Path) -> None:
     nested(tmp_path, 3, "d")
     stop = threading.Event()
     stop.set()

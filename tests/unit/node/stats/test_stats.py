@@ -72,7 +72,7 @@ def test_a_rate_covers_ten_seconds_where_there_are_ten(steps: list[tuple[float, 
         readings.append((at_s, counted_us))
 
 
-def test_a_counter_that_begins_anew_has_no_rate() -> None:
+def test_a_reset_counter_has_no_rate() -> None:
     rates = _Rates()
     rates.nanocores("x", 0.0, 500)
     assert rates.nanocores("x", 20.0, 100) is None
@@ -102,7 +102,7 @@ def test_what_went_away_is_left_out_and_let_go(node: PlayedNode) -> None:
     assert not node.stats._readers._open
 
 
-async def test_fds_are_let_go_when_nobody_asks(node: PlayedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_are_closed_when_idle(node: PlayedNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plimsoll.node.stats.stats.IDLE_S", 0.01)
     node.stats.sample()
     assert node.stats._readers._open
@@ -143,7 +143,7 @@ async def test_what_containers_write_to_their_own_files_is_theirs(node: PlayedNo
         return {"c1": written}
 
     stats = Stats(node.cgroups, node.place, lambda: node.places, clock=lambda: node.now_s, layers=ask, proc=node.proc)
-    assert "usedBytes" not in summary(stats.sample())["pods"][0]["containers"][0]["rootfs"], "nobody has asked yet"
+    assert "usedBytes" not in summary(stats.sample())["pods"][0]["containers"][0]["rootfs"], "not measured yet"
     await stats.measure_disks()
     usage = stats.sample().pod_usage()["u1"]
     (container,) = usage.containers

@@ -87,7 +87,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
         ("File", 1, "", False),
     ],
 )
-def test_when_the_log_speaks(policy: str, exit_code: int, message: str, expected: bool) -> None:
+def test_when_the_log_is_the_message(policy: str, exit_code: int, message: str, expected: bool) -> None:
     assert wants_log_as_message(policy, exit_code, message) is expected
 
 
