@@ -16,7 +16,7 @@ import msgspec
 
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
-from plimsoll.node.server.logs import LogRequestError
+from plimsoll.node.server.http import HttpError
 
 API_SERVERS = "plimsoll:api"  # the group in the API server's client certificate
 TOKEN_TTL_S, ALLOWED_TTL_S, DENIED_TTL_S = 120.0, 300.0, 30.0
@@ -54,16 +54,16 @@ class EndpointAccess:
         self._verdicts: dict[tuple[Caller, str], tuple[float, bool]] = {}
 
     async def check(self, peer: Mapping[str, Any] | None, authorization: bytes, component: str, *, reads: bool) -> None:
-        """Raises LogRequestError 401 or 403 where this caller may not request `/component…`."""
+        """Raises HttpError 401 or 403 where this caller may not request `/component…`."""
         caller = certificate_caller(peer) if peer else await self._token_caller(authorization)
         if caller is None:
-            raise LogRequestError(401, "Unauthorized")
+            raise HttpError(401, "Unauthorized")
         if peer and self._api_servers.intersection((caller.name, *caller.groups)):
             return
         subresource = _SUBRESOURCES.get(component, "proxy")
         if not reads or not await self._may(caller, subresource):
             verb = "get" if reads else "create"
-            raise LogRequestError(
+            raise HttpError(
                 403, f"Forbidden (user={caller.name}, verb={verb}, resource=nodes, subresource={subresource})"
             )
 

@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.node.server.logs import LogRequestError, Query, flag
+from plimsoll.node.server.http import HttpError
+from plimsoll.node.server.logs import Query, flag
 from plimsoll.runtime.interface import ExecSession
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
@@ -53,15 +54,15 @@ class _Size(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def exec_options(query: Query) -> ExecOptions:
-    """Raises LogRequestError(400) with the kubelet's messages. With a terminal there is no separate stderr."""
+    """Raises HttpError(400) with the kubelet's messages. With a terminal there is no separate stderr."""
     command = tuple(query.get("command") or ())
     if not command:
-        raise LogRequestError(400, "you must specify at least 1 command for the container")
+        raise HttpError(400, "you must specify at least 1 command for the container")
     if any("\0" in word for word in command) or sum(map(len, command)) > MAX_COMMAND_BYTES:
-        raise LogRequestError(400, "the command is too long or contains a NUL byte")
+        raise HttpError(400, "the command is too long or contains a NUL byte")
     stdin, stdout, stderr, tty = (_is_set(query, name) for name in ("stdin", "stdout", "stderr", "tty"))
     if not (stdin or stdout or stderr):
-        raise LogRequestError(400, "you must specify at least 1 of stdin, stdout, stderr")
+        raise HttpError(400, "you must specify at least 1 of stdin, stdout, stderr")
     return ExecOptions(command, stdin, stdout, stderr and not tty, tty)
 
 
@@ -79,7 +80,7 @@ async def run_exec(socket: ChannelSocket, options: ExecOptions, attach: Attach) 
         await socket.send(bytes([first]))
         try:
             session = await attach()
-        except LogRequestError as error:
+        except HttpError as error:
             await _finish(socket, failure(f"unable to upgrade connection: {error}"))
             return
         except PlimsollError as error:

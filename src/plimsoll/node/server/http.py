@@ -43,6 +43,17 @@ class PortInUseError(PlimsollError):
         return f"cannot listen on {self.host}:{self.port}: {self.reason}"
 
 
+class HttpError(PlimsollError):
+    """A rejected request: the HTTP status and the message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(status, message)
+        self.status, self.message = status, message
+
+    def __str__(self) -> str:
+        return self.message
+
+
 class HttpRequest(msgspec.Struct, frozen=True):
     method: str
     target: str  # as it was sent

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.codec.kernel.cri_log import NANOS, fixed_time, parse, unix_nanos
-from plimsoll.errors import PlimsollError
+from plimsoll.node.server.http import HttpError
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -41,17 +41,6 @@ _WAITING = {
 }
 
 
-class LogRequestError(PlimsollError):
-    """A rejected request: the HTTP status and the message."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(status, message)
-        self.status, self.message = status, message
-
-    def __str__(self) -> str:
-        return self.message
-
-
 class LogOptions(msgspec.Struct, frozen=True):
     follow: bool = False
     previous: bool = False
@@ -63,16 +52,16 @@ class LogOptions(msgspec.Struct, frozen=True):
 
 
 def log_options(query: Query, now_s: float) -> LogOptions:
-    """Raises LogRequestError(400) for an invalid value; unknown options are ignored, as the kubelet does."""
+    """Raises HttpError(400) for an invalid value; unknown options are ignored, as the kubelet does."""
     since_s, since_time = _number(query, "sinceSeconds", 1), _one(query, "sinceTime")
     if since_s is not None and since_time:
-        raise LogRequestError(400, "at most one of `sinceTime` or `sinceSeconds` may be specified")
+        raise HttpError(400, "at most one of `sinceTime` or `sinceSeconds` may be specified")
     since_ns = None if since_s is None else int((now_s - since_s) * NANOS)
     if since_time and (since_ns := unix_nanos(since_time.encode())) is None:
-        raise LogRequestError(400, f'sinceTime: "{since_time}" is not an RFC 3339 time (2006-01-02T15:04:05Z)')
+        raise HttpError(400, f'sinceTime: "{since_time}" is not an RFC 3339 time (2006-01-02T15:04:05Z)')
     stream = _one(query, "stream")
     if stream not in _STREAMS:
-        raise LogRequestError(400, f'stream: "{stream}" must be All, Stdout or Stderr')
+        raise HttpError(400, f'stream: "{stream}" must be All, Stdout or Stderr')
     return LogOptions(
         follow=flag(query, "follow"),
         previous=flag(query, "previous"),
@@ -88,7 +77,7 @@ def flag(query: Query, name: str) -> bool:
     """As Go's ParseBool reads it."""
     text = _one(query, name)
     if text not in _TRUE + _FALSE:
-        raise LogRequestError(400, f'strconv.ParseBool: parsing "{text}": invalid syntax')
+        raise HttpError(400, f'strconv.ParseBool: parsing "{text}": invalid syntax')
     return text in _TRUE
 
 
@@ -101,7 +90,7 @@ def _number(query: Query, name: str, least: int) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.removeprefix("-").isdecimal() or int(text) < least:
-        raise LogRequestError(400, f'{name}: "{text}" must be a whole number of at least {least}')
+        raise HttpError(400, f'{name}: "{text}" must be a whole number of at least {least}')
     return int(text)
 
 
@@ -137,18 +126,18 @@ def bare_id(container_id: str) -> str:
 
 
 def logged_container_id(pod: JsonObject, name: str, *, previous: bool) -> str:
-    """The full id of the container to read; raises LogRequestError with the kubelet's message where there is none."""
+    """The full id of the container to read; raises HttpError with the kubelet's message where there is none."""
     own = pod["metadata"]["name"]
     if name not in container_names(pod):
-        raise LogRequestError(404, f'container "{name}" not found in pod "{own}"')
+        raise HttpError(404, f'container "{name}" not found in pod "{own}"')
     status = container_status(pod, name)
     if status is None:
-        raise LogRequestError(400, f'container "{name}" in pod "{own}" is not available')
+        raise HttpError(400, f'container "{name}" in pod "{own}" is not available')
     state, last = status.get("state") or {}, (status.get("lastState") or {}).get("terminated")
     last_id = str((last or {}).get("containerID") or "")
     if previous:
         if not last_id:
-            raise LogRequestError(400, f'previous terminated container "{name}" in pod "{own}" not found')
+            raise HttpError(400, f'previous terminated container "{name}" in pod "{own}" not found')
         return last_id
     if state.get("running") is not None:
         return str(status.get("containerID") or "")
@@ -157,13 +146,13 @@ def logged_container_id(pod: JsonObject, name: str, *, previous: bool) -> str:
         # If the next container could not be started, the log is that of the last one.
         container_id = str((ended or {}).get("containerID") or "") or last_id
         if not container_id:
-            raise LogRequestError(400, f'container "{name}" in pod "{own}" is terminated')
+            raise HttpError(400, f'container "{name}" in pod "{own}" is terminated')
         return container_id
     waiting = state.get("waiting")
     if waiting is None:
-        raise LogRequestError(400, f'container "{name}" in pod "{own}" is waiting to start - no logs yet')
+        raise HttpError(400, f'container "{name}" in pod "{own}" is waiting to start - no logs yet')
     reason = str(waiting.get("reason") or "")
-    raise LogRequestError(400, f'container "{name}" in pod "{own}" is waiting to start: {_WAITING.get(reason, reason)}')
+    raise HttpError(400, f'container "{name}" in pod "{own}" is waiting to start: {_WAITING.get(reason, reason)}')
 
 
 CHUNK = 1 << 16

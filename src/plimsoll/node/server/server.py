@@ -25,9 +25,18 @@ from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.exec import SUBPROTOCOLS, ExecOptions, exec_options, run_exec
-from plimsoll.node.server.http import JSON, HttpRequest, HttpResponse, HttpServer, HttpStream, Reply, Upgrade, text
+from plimsoll.node.server.http import (
+    JSON,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+    HttpServer,
+    HttpStream,
+    Reply,
+    Upgrade,
+    text,
+)
 from plimsoll.node.server.logs import (
-    LogRequestError,
     bare_id,
     log_chunks,
     log_options,
@@ -127,7 +136,7 @@ class NodeServer:
             if reads and request.method != "GET":
                 return Reply(405, b"Method Not Allowed\n", headers=(("Allow", "GET"),))
             return await self._answer(request)
-        except LogRequestError as error:
+        except HttpError as error:
             return text(error.status, error.message)
         except (PlimsollError, OSError) as error:
             log.warning("%s: %s", request.target, error)
@@ -168,12 +177,12 @@ class NodeServer:
     def _log(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
         pod = self._pods.find(namespace, name)
         if pod is None:
-            raise LogRequestError(404, f'pod "{name}" not found')
+            raise HttpError(404, f'pod "{name}" not found')
         options = log_options(request.query, self._clock())
         full_id = logged_container_id(pod, container, previous=options.previous)
         state = self._pods.container(bare_id(full_id))
         if state is None:
-            raise LogRequestError(400, f"unable to retrieve container logs for {full_id}")
+            raise HttpError(400, f"unable to retrieve container logs for {full_id}")
         is_running = functools.partial(self._is_running, state.id)
         return HttpStream(log_chunks(self._containers.log_file(state), options, is_running, self._watch))
 
@@ -185,11 +194,11 @@ class NodeServer:
 
     def _exec(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
         if problem := handshake_problem(request):
-            raise LogRequestError(400, problem)
+            raise HttpError(400, problem)
         offered = offered_subprotocols(request)
         subprotocol = next((name for name in SUBPROTOCOLS if name in offered), "")
         if not subprotocol:
-            raise LogRequestError(400, f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
+            raise HttpError(400, f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
         options = exec_options(request.query)
         attach = functools.partial(self._attach, options, namespace, name, container)
 
@@ -202,10 +211,10 @@ class NodeServer:
     async def _attach(self, options: ExecOptions, namespace: str, name: str, container: str) -> ExecSession:
         pod = self._pods.find(namespace, name)
         if pod is None:
-            raise LogRequestError(404, f'pod "{name}" not found')
+            raise HttpError(404, f'pod "{name}" not found')
         full_id = running_container_id(pod, container)
         if not full_id:
-            raise LogRequestError(404, f'container not found ("{container}")')
+            raise HttpError(404, f'container not found ("{container}")')
         return await self._containers.attach(bare_id(full_id), options.command, stdin=options.stdin, tty=options.tty)
 
 

@@ -22,7 +22,9 @@ from plimsoll.node.pods.manager import PREEMPTED
 from plimsoll.node.pressure import evictor as victims_module
 from plimsoll.node.pressure.config import EvictionConfig
 from plimsoll.node.pressure.eviction_manager import EvictionManager
-from plimsoll.node.pressure.evictor import Evictor
+from plimsoll.node.pressure.evictor import Evictor, Reclaimers
+from plimsoll.node.pressure.monitored_pods import MonitoredPods
+from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.pressure.signals import Observations, UsageThreshold
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.rules.config.thresholds import Threshold, parsed_thresholds
@@ -327,3 +329,48 @@ async def test_a_runtime_that_hangs_does_not_keep_memory_waiting(
         monkeypatch.setattr(there.agent.tools.view, "all", never)
         async with asyncio.timeout(WAIT_S):
             assert await there.victims.usage(disks=False) == {}
+
+
+async def test_reclaim_does_what_the_node_can(tmp_path: Path) -> None:
+    calls: list[object] = []
+
+    async def dead_containers() -> None:
+        calls.append("dead containers")
+
+    async def memory(wanted_bytes: int) -> int:
+        calls.append(wanted_bytes)
+        return 7
+
+    async with world(tmp_path) as node:
+        assert await node.victims.reclaim_memory(10) == 0, "without reclaimers nothing is gained"
+        node.victims._reclaimers = Reclaimers(dead_containers, None, memory)
+        await node.victims.reclaim("delete unused images")
+        assert calls == []
+        await node.victims.reclaim("delete dead containers")
+        assert await node.victims.reclaim_memory(10) == 7
+        assert calls == ["dead containers", 10]
+
+
+async def test_monitored_containers_and_warnings_about_them(tmp_path: Path) -> None:
+    async with world(tmp_path) as node:
+        await node.create("calm")
+        lifted: list[tuple[str, str]] = []
+
+        async def lift(container: MonitoredContainer, high: str) -> None:
+            lifted.append((container.name, high))
+
+        agent, uid = node.agent, node.uid("calm")
+        pods = MonitoredPods(agent.pods, agent.cgroups, agent.view, agent.tools.tell_lifecycle, lift)
+        (container,) = pods.containers()
+        assert (container.name, container.pod, container.namespace, container.pod_uid) == ("c", "calm", "default", uid)
+        assert container.path in agent.cgroups.paths(uid).values()
+        await pods.lift(container, "max")
+        assert lifted == [("c", "max")]
+        pods.warn(uid, "c", "OOMKilling", "of a container")
+        pods.warn(uid, "", "OOMKilling", "of a pod")
+        pods.warn("no such pod", "c", "OOMKilling", "of no pod")
+        events = {event["message"]: event["involvedObject"] for event in await node.events("OOMKilling")}
+        assert {message: about.get("fieldPath") for message, about in events.items()} == {
+            "of a container": "spec.containers{c}",
+            "of a pod": None,
+        }

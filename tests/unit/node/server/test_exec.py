@@ -1,4 +1,4 @@
-"""The channels of exec, between a played process and a played WebSocket; test_endpoint.py has real ones."""
+"""The channels of exec, between a played process and a played WebSocket; test_server.py has real ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from plimsoll.node.server.exec import ExecOptions, exec_options, run_exec
-from plimsoll.node.server.logs import LogRequestError
+from plimsoll.node.server.http import HttpError
 from plimsoll.runtime.interface import ExecSession, RuntimeCallError
 from tests.unit.node.played_session import PlayedSession
 
@@ -191,7 +191,7 @@ async def test_a_process_that_reads_no_more_is_no_reason_to_end() -> None:
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (LogRequestError(404, 'container not found ("c")'), 'unable to upgrade connection: container not found ("c")'),
+        (HttpError(404, 'container not found ("c")'), 'unable to upgrade connection: container not found ("c")'),
         (RuntimeCallError("attach", "no such file"), "Internal error occurred: error executing command in container: attach: no such file"),
     ],
 )  # fmt: skip
@@ -226,6 +226,6 @@ def test_options(query: dict[str, list[str]], options: ExecOptions) -> None:
     ],
 )
 def test_options_that_make_no_sense(query: dict[str, list[str]], sentence: str) -> None:
-    with pytest.raises(LogRequestError) as refused:
+    with pytest.raises(HttpError) as refused:
         exec_options(query)
     assert (refused.value.status, str(refused.value)) == (400, sentence)
