@@ -249,7 +249,7 @@ class NodeProcess:
         """An event about the node; like the kubelet, with the node's name as uid."""
         event_type: EventType = "Warning" if kind == "Warning" else "Normal"
         reference = ObjectReference("Node", self._options.name, "", self._options.name, "", "v1")
-        self.agent.recorder.tell(reference, event_type, reason, message)
+        self.agent.recorder.record(reference, event_type, reason, message)
 
     def _renewed(self, identity: NodeIdentity) -> None:
         self._transport.renew(identity.certificate, identity.key)

@@ -56,15 +56,10 @@ class PressureSetup(msgspec.Struct, frozen=True):
     log_prefix: str = ""
 
     def signals(self) -> Signals:
-        place = self.place
         return Signals(
             self.files,
+            self.place,
             capacity_bytes=self.setting.machine.memory_bytes,
-            pods_path=place.pods_path,
-            node_path=place.node_path,
-            nodefs=Path(place.nodefs),
-            imagefs=Path(place.imagefs),
-            containerfs=Path(place.containerfs) if place.containerfs else None,
             memory_from=self.extras.memory_available_from,
             clock=time.monotonic,
         )

@@ -38,6 +38,9 @@ class MonitoredContainer(msgspec.Struct, frozen=True):
     group: bool = False  # the kernel kills it as a whole (memory.oom.group)
 
 
+UNKNOWN_CONTAINER = MonitoredContainer("", "", "", "", "", "")
+
+
 class MemorySample(msgspec.Struct, frozen=True):
     """The last sample of a container's memory, for kills that the log does not have."""
 
@@ -106,9 +109,9 @@ class OomLedger:
         victim = owner_of(path) if self._is_ours(path) else CgroupOwner(path, "other")
         if victim.kind == "other" and kill.limit_cgroup is not None:
             return None
-        watched = self._watched.get(victim.container_id)
+        watched = self._watched.get(victim.container_id, UNKNOWN_CONTAINER)
         limit = None if kill.limit_cgroup is None else owner_of(_below(kill.limit_cgroup, self._prefix))
-        if watched is not None:
+        if watched is not UNKNOWN_CONTAINER:
             count = self._counts.setdefault(watched.id, _Count())
             count.recorded += 1
             if count.counted <= count.recorded:
@@ -116,7 +119,7 @@ class OomLedger:
         if self._joined(victim, wall_s):
             return None
         record = _from_log(kill, wall_s, victim, watched, limit, while_away)
-        if watched is not None:
+        if watched is not UNKNOWN_CONTAINER:
             record = self._with_survival(record, watched)
         self._keep(record)
         return record
@@ -166,15 +169,16 @@ class OomLedger:
         for container_id, count in self._counts.items():
             if count.due_s is None or (count.due_s > now_s and container_id not in urgent):
                 continue
-            watched, last = self._watched.get(container_id), self._last.get(container_id)
+            watched = self._watched.get(container_id, UNKNOWN_CONTAINER)
+            last = self._last.get(container_id)
             record = OomKill(
                 wall_s,
                 "counters",
                 count.hit.level,
-                watched.pod_uid if watched else "",
-                watched.namespace if watched else "",
-                watched.pod if watched else "",
-                watched.name if watched else "",
+                watched.pod_uid,
+                watched.namespace,
+                watched.pod,
+                watched.name,
                 container_id,
                 killed=count.counted - count.recorded,
                 limit_path=count.hit.path,
@@ -182,9 +186,9 @@ class OomLedger:
                 limit_bytes=count.hit.limit_bytes,
                 sample_age_s=wall_s - last.time_s if last else None,
                 while_away=self._away is not None and container_id in self._away,
-                whole_container=watched.group if watched else False,
+                whole_container=watched.group,
             )
-            if watched is not None:
+            if watched is not UNKNOWN_CONTAINER:
                 record = self._with_survival(record, watched)
             count.recorded, count.due_s = count.counted, None
             self._mark_read(container_id)
@@ -206,7 +210,7 @@ def _from_log(
     kill: KernelOomKill,
     wall_s: float,
     victim: CgroupOwner,
-    watched: MonitoredContainer | None,
+    watched: MonitoredContainer,
     limit: CgroupOwner | None,
     while_away: bool,
 ) -> OomKill:
@@ -215,9 +219,9 @@ def _from_log(
         "kernel log",
         level_of(limit, kill.limit_cgroup),
         victim.pod_uid,
-        watched.namespace if watched else "",
-        watched.pod if watched else "",
-        watched.name if watched else "",
+        watched.namespace,
+        watched.pod,
+        watched.name,
         victim.container_id,
         kill.name,
         kill.pid,
@@ -225,7 +229,7 @@ def _from_log(
         limit_bytes=kill.limit_bytes,
         usage_bytes=kill.usage_bytes,
         oom_score_adj=kill.oom_score_adj,
-        whole_container=kill.group or (watched is not None and watched.group),
+        whole_container=kill.group or watched.group,
         while_away=while_away,
         stat=dict(kill.stat),
         candidates=tuple(

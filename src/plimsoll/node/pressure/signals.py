@@ -21,6 +21,8 @@ from plimsoll.cgroups.stats.usage import CgroupOpener, CgroupUsage, MemoryUsage,
 from plimsoll.codec.kernel.files import flat_keyed
 from plimsoll.linux.cgroup_files import CgroupGoneError, KeptFile
 from plimsoll.linux.machine import meminfo_bytes
+from plimsoll.node.stats.process_usage import PROC, process_numbers
+from plimsoll.node.stats.stats import NodePlace
 from plimsoll.rules.config.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
     CONTAINERFS_AVAILABLE,
@@ -56,30 +58,24 @@ class Signals:
     def __init__(
         self,
         files: CgroupOpener | None,
+        place: NodePlace,
         *,
         capacity_bytes: int,
-        pods_path: str,
-        node_path: str = "/",
-        nodefs: Path,
-        imagefs: Path | None = None,
-        containerfs: Path | None = None,
         memory_from: MemoryFrom = "cgroup",
-        proc: Path = Path("/proc"),
+        proc: Path = PROC,
         clock: Callable[[], float],
     ) -> None:
-        """`files`: how cgroup files are opened; None on a simulated kernel, which has no memory signals.
-
-        `containerfs`: where writable layers are; None: on imagefs (§1)."""
-        self._capacity_bytes, self._nodefs, self._imagefs = capacity_bytes, nodefs, imagefs or nodefs
-        self._containerfs = containerfs or self._imagefs
+        """`files`: how cgroup files are opened; None on a simulated kernel, which has no memory signals."""
+        self._capacity_bytes, self._nodefs, self._imagefs = capacity_bytes, place.nodefs, place.imagefs
+        self._containerfs = place.containerfs or place.imagefs  # §1
         self._proc, self._clock, self._memory_from = proc, clock, memory_from
         self._unreadable: set[str] = set()
         self._pods: _Memory | None = None
         self._node: _Memory | None = None
         if files is not None:
-            self._pods = _Memory(files, pods_path)
+            self._pods = _Memory(files, place.pods_path)
             # The memory of a declared node is that of its pods: one cgroup, read once.
-            self._node = self._pods if node_path == pods_path else _Memory(files, node_path)
+            self._node = self._pods if place.node_path == place.pods_path else _Memory(files, place.node_path)
 
     def close(self) -> None:
         for reader in (self._pods, self._node):
@@ -133,13 +129,12 @@ class Signals:
             (self._imagefs, IMAGEFS_AVAILABLE, IMAGEFS_INODES_FREE),
             (self._containerfs, CONTAINERFS_AVAILABLE, CONTAINERFS_INODES_FREE),
         ):
-            observations |= self._read(str(path), partial(_filesystem, path, available, inodes, now_s))
+            observations |= self._read(path, partial(_filesystem, path, available, inodes, now_s))
         return observations | self._read(str(self._proc), partial(self._process_numbers, now_s))
 
     def _process_numbers(self, now_s: float) -> Observations:
-        most = min(self._number("sys/kernel/pid_max"), self._number("sys/kernel/threads-max"))
-        tasks = int((self._proc / "loadavg").read_text().split()[3].partition("/")[2])
-        return {PID_AVAILABLE: Observation(from_units(most - tasks), from_units(most), now_s)}
+        limit, tasks = process_numbers(self._proc)
+        return {PID_AVAILABLE: Observation(from_units(limit - tasks), from_units(limit), now_s)}
 
     def _read(self, source: str, read: Callable[[], Observations]) -> Observations:
         """An error is logged when it first occurs and when it is over, not with every read."""
@@ -154,9 +149,6 @@ class Signals:
             log.info("%s can be read again", source)
             self._unreadable.discard(source)
         return observations
-
-    def _number(self, name: str) -> int:
-        return int((self._proc / name).read_text())
 
 
 class _Memory:
@@ -204,7 +196,7 @@ class _RootMemory:
             self._stat.close()
 
 
-def _filesystem(path: Path, available: str, inodes: str, now_s: float) -> Observations:
+def _filesystem(path: str, available: str, inodes: str, now_s: float) -> Observations:
     stat = os.statvfs(path)
     free, size = stat.f_bavail * stat.f_frsize, stat.f_blocks * stat.f_frsize
     observations = {available: Observation(from_units(free, "BinarySI"), from_units(size, "BinarySI"), now_s)}

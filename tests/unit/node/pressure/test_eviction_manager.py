@@ -1,4 +1,4 @@
-"""The eviction loop on a node that is told by the test: order of passes, conditions, waits, reclaim before eviction."""
+"""The eviction manager on a fake node: order of passes, conditions, waits, reclaim before eviction."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Node:
         self.condition_changes = 0
         self.reclaims_memory = False
         self.counted: list[str] = []
-        self.leaving: dict[str, list[int]] = {}  # who is being ended → how long each may take
-        self.walk_s = 0.0  # how long looking at disks takes
+        self.leaving: dict[str, list[int]] = {}  # terminating pod → its grace periods
+        self.walk_s = 0.0  # how long measuring disks takes
         self.reclaims: list[str] = []
 
     # SignalSource
@@ -138,7 +138,7 @@ async def test_the_first_decision_of_a_node_is_kept_in_its_file(tmp_path: Path) 
     assert [each.victim.name for each in DecisionLog(file) if each.victim is not None] == ["large"]
 
 
-async def test_the_condition_lingers_and_is_told_twice() -> None:
+async def test_the_condition_lasts_for_the_transition_period_and_is_reported_twice() -> None:
     node = Node(large=1000)
     pressure = loop(node, HARD)
     await pressure.sync()
@@ -150,7 +150,7 @@ async def test_the_condition_lingers_and_is_told_twice() -> None:
     assert (pressure.conditions, node.condition_changes) == ((), 2)
 
 
-async def test_a_soft_threshold_waits_and_starts_anew() -> None:
+async def test_a_soft_threshold_waits_and_starts_again() -> None:
     node = Node(large=950)
     pressure = loop(node, parsed_thresholds({}, {"memory.available": "100Mi"}, {"memory.available": "90s"}))
     assert not await pressure.sync()
@@ -187,7 +187,7 @@ async def test_who_is_back_at_once_after_a_reclaim_is_evicted() -> None:
         assert [uid for uid, _ in node.evictions] == evicted
 
 
-async def test_a_pod_above_its_own_storage_limit_goes_without_pressure() -> None:
+async def test_a_pod_above_its_own_storage_limit_is_evicted_without_pressure() -> None:
     node = Node(filler=1)
     node.spec = SCRATCH
     node.volumes = {"scratch": FsUsage(11 * MIB, 3)}
@@ -218,7 +218,7 @@ async def test_memory_does_not_wait_for_disks() -> None:
     pressure = loop(node, HARD)
     running = asyncio.create_task(pressure.run(None, "/kubepods"))
     try:
-        await asyncio.sleep(0.05)  # the walk has begun
+        await asyncio.sleep(0.05)  # the walk has started
         node.now_s, node.used["large"] = node.now_s + 10, 1000 * MIB
         async with asyncio.timeout(10.0):
             while True:
@@ -239,7 +239,7 @@ async def test_memory_does_not_wait_for_what_is_done_about_a_full_disk() -> None
     pressure = loop(node, parsed_thresholds({"memory.available": "100Mi", "nodefs.available": "10%"}))
     turning = asyncio.create_task(pressure.sync())
     try:
-        await asyncio.sleep(0.05)  # the walk has begun
+        await asyncio.sleep(0.05)  # the walk has started
         node.used["large"] = 1000 * MIB
         async with asyncio.timeout(10.0):
             while True:
@@ -250,7 +250,7 @@ async def test_memory_does_not_wait_for_what_is_done_about_a_full_disk() -> None
         assert not turning.done()
         assert [each.signal for each in pressure.decisions] == ["memory.available"]
         assert pressure.conditions == ("MemoryPressure", "DiskPressure")
-        assert len(node.reclaims) == 2  # once, however often was looked meanwhile
+        assert len(node.reclaims) == 2  # once, however many passes there were
     finally:
         turning.cancel()
         await asyncio.wait([turning])
@@ -264,7 +264,7 @@ async def test_process_numbers_do_not_wait_for_disks() -> None:
     assert [uid for uid, _ in node.evictions] == ["one"]
 
 
-async def test_who_is_being_ended_goes_before_anybody_else() -> None:
+async def test_a_terminating_pod_is_waited_for_before_another_is_chosen() -> None:
     node = Node(large=1000)
     node.leaving["victim"] = []
     pressure = loop(node, HARD)
@@ -309,7 +309,7 @@ async def test_everybody_is_exempt() -> None:
     assert pressure.pause_s() <= 1.0
 
 
-async def test_where_everybody_is_exempt_it_is_tried_again_after_ten_seconds_or_with_somebody_new() -> None:
+async def test_without_candidates_eviction_retries_after_ten_seconds_or_with_a_new_pod() -> None:
     node = Node(critical=1000)
     node.spec = PodSpec((Container("c"),), priority=2_000_000_000)
     pressure = loop(node, HARD)
