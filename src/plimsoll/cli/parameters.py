@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -54,3 +55,15 @@ class QuantitiesParam(click.ParamType[ResourceList]):
                 self.fail(f"{part!r} is not name=amount", param, ctx)
             amounts[name.strip()] = QuantityParam().convert(text.strip(), param, ctx)
         return amounts
+
+
+pods_option = click.option(
+    "--pods",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="File with the output of `kubectl get pods -A -o json`, for names.",
+)
+names_state_option = click.option(
+    "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
+)

@@ -17,7 +17,7 @@ import msgspec
 from plimsoll.api.machinery.timestamps import age, epoch_seconds
 from plimsoll.cgroups.engine.executor import step_text
 from plimsoll.cgroups.engine.transaction import Applied
-from plimsoll.cli.terminal import Paint, colourful, display_width, inert, on_terminal, table
+from plimsoll.cli.terminal import Paint, colourful, display_width, echo_json, inert, on_terminal, table
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.cgroups.reconcile import Unmet
@@ -118,7 +118,7 @@ def print_applied(applied: Applied, output: str, *, dry_run: bool = False, notes
             "steps": msgspec.to_builtins(applied.steps),
             "unmet": msgspec.to_builtins(applied.unmet),
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        echo_json(document)
         return
     paint = Paint(colourful())
     for line in grouped(applied.steps, paint):

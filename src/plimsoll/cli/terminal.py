@@ -10,6 +10,10 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+import msgspec
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 CLASS_COLOURS = {"Guaranteed": "green", "Burstable": "yellow", "BestEffort": "red"}
@@ -66,6 +70,11 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> Iterable
     for line in lines:
         cells = (cell + " " * (size - display_width(cell)) for cell, size in zip(line, widths, strict=True))
         yield "  ".join(cells).rstrip()
+
+
+def echo_json(value: Any) -> None:
+    """Print a value as indented JSON; msgspec escapes control characters."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def display_width(text: str) -> int:

@@ -16,7 +16,7 @@ from plimsoll.cli.explain.usage import assumed, matched, usage_for
 from plimsoll.cli.manifests import read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.printers import order_lines
-from plimsoll.cli.terminal import Paint, colourful, inert
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.codec.node_pages import PressurePage
 from plimsoll.errors import InvalidConfigsError
@@ -119,7 +119,7 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
             raise click.UsageError("--usage needs files; a live node reports the usage of its pods")
         order = answered(options, lambda cluster: _live(cluster, setting, question, options))
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(order), indent=2).decode())
+        echo_json(order)
     else:
         for line in _lines(order, Paint(colourful())):
             click.echo(line)

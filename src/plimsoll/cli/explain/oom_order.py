@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from plimsoll.cli.explain.usage import assumed
 from plimsoll.cli.manifests import read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion, node_options
-from plimsoll.cli.terminal import Paint, colourful, inert, table
+from plimsoll.cli.parameters import names_state_option
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
 from plimsoll.rules.cgroups.desired import Workload, workload
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.model.objects import is_sidecar
@@ -36,9 +36,7 @@ SHOWN = 20
 @click.option(
     "--all", "everything", is_flag=True, help=f"Show all processes of this machine, not only the first {SHOWN}."
 )
-@click.option(
-    "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
-)
+@names_state_option
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def oom_order_command(
     files: tuple[str, ...],
@@ -67,7 +65,7 @@ def oom_order_command(
         candidates = _of_this_machine(state_dir)
     order = oom_order(candidates, memory)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(order), indent=2).decode())
+        echo_json(order)
         return 0
     shown = order if files or everything else order[:SHOWN]
     for line in _lines(shown, len(order), memory, Paint(colourful()), live=not files):

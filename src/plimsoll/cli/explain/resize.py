@@ -12,7 +12,7 @@ from plimsoll.cli.manifests import GivenManifest, Inputs, on_node, read_inputs, 
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.resize.answer import ResizeAnswer, lines, resize_answer
 from plimsoll.cli.resize.forecast import cpu_refusal
-from plimsoll.cli.terminal import Paint, colourful, inert
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import kept_for_resize, spec_changed
@@ -58,7 +58,7 @@ def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, outpu
     beside, passed = _beside(others, question.node, before.pod, setting)
     answer = _answer(before, after, beside, used, setting, question.node)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+        echo_json(answer)
     else:
         paint = Paint(colourful())
         click.echo("\n".join(lines(answer, paint)), color=paint.colour)

@@ -11,7 +11,7 @@ import msgspec
 
 from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
-from plimsoll.cli.terminal import Paint, colourful, inert
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.rules.cgroups.desired import Workload, workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
 from plimsoll.rules.node.node_config import NodeConfig
@@ -58,7 +58,7 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
     (good, problems, notes, left, _), (_, other_problems, _, right, _) = sides
     rows = differences(left, right)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+        echo_json(rows)
     elif output == "yaml":
         click.echo(_yaml(rows), nl=False)
     else:
@@ -101,7 +101,7 @@ def _workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Work
 
 def _print(found: Explanation, setting: NodeConfig, output: str, *, brief: bool, advise: bool) -> None:
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        echo_json(found)
     elif output == "yaml":
         click.echo(_yaml(found), nl=False)
     elif output == "sh":

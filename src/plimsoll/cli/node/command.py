@@ -10,6 +10,7 @@ import msgspec
 from click.core import ParameterSource
 
 from plimsoll.cli.node.machine import finished, live_options, node_name, opened
+from plimsoll.cli.terminal import echo_json
 from plimsoll.node.machine import LiveNode
 
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format.")
@@ -154,7 +155,7 @@ def status(output: str, **options: Any) -> int:
     if output == "json":
         document = {**msgspec.to_builtins(found), "driver": live.driver.name, "version": live.driver.version}
         document["declared_capacity"] = live.declared_capacity
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        echo_json(document)
     else:
         _print_status(live, found)
     if found.in_progress:

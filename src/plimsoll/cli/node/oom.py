@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.node_info import node_page
-from plimsoll.cli.terminal import Paint, colourful, inert, table
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
 from plimsoll.codec.node_pages import KillShown, OomPage
 from plimsoll.rules.cgroups.reasons import human_bytes
 
@@ -37,7 +36,7 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
     if options["namespace"]:
         kills = [each for each in kills if each.namespace == options["namespace"]]
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode({"kills": kills}), indent=2).decode())
+        echo_json({"kills": kills})
     else:
         for line in lines(kills, time.time(), Paint(colourful())):
             click.echo(line)

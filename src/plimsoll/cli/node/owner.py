@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from plimsoll.cgroups.stats.live_tree import is_sandbox
+from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.pod_names import PodNames, every_pod_name
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, colourful, inert
 from plimsoll.codec.kernel.files import OwnCgroup
@@ -44,16 +45,8 @@ class OwnerAnswer(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
 
 @click.command("whose")
 @click.argument("pids", nargs=-1, required=True, type=click.IntRange(1), metavar="PID...")
-@click.option(
-    "--pods",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="File with the output of `kubectl get pods -A -o json`, for names.",
-)
-@click.option(
-    "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
-)
+@pods_option
+@names_state_option
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def whose(pids: tuple[int, ...], files: tuple[str, ...], state_dir: Path | None, output: str) -> int:
     """Show which pod and container a process belongs to.

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-import msgspec
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
 from plimsoll.cli.printers import order_lines
-from plimsoll.cli.terminal import Paint, colourful, inert, table
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
 from plimsoll.codec.node_pages import PressurePage, SignalShown, ThresholdShown
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
@@ -51,7 +50,7 @@ def pressure(node: str, victims: int, everything: bool, output: str, **options: 
     """
     found = answered(options, lambda cluster: _asked(cluster, node))
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        echo_json(found)
     else:
         for line in lines(found, victims, time.time(), Paint(colourful()), everything=everything):
             click.echo(line)

@@ -13,7 +13,8 @@ from plimsoll.cgroups.drivers.detect import Hierarchies, open_cgroupfs, this_hos
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.stats.live_tree import files_of, live_tree, sandboxes, task_states
 from plimsoll.cli.node.tree_print import Picture, lines
-from plimsoll.cli.terminal import Paint, colourful, inert, on_terminal, width
+from plimsoll.cli.parameters import names_state_option, pods_option
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, on_terminal, width
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.machine import this_machine
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
@@ -55,16 +56,8 @@ class NoPodsError(PlimsollError):
 @click.option("--cgroup-root", default="/", metavar="PATH", help="The parent cgroup of kubepods. [default: /]")
 @click.option("--depth", type=click.IntRange(0), metavar="N", help="Show only N levels below the first.")
 @click.option("--tasks", "with_tasks", is_flag=True, help="Show the states of tasks.")
-@click.option(
-    "--pods",
-    "files",
-    multiple=True,
-    metavar="FILE",
-    help="File with the output of `kubectl get pods -A -o json`, for names.",
-)
-@click.option(
-    "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
-)
+@pods_option
+@names_state_option
 @click.option("--against", metavar="FILE", help="Show differences from `plimsoll explain … -o json` (- for a pipe).")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def tree(
@@ -94,7 +87,7 @@ def tree(
     finally:
         driver.close()
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(document(view)), indent=2))
+        echo_json(document(view))
     else:
         _print(view)
 
