@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tokenize
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,18 +27,18 @@ def pages() -> list[Path]:
     ]
 
 
-def tokens(source: str) -> Iterator[tokenize.TokenInfo]:
-    return tokenize.generate_tokens(io.StringIO(source).readline)
+@lru_cache(1)
+def tokens(path: Path) -> list[tokenize.TokenInfo]:
+    return list(tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline))
 
 
 def prose(path: Path) -> Iterator[Line]:
     """The lines of a page; of a Python file only its comments and strings, the latter with their quotes unless
     they are docstrings. Each with its line number."""
-    text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        yield from enumerate(text.splitlines(), 1)
+        yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         return
-    for token in tokens(text):
+    for token in tokens(path):
         content = token.string
         if token.type == tokenize.STRING:
             content = content.lstrip("rbfuRBFU").removeprefix('"""')
@@ -51,6 +52,6 @@ def prose(path: Path) -> Iterator[Line]:
 def names(path: Path) -> Iterator[Line]:
     """The identifiers of a Python file."""
     if path.suffix != ".md":
-        for token in tokens(path.read_text(encoding="utf-8")):
+        for token in tokens(path):
             if token.type == tokenize.NAME:
                 yield token.start[0], token.string

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.project_files import ROOT, names, pages, prose, python_files
 
-GLOSSARY = ROOT / "docs" / "glossary.md"
+GLOSSARY, OWN_TEST = ROOT / "docs" / "glossary.md", ROOT / "tests" / "unit" / "test_words.py"
 ENFORCED, IN_NAMES = "not", "not in names"
 ROW = re.compile(r"\| `([^`]+)` \| (.*?) \|$")
 QUOTED = re.compile(r"`[^`]*`|“[^”]*”|\"[^\"]*\"|'[^']*'")
@@ -35,43 +35,46 @@ def rejected(page: str, table: str) -> dict[str, str]:
     return words
 
 
-def pattern(words: dict[str, str]) -> re.Pattern[str]:
-    return re.compile(rf"\b({'|'.join(map(re.escape, words))})(?:e?s|e?d)?\b", re.IGNORECASE)
+class Rejected:
+    """Words to avoid → what to say, as patterns."""
+
+    def __init__(self, say: dict[str, str]) -> None:
+        self.say = say
+        words = "|".join(map(re.escape, say))
+        self._word = re.compile(rf"\b({words})(?:e?s|e?d)?\b", re.IGNORECASE)
+        self._literal = re.compile(rf"([`'\"])({words})\1")
+        self._names: dict[str, list[str]] = {}
+
+    def in_prose(self, line: str) -> list[str]:
+        found = [match[1].lower() for match in self._word.finditer(line)]
+        return found and [match[1].lower() for match in self._word.finditer(self._literal.sub("", line))]
+
+    def in_name(self, name: str) -> list[str]:
+        if name not in self._names:
+            self._names[name] = self.in_prose(" ".join(PARTS.findall(name)))
+        return self._names[name]
 
 
-def in_prose(line: str, words: dict[str, str]) -> list[str]:
-    literals = "|".join(map(re.escape, words))
-    text = re.sub(rf"([`'\"])({literals})\1", "", line)
-    return [match[1].lower() for match in pattern(words).finditer(text)]
-
-
-def in_name(name: str, words: dict[str, str]) -> list[str]:
-    return in_prose(" ".join(PARTS.findall(name)), words)
-
-
-def problems(path: Path, words: dict[str, str], only_in_names: dict[str, str]) -> list[str]:
-    say = words | only_in_names
+def problems(path: Path, everywhere: Rejected, in_names: Rejected) -> list[str]:
     found: list[tuple[int, str]] = []
+    quotes = path.parent.name == "semantics"
     for number, line in prose(path):
-        quotes = path.parent.name == "semantics"
-        found += [(number, word) for word in in_prose(QUOTED.sub("", line) if quotes else line, words)]
+        found += [(number, word) for word in everywhere.in_prose(QUOTED.sub("", line) if quotes else line)]
     for number, name in names(path):
-        found += [(number, word) for word in in_name(name, say)]
+        found += [(number, word) for word in in_names.in_name(name)]
+    say = everywhere.say | in_names.say
     return [f"{path.relative_to(ROOT)}:{number}: not {word!r}; say: {say[word]}" for number, word in sorted(set(found))]
 
 
 def main() -> int:
     page = GLOSSARY.read_text(encoding="utf-8")
-    words, only_in_names = rejected(page, ENFORCED), rejected(page, IN_NAMES)
-    if not words or not only_in_names:
+    everywhere, in_names = rejected(page, ENFORCED), rejected(page, IN_NAMES)
+    if not everywhere or not in_names:
         print(f"{GLOSSARY}: the tables of rejected words are missing")
         return 1
-    files = [
-        path
-        for path in [*pages(), *python_files()]
-        if path not in (GLOSSARY, Path(__file__).with_name("unit") / "test_words.py")
-    ]
-    found = [problem for path in files for problem in problems(path, words, only_in_names)]
+    patterns = Rejected(everywhere), Rejected(everywhere | in_names)
+    files = [path for path in [*pages(), *python_files()] if path not in (GLOSSARY, OWN_TEST)]
+    found = [problem for path in files for problem in problems(path, *patterns)]
     print("\n".join(found))
     return 1 if found else 0
 

@@ -9,7 +9,8 @@ import pytest
 from tests import words
 
 GLOSSARY = words.GLOSSARY.read_text(encoding="utf-8")
-REJECTED = {"wish": "request", "for ever": "until cancelled", "nobody": "none"}
+REJECTED = words.Rejected({"wish": "request", "for ever": "until cancelled", "nobody": "none"})
+IN_NAMES = words.Rejected(REJECTED.say | {"turn": "sync"})
 
 
 def test_the_glossary_has_both_tables() -> None:
@@ -31,7 +32,7 @@ def test_the_glossary_has_both_tables() -> None:
     ],
 )
 def test_prose(line: str, found: list[str]) -> None:
-    assert words.in_prose(line, REJECTED) == found
+    assert REJECTED.in_prose(line) == found
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def test_prose(line: str, found: list[str]) -> None:
     [("resize_wish", ["wish"]), ("PodWishes", ["wish"]), ("HTTPWish", ["wish"]), ("swish", []), ("return_value", [])],
 )
 def test_identifiers(name: str, found: list[str]) -> None:
-    assert words.in_name(name, REJECTED | {"turn": "sync"}) == found
+    assert IN_NAMES.in_name(name) == found
 
 
 def test_a_file_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +48,7 @@ def test_a_file_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path.parent.mkdir()
     path.write_text('"""A wish."""\n\nwish = 1  # for ever\nturn = "nobody"\n')
     monkeypatch.setattr(words, "ROOT", tmp_path)
-    assert words.problems(path, REJECTED, {"turn": "sync"}) == [
+    assert words.problems(path, REJECTED, IN_NAMES) == [
         "semantics/module.py:1: not 'wish'; say: request",
         "semantics/module.py:3: not 'for ever'; say: until cancelled",
         "semantics/module.py:3: not 'wish'; say: request",
@@ -55,4 +56,4 @@ def test_a_file_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ]
     page = path.with_suffix(".md")
     page.write_text('The API answers "wish not granted". A wish.\n')
-    assert words.problems(page, REJECTED, {}) == ["semantics/module.md:1: not 'wish'; say: request"]
+    assert words.problems(page, REJECTED, IN_NAMES) == ["semantics/module.md:1: not 'wish'; say: request"]
