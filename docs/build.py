@@ -15,8 +15,10 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from plimsoll.rules.config import extras
 from plimsoll.rules.config import table as config_table
 
 DOCS = Path(__file__).parent
@@ -59,12 +61,16 @@ def first_paragraph(path: Path) -> str:
     return " ".join(docstring.partition("\n\n")[0].split()).replace("|", "\\|")
 
 
-SECTIONS: dict[str, Callable[[], str]] = {"layers": layer_lines, "packages": package_table}
+def extras_table() -> str:
+    rows = [f"| `{row.name}` | {row.values} | {row.description} |\n" for row in extras.ROWS]
+    return "\n| setting | value | meaning |\n|---|---|---|\n" + "".join(rows) + "\n"
 
 
-def architecture() -> str:
-    text = (DOCS / "architecture.md").read_text()
-    return SECTION.sub(lambda part: part[1] + SECTIONS[part[2]]() + part[3], text)
+SECTIONS: dict[str, Callable[[], str]] = {"layers": layer_lines, "packages": package_table, "extras": extras_table}
+
+
+def with_sections(path: Path) -> str:
+    return SECTION.sub(lambda part: part[1] + SECTIONS[part[2]]() + part[3], path.read_text())
 
 
 def readme() -> str:
@@ -94,7 +100,8 @@ def chinese_readme() -> str:
 
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "kubelet-config.md": config_table.markdown,
-    DOCS / "architecture.md": architecture,
+    DOCS / "architecture.md": partial(with_sections, DOCS / "architecture.md"),
+    DOCS / "node.md": partial(with_sections, DOCS / "node.md"),
     ROOT / "README.md": readme,
     ROOT / "README.zh-CN.md": chinese_readme,
 }

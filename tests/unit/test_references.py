@@ -15,7 +15,16 @@ ROOMS = "|".join(sorted(path.stem for path in PACKAGE.iterdir() if not path.name
 # Not the names of others: `node.kubernetes.io`, `metrics.k8s.io`, `runtime.v1`, `api.proto`.
 MODULE = re.compile(rf"(?:`(?:plimsoll\.)?|\bplimsoll\.)((?:{ROOMS})(?!\.(?:kubernetes|k8s|v1|proto|py)\b)(?:\.\w+)+)")
 FILE = re.compile(r"(?<![\w/.{}*-])((?:[\w.-]+/)*[a-z_][\w-]*\.py)\b(?!/)")
+Place = tuple[Path, int, str]  # file, line number, line
+pytestmark = pytest.mark.xdist_group("references")  # in one worker, which reads the files once
 SEMANTICS = sorted((ROOT / "docs" / "semantics").glob("0*.md"))
+
+
+@cache
+def text() -> list[Place]:
+    """All pages, comments and strings of the project, except the samples in this module."""
+    files = [path for path in [*pages(), *python_files()] if path != Path(__file__)]
+    return [(path, number, line) for path in files for number, line in prose(path)]
 
 
 # --- modules and files
@@ -58,6 +67,8 @@ def is_file(name: str, page: Path) -> bool:
 
 
 def missing_references(path: Path, line: str) -> list[str]:
+    if "." not in line:
+        return []
     missing = [name for name in MODULE.findall(line) if not is_module(name)]
     # A string in the code may name a file that a test creates.
     return missing + [name for name in FILE.findall(line) if line[:1] not in "'\"" and not is_file(name, path)]
@@ -66,9 +77,7 @@ def missing_references(path: Path, line: str) -> list[str]:
 def test_modules_and_files_that_are_named_exist() -> None:
     missing = {
         f"{path.relative_to(ROOT)}:{number}": names
-        for path in [*pages(), *python_files()]
-        if path != Path(__file__)
-        for number, line in prose(path)
+        for path, number, line in text()
         if (names := missing_references(path, line))
     }
     assert missing == {}
@@ -131,9 +140,7 @@ def unknown_clauses(line: str) -> list[str]:
 def test_every_clause_that_is_cited_has_an_anchor() -> None:
     unknown = {
         f"{path.relative_to(ROOT)}:{number}": clauses
-        for path in [*pages(), *python_files()]
-        if path != Path(__file__)
-        for number, line in prose(path)
+        for path, number, line in text()
         if (clauses := unknown_clauses(line))
     }
     assert unknown == {}
