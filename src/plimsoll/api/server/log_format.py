@@ -7,7 +7,7 @@ import sys
 
 import msgspec
 
-from plimsoll.api.machinery.timestamps import rfc3339_micro
+from plimsoll.rules.timestamps import rfc3339_micro
 
 
 class _Lines(logging.Formatter):

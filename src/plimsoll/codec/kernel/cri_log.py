@@ -3,13 +3,15 @@
     2016-10-06T00:17:09.669794202Z stdout F what the container wrote
 
 A line that was longer than the runtime's buffer, or had no line break yet, comes in pieces tagged `P` (partial), the
-last one `F` (full). Nothing else than the standard library is imported here, for whoever writes logs and must be small.
+last one `F` (full).
 """
 
 from __future__ import annotations
 
 import re
 from typing import Final, NamedTuple
+
+from plimsoll.rules.timestamps import offset_seconds, unix_seconds
 
 NANOS: Final = 1_000_000_000
 _LINE: Final = re.compile(rb"([^ ]+) (stdout|stderr) ([^ ]*) (.*)", re.DOTALL)
@@ -41,30 +43,22 @@ def log_line(time: bytes, stream: bytes, content: bytes, *, partial: bool = Fals
 
 
 def unix_nanos(time: bytes) -> int | None:
-    """An RFC 3339 time with any number of decimals, counted from 1970; None for what is none."""
-    found = _TIME.fullmatch(time)
-    if found is None:
+    """An RFC 3339 time with any number of decimals as nanoseconds since 1970; None for what is not a time."""
+    match = _TIME.fullmatch(time)
+    if match is None:
         return None
-    year, month, day, hour, minute, second = (int(each) for each in found.groups()[:6])
-    seconds = (_days(year, month, day) * 24 + hour) * 3600 + minute * 60 + second
-    if found[8]:
-        offset = int(found[9]) * 3600 + int(found[10]) * 60
-        seconds -= offset if found[8] == b"+" else -offset
-    return seconds * NANOS + int((found[7] or b"0").ljust(9, b"0")[:9])
+    try:
+        seconds = unix_seconds(*map(int, match.groups()[:6]))
+    except ValueError:
+        return None
+    offset_s = offset_seconds(match[8], match[9], match[10]) if match[8] else 0
+    return (seconds - offset_s) * NANOS + int((match[7] or b"0").ljust(9, b"0")[:9])
 
 
 def fixed_time(time: bytes) -> bytes:
-    """With nine decimals, as the kubelet shows it to whoever asks for timestamps; no offset is `Z`."""
+    """With nine decimals, as the kubelet shows it when timestamps are requested; no offset is `Z`."""
     found = _TIME.fullmatch(time)
     if found is None:
         return time
     zone = b"Z" if not found[8] or (found[9], found[10]) == (b"00", b"00") else b"%b%b:%b" % found.groups()[7:]
     return b"%b.%b%b" % (time[:19], (found[7] or b"").ljust(9, b"0")[:9], zone)
-
-
-def _days(year: int, month: int, day: int) -> int:
-    """From 1970-01-01, counted in eras of 400 years that begin on March 1st: leap days then come last."""
-    year -= month <= 2
-    era, of_era = divmod(year, 400)
-    of_year = (153 * (month + (-3 if month > 2 else 9)) + 2) // 5 + day - 1
-    return era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719_468

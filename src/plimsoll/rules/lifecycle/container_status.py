@@ -27,7 +27,7 @@ from plimsoll.rules.model.pod_status import (
 )
 from plimsoll.rules.model.runnable import FALLBACK_TO_LOGS, RunContainer, RunPod
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339
 
 CONTAINER_CREATING, POD_INITIALIZING = "ContainerCreating", "PodInitializing"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
@@ -153,7 +153,7 @@ def _from_run(
 
 def _state(context: StatusContext, run: ObservedContainer, before: RunContainerStatus | None) -> RunState:
     if run.phase == "running":
-        return RunState(running=Running(utc_text(run.started_s)))
+        return RunState(running=Running(rfc3339(run.started_s)))
     if run.phase == "exited":
         return RunState(terminated=_terminated(context, run))
     if run.phase == "unknown" and before is not None and before.state.running is not None:
@@ -166,8 +166,8 @@ def _terminated(context: StatusContext, run: ObservedContainer) -> Terminated:
         exit_code=run.exit_code,
         reason=run.reason or ("Completed" if run.exit_code == 0 else "Error"),
         message=run.message,
-        started_at=utc_text(run.started_s) if run.started_s else None,
-        finished_at=utc_text(run.finished_s) if run.finished_s else None,
+        started_at=rfc3339(run.started_s) if run.started_s else None,
+        finished_at=rfc3339(run.finished_s) if run.finished_s else None,
         container_id=_full_id(context, run.id),
     )
 

@@ -45,7 +45,7 @@ from plimsoll.rules.model.pod_status import (
 from plimsoll.rules.model.runnable import ALWAYS, NEVER, RunPod
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resources.qos import qos_class
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339
 
 REJECTED_PREFIX = "Pod was rejected: "
 
@@ -96,7 +96,7 @@ def pod_status(
         reason=reason,
         message=message,
         qos_class=pod.status.qos_class or qos_class(pod),
-        start_time=before.start_time or pod.status.start_time or utc_text(now_s),
+        start_time=before.start_time or pod.status.start_time or rfc3339(now_s),
         resize=resize,
         resources=resources,
         allocated_resources=allocated_resources,
@@ -125,7 +125,7 @@ def rejected_status(
         reason=reason,
         message=f"{REJECTED_PREFIX}{message}",
         qos_class=pod.status.qos_class or qos_class(pod),
-        start_time=pod.status.start_time or utc_text(now_s),
+        start_time=pod.status.start_time or rfc3339(now_s),
         conditions=_dated(told, pod.status, pod.status, now_s),
         observed_generation=generation,
     )
@@ -331,4 +331,4 @@ def _with_time(condition: RunCondition, before: RunCondition | None, now_s: floa
         return condition
     if before is not None and before.status == condition.status and before.last_transition_time is not None:
         return msgspec.structs.replace(condition, last_transition_time=before.last_transition_time)
-    return msgspec.structs.replace(condition, last_transition_time=utc_text(now_s))
+    return msgspec.structs.replace(condition, last_transition_time=rfc3339(now_s))

@@ -17,7 +17,7 @@ from plimsoll.rules.model.objects import is_sidecar
 from plimsoll.rules.model.observed import KillReason, ObservedPod
 from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunStatus
 from plimsoll.rules.model.runnable import Hook, Probe, RunPod, container_named, grace_period_s
-from plimsoll.rules.timestamps import epoch_s
+from plimsoll.rules.timestamps import epoch_seconds
 
 MIN_POD_GRACE_S = 1
 MIN_STOP_GRACE_S = 2
@@ -57,7 +57,7 @@ def is_ending(pod: RunPod, status: RunStatus | None = None, verdict: Termination
 
 def deadline_s(pod: RunPod, status: RunStatus) -> float | None:
     """When the pod has been active for longer than it may."""
-    started_s = epoch_s(status.start_time)
+    started_s = epoch_seconds(status.start_time)
     if pod.spec.active_deadline_seconds is None or started_s is None:
         return None
     return started_s + pod.spec.active_deadline_seconds

@@ -19,7 +19,7 @@ from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.resize.allocation import Allocation, all_containers, is_allocated
 from plimsoll.rules.resize.verdict import ResizeVerdict
-from plimsoll.rules.timestamps import epoch_s, utc_text
+from plimsoll.rules.timestamps import epoch_seconds, rfc3339
 
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 DEFERRED, INFEASIBLE, ERROR = "Deferred", "Infeasible", "Error"
@@ -109,12 +109,12 @@ def resize_conditions(marks: ResizeConditions, profile: Profile) -> tuple[RunCon
     numbered = profile.pod_observed_generation
     if (pending := marks.pending) is not None:
         generation = pending.generation if numbered else 0
-        probed, since = (None if each is None else utc_text(each) for each in (pending.probed_s, pending.since_s))
+        probed, since = (None if each is None else rfc3339(each) for each in (pending.probed_s, pending.since_s))
         found.append(RunCondition(PENDING, "True", pending.reason, pending.message, probed, since, generation))
     if (progress := marks.progress) is not None:
         generation = progress.generation if numbered else 0
         reason = ERROR if progress.error else ""
-        since = utc_text(progress.since_s)
+        since = rfc3339(progress.since_s)
         found.append(RunCondition(IN_PROGRESS, "True", reason, progress.error, None, since, generation))
     return tuple(found)
 
@@ -136,12 +136,12 @@ def marks_of(conditions: Iterable[RunCondition], generation: int, now_s: float) 
     for each in conditions:
         if each.type == PENDING and each.status == "True" and each.reason in (DEFERRED, INFEASIBLE):
             reason: Literal["Deferred", "Infeasible"] = "Deferred" if each.reason == DEFERRED else "Infeasible"
-            since_s = epoch_s(each.last_transition_time)
-            probed_s = epoch_s(each.last_probe_time)
+            since_s = epoch_seconds(each.last_transition_time)
+            probed_s = epoch_seconds(each.last_probe_time)
             mark = PendingMark(reason, each.message, each.observed_generation or generation, since_s, probed_s)
             marks = msgspec.structs.replace(marks, pending=mark)
         elif each.type == IN_PROGRESS and each.status == "True":
-            begun_s = epoch_s(each.last_transition_time)
+            begun_s = epoch_seconds(each.last_transition_time)
             progress = ProgressMark(
                 each.observed_generation or generation, now_s if begun_s is None else begun_s, each.message
             )
