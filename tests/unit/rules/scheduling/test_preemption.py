@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
@@ -286,11 +286,12 @@ RESIDENTS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12)), max_size=
 def test_victims_are_lower_sufficient_and_each_is_needed(listed: list[tuple[int, int]], cpu: int) -> None:
     residents = [pod(f"r{index}", str(cores), priority) for index, (cores, priority) in enumerate(listed)]
     load, waiting = node(*residents, cpu="8"), waiting_load(pod("new", str(cpu), 10))
-    found = victims_on(waiting, load, PROFILE_1_36)
-    if not isinstance(found, PreemptionCandidate):
-        return
-    keys = [f"d/{each.metadata.name}" for each in found.victims]
-    assert all((each.spec.priority or 0) < 10 for each in found.victims)
+    candidate = victims_on(waiting, load, PROFILE_1_36)
+    assume(isinstance(candidate, PreemptionCandidate))
+    assert isinstance(candidate, PreemptionCandidate)
+    event(f"{len(candidate.victims)} victims of {len(residents)} pods")
+    keys = [f"d/{victim.metadata.name}" for victim in candidate.victims]
+    assert all((victim.spec.priority or 0) < 10 for victim in candidate.victims)
     assert verdict(waiting, load.without_pods(keys), PROFILE_1_36).fits
     for key in keys:
         assert not verdict(waiting, load.without_pods(other for other in keys if other != key), PROFILE_1_36).fits
