@@ -43,7 +43,7 @@ from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartF
 from plimsoll.rules.model.pod_status import FAILED, RUNNING, SUCCEEDED, RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod, container_named, containers_of
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod
-from plimsoll.rules.resize.conditions import NO_MARKS
+from plimsoll.rules.resize.conditions import NO_RESIZE_CONDITIONS
 from plimsoll.runtime.interface import RuntimeCallError
 
 log = logging.getLogger(__name__)
@@ -349,7 +349,7 @@ class PodWorker:
     ) -> RunStatus:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
         pod = self._allocated()  # a newer document may have come since
-        marks = NO_MARKS if is_final or record.verdict is not None else self._resizes.marks(self.uid)
+        marks = NO_RESIZE_CONDITIONS if is_final or record.verdict is not None else self._resizes.marks(self.uid)
         status = made_status(tools, record, pod, seen, self._remembered(), marks, desired=self.pod, is_final=is_final)
         if status.phase in (SUCCEEDED, FAILED):
             self._resizes.over(self.uid)

@@ -41,7 +41,7 @@ def test_not_running_shows_what_is_allocated() -> None:
     assert status_resources(A, running=False, reported=Values(2, 1000, 100000, 1)) is A
 
 
-def test_the_runtime_is_believed() -> None:
+def test_reported_values_replace_allocated_ones() -> None:
     found = status_resources(
         A, running=True, reported=Values(1024, 100000, 100000, GI), actuated=resources({"memory": "1Gi"})
     )
@@ -109,7 +109,7 @@ def test_the_memory_request_is_the_actuated_one(actuated: dict[str, str] | None,
     assert texts(found)[0] == {"memory": expected}
 
 
-def test_a_silent_runtime() -> None:
+def test_a_runtime_that_reports_nothing() -> None:
     actuated = resources({"cpu": "1", "memory": "1Gi"}, {"cpu": "1500m"})
     found = status_resources(A, running=True, actuated=actuated)
     assert texts(found) == (
