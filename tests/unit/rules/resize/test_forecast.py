@@ -427,12 +427,12 @@ def test_the_nearest_is_no_larger_than_the_node(
     old: tuple[dict[str, str], ...], new: tuple[dict[str, str], ...], nearest: dict[str, dict[str, str]]
 ) -> None:
     """1.36's admission would refuse that as well (03 §4.2); in 1.27 the node has to say it."""
-    before, request = on_node(version(*old)), on_node(version(*new))
-    found = asked(request, other("a", "1"), old=before, profile="1.36")
+    before, requested = on_node(version(*old)), on_node(version(*new))
+    found = asked(requested, other("a", "1"), old=before, profile="1.36")
     assert (found.outcome, found.nearest is not None) == ("refused", True)
     assert found.nearest is not None
     assert patch_between(before.pod, found.nearest) == {"spec": {"containers": [{"name": "c", "resources": nearest}]}}
-    older = asked(request, old=before)
+    older = asked(requested, old=before)
     assert older.nearest is not None
     assert older.nearest.spec.containers[0].resources.limits == {
         name: max(parse(each.get(name, "0")) for each in new) for name in SMALL
@@ -440,7 +440,7 @@ def test_the_nearest_is_no_larger_than_the_node(
 
 
 @pytest.mark.parametrize(
-    ("request", "nearest"),
+    ("requested", "nearest"),
     [
         ({"requests": {"cpu": "3"}}, {"requests": {"cpu": "1500m"}}),
         ({"limits": {"cpu": "3"}, "requests": {"cpu": "1"}}, {"limits": {"cpu": "2"}}),
@@ -453,7 +453,7 @@ def test_the_nearest_is_no_larger_than_the_node(
     ids=["a request", "a limit", "both", "memory"],
 )
 def test_the_nearest_request_is_within_the_pod_level(
-    request: dict[str, dict[str, str]], nearest: dict[str, dict[str, str]]
+    requested: dict[str, dict[str, str]], nearest: dict[str, dict[str, str]]
 ) -> None:
     """Two CPUs for the pod, half of one is another container's."""
 
@@ -466,7 +466,7 @@ def test_the_nearest_request_is_within_the_pod_level(
         return PodVersion({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
 
     old = inside({"requests": {"cpu": "1"}})
-    found = asked(inside(request), old=old, profile="1.36")
+    found = asked(inside(requested), old=old, profile="1.36")
     assert (found.outcome, found.nearest is not None) == ("refused", True)
     assert found.nearest is not None
     assert patch_between(old.pod, found.nearest) == {"spec": {"containers": [{"name": "c", "resources": nearest}]}}
