@@ -1,4 +1,4 @@
-"""Pods that run, short to write, and a node of plain values that carries out what `pod_work` asks."""
+"""Pods that run, short to write, and a node of plain values that carries out what `compute_pod_actions` asks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.lean.runnable import run_pod
-from plimsoll.rules.lifecycle.pod_actions import pod_work, remember, started
+from plimsoll.rules.lifecycle.pod_actions import after_sync, compute_pod_actions, started
 from plimsoll.rules.model.objects import is_sidecar
 from plimsoll.rules.model.observed import (
     NO_MEMORY,
@@ -95,8 +95,8 @@ class ModelNode:
         return ObservedPod(tuple(self.sandboxes), tuple(self.containers))
 
     def turn(self) -> PodActions:
-        work = pod_work(self.pod, self.seen, self.memory, self.now_s)
-        self.memory = remember(self.memory, work)
+        work = compute_pod_actions(self.pod, self.seen, self.memory, self.now_s)
+        self.memory = after_sync(self.memory, work)
         if work.kill_pod:
             for each in self.containers:
                 self._end(each, 137)

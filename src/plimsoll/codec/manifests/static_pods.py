@@ -22,7 +22,7 @@ from plimsoll.codec.schema.schema import KINDS
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.errors import InvalidObjectError, PlimsollError
 from plimsoll.rules.admission.validation import create_errors
-from plimsoll.rules.lifecycle.environment import wanted_config_maps
+from plimsoll.rules.lifecycle.environment import referenced_config_maps
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION, SOURCE_ANNOTATION, Pod
 from plimsoll.rules.model.runnable import RunPod, volume_kind
@@ -143,7 +143,7 @@ def _check(document: JsonObject, body: bytes, where: str) -> None:
 
 
 def _from_api(pod: RunPod) -> str:
-    if wanted_config_maps(pod):
+    if referenced_config_maps(pod):
         return "configmaps"
     if pod.spec.service_account_name:
         return "serviceaccounts"
