@@ -81,7 +81,7 @@ DB = {"app": "db"}
             id="a pod without a start is the youngest",
         ),
         pytest.param(
-            [pod("small", "1", 1), pod("big", "3", 5)], [], ["big"], 0, id="given back: whoever fits beside the pod"
+            [pod("small", "1", 1), pod("big", "3", 5)], [], ["big"], 0, id="reprieved: pods that fit beside the new one"
         ),
         pytest.param([pod("low", "2", 1), pod("high", "2", 10)], [], ["low"], 0, id="equal priority is no victim"),
         pytest.param(
@@ -141,7 +141,7 @@ def test_a5_victims_are_listed_by_importance() -> None:
         pytest.param(
             [pod("same", "4", 10)],
             FitVerdict(("No preemption victims found for incoming pod",), True),
-            id="nobody is lower",
+            id="no lower priority",
         ),
         pytest.param([pod("low", "1", 1), pod("high", "3", 20)], SHORT, id="not enough even without them"),
     ],
@@ -151,8 +151,8 @@ def test_a5_unsuitable_node(residents: list[Pod], expected: FitVerdict) -> None:
 
 
 def test_a5_a_nominated_pod_of_higher_priority_keeps_its_place() -> None:
-    promised = [waiting_load(pod("promised", "3", 50))]
-    found = victims_on(waiting_load(pod("new", "2", 10)), node(pod("low", "4", 1)), PROFILE_1_36, nominated=promised)
+    nominee = [waiting_load(pod("nominee", "3", 50))]
+    found = victims_on(waiting_load(pod("new", "2", 10)), node(pod("low", "4", 1)), PROFILE_1_36, nominated=nominee)
     assert found == SHORT
 
 
@@ -228,7 +228,7 @@ def test_a5_a_decision_over_nodes() -> None:
     assert [each.metadata.name for each in found.cleared] == ["weak"]
 
 
-def test_a5_why_nobody_can_be_preempted() -> None:
+def test_a5_why_no_pod_can_be_preempted() -> None:
     nodes = [
         node(pod("a", "4", 10), name="n1"),
         node(pod("b", "3", 20), pod("c", "1"), name="n2"),
