@@ -1,7 +1,7 @@
-"""Times as Go's `time.Parse` reads them and the API prints them, with Go's own sentences when it cannot.
+"""Times as Go's `time.Parse` reads them and the API prints them, with Go's error messages.
 
-Two layouts: RFC 3339 (any number of decimals is read, none is kept) and the same with exactly six decimals (leases,
-event times). Both are kept and printed in UTC.
+Two layouts: RFC 3339 (decimals are read and dropped) and the same with exactly six decimals (leases, event times). Both
+are printed in UTC.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 ZERO: Final = "0001-01-01T00:00:00Z"
 ZERO_MICRO: Final = "0001-01-01T00:00:00.000000Z"
 
-# What is printed back unchanged; days from the 29th on must be checked against the calendar.
+# Texts that are printed unchanged; days from the 29th on must be checked against the calendar.
 CANONICAL: Final = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _FIRST_S: Final = unix_seconds(0, 1, 1, 0, 0, 0)
 _END_S: Final = unix_seconds(10_000, 1, 1, 0, 0, 0)
@@ -25,7 +25,7 @@ _FRACTION: Final = re.compile(r"[.,]([0-9]+)")
 
 
 class TimeError(ValueError):
-    """`str()` is Go's sentence."""
+    """`str()` is Go's message."""
 
 
 class _Parser:
@@ -43,9 +43,9 @@ class _Parser:
     def off(self, message: str) -> TimeError:
         return TimeError(f"parsing time {byte_quoted(self.text)}: {message}")
 
-    def literal(self, mark: str) -> None:
-        if not self.rest.startswith(mark):
-            raise self.bad(mark)
+    def literal(self, character: str) -> None:
+        if not self.rest.startswith(character):
+            raise self.bad(character)
         self.rest = self.rest[1:]
 
     def number(self, element: str, digits: int, least: int, most: int, name: str) -> int:
@@ -77,7 +77,7 @@ class _Parser:
             return 0
         if len(rest) < 6 or rest[3] != ":" or rest[0] not in "+-" or not _is_digits(rest[1:3] + rest[4:6]):
             raise self.bad("Z07:00")
-        # Go lets an offset of 24 hours or 60 minutes pass.
+        # Go accepts an offset of 24 hours or 60 minutes.
         if int(rest[1:3]) > 24:
             raise self.off("time zone offset hour out of range")
         if int(rest[4:6]) > 60:

@@ -49,7 +49,7 @@ def test_container_resources(kind, given_, kept):
     after = with_defaults(document).document
     assert after["spec"][kind] == [{"name": "c", "resources": kept, "env": []}]
     assert after["spec"]["x-unknown"] == [1]
-    assert document == before, "the given document is never touched"
+    assert document == before, "the argument is never changed"
 
 
 def test_pod_level_overhead_and_status():

@@ -89,7 +89,7 @@ def test_lists(document: Any, titles: list[str]) -> None:
     assert not [found for found in found_pods(document) if isinstance(found, Passed)]
 
 
-def test_where_items_stand() -> None:
+def test_paths_of_items() -> None:
     first, second = found_pods({"kind": "List", "items": [pod("a"), templated("CronJob", "b")]})
     assert (first.at, first.base) == (("items", 0), "items[0].spec")
     assert second.written("spec.containers[0]") == "items[1].spec.jobTemplate.spec.template.spec.containers[0]"
