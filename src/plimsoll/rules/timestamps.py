@@ -12,16 +12,16 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import AnyStr
 
 Clock = Callable[[], float]  # seconds since the epoch
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _PERIOD_S = 146_097 * _DAY  # 400 years
 _RFC3339 = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d+)?(?:[Zz]|([+-])(\d\d):(\d\d))",
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))",
     re.ASCII,
 )
+NANOS = 1_000_000_000
 UNKNOWN = "<unknown>"
 
 
@@ -49,23 +49,29 @@ def unix_seconds(year: int, month: int, day: int, hour: int, minute: int, second
     return int(moment.timestamp()) + periods * _PERIOD_S
 
 
-def epoch_seconds(text: object) -> float | None:
-    """Seconds since 1970 of an RFC 3339 text; None where it is absent or not a time."""
-    match = _RFC3339.fullmatch(text) if isinstance(text, str) else None
+def offset_seconds(sign: str, hours: str, minutes: str) -> int:
+    """The zone `+01:30` is 5400 seconds ahead of UTC."""
+    offset_s = int(hours) * _HOUR + int(minutes) * _MINUTE
+    return -offset_s if sign == "-" else offset_s
+
+
+def unix_nanos(text: str) -> int | None:
+    """Nanoseconds since 1970 of an RFC 3339 text with any number of decimals; None if it is not a time."""
+    match = _RFC3339.fullmatch(text)
     if match is None:
         return None
     try:
-        whole_s = unix_seconds(*map(int, match.groups()[:6]))
+        seconds = unix_seconds(*map(int, match.groups()[:6]))
     except ValueError:
         return None
     offset_s = offset_seconds(match[8], match[9], match[10]) if match[8] else 0
-    return whole_s - offset_s + float(match[7] or 0)
+    return (seconds - offset_s) * NANOS + int((match[7] or "0").ljust(9, "0")[:9])
 
 
-def offset_seconds(sign: AnyStr, hours: AnyStr, minutes: AnyStr) -> int:
-    """The zone `+01:30` is 5400 seconds ahead of UTC."""
-    offset_s = int(hours) * _HOUR + int(minutes) * _MINUTE
-    return -offset_s if sign in ("-", b"-") else offset_s
+def epoch_seconds(text: object) -> float | None:
+    """Seconds since 1970 of an RFC 3339 text; None if it is absent or not a time."""
+    nanos = unix_nanos(text) if isinstance(text, str) else None
+    return None if nanos is None else nanos / NANOS
 
 
 def age(text: object, now_s: float) -> str:

@@ -94,7 +94,7 @@ class ModelNode:
     def seen(self) -> ObservedPod:
         return ObservedPod(tuple(self.sandboxes), tuple(self.containers))
 
-    def turn(self) -> PodActions:
+    def sync(self) -> PodActions:
         work = compute_pod_actions(self.pod, self.seen, self.memory, self.now_s)
         self.memory = after_sync(self.memory, work)
         if work.kill_pod:
@@ -111,13 +111,13 @@ class ModelNode:
             self._start(start.name, start.attempt, start.resume_id)
         return work
 
-    def settle(self, turns: int = 40) -> PodActions:
+    def settle(self, syncs: int = 40) -> PodActions:
         """Turns until there is nothing to do."""
-        for _ in range(turns):
-            work = self.turn()
+        for _ in range(syncs):
+            work = self.sync()
             if work.is_idle:
                 return work
-        raise AssertionError(f"still busy after {turns} turns: {work}")
+        raise AssertionError(f"still busy after {syncs} syncs: {work}")
 
     def exit(self, name: str, exit_code: int = 0) -> None:
         for each in self.seen.of(name):

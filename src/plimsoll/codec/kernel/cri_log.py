@@ -11,9 +11,6 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from plimsoll.rules.timestamps import offset_seconds, unix_seconds
-
-NANOS: Final = 1_000_000_000
 _LINE: Final = re.compile(rb"([^ ]+) (stdout|stderr) ([^ ]*) (.*)", re.DOTALL)
 _TIME: Final = re.compile(
     rb"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,18}))?"
@@ -40,19 +37,6 @@ def parse(line: bytes) -> LogLine | None:
 def log_line(time: bytes, stream: bytes, content: bytes, *, partial: bool = False) -> bytes:
     """The line for `content`, which contains no line break."""
     return b"%b %b %b %b\n" % (time, stream, b"P" if partial else b"F", content)
-
-
-def unix_nanos(time: bytes) -> int | None:
-    """An RFC 3339 time with any number of decimals as nanoseconds since 1970; None for what is not a time."""
-    match = _TIME.fullmatch(time)
-    if match is None:
-        return None
-    try:
-        seconds = unix_seconds(*map(int, match.groups()[:6]))
-    except ValueError:
-        return None
-    offset_s = offset_seconds(match[8], match[9], match[10]) if match[8] else 0
-    return (seconds - offset_s) * NANOS + int((match[7] or b"0").ljust(9, b"0")[:9])
 
 
 def fixed_time(time: bytes) -> bytes:

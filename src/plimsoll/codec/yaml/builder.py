@@ -40,7 +40,7 @@ UNKNOWN_ESCAPE: Final = "found unknown escape character"  # libyaml's message
 # sum of the depths of all events must stay within a few seconds' worth.
 _HARMLESS_DEPTH: Final = 1_000
 _MAX_DEEP_WORK: Final = 500_000_000
-_EVENTS_PER_LOOK: Final = 1_024
+_EVENTS_PER_CHECK: Final = 1_024
 
 # go-yaml's alias budget (Y3): the share of decoded values that may come from aliases.
 _FREE_ALIASED: Final = 100
@@ -144,8 +144,8 @@ class Builder:
                 handler(event)
             elif isinstance(event, (yaml.DocumentEndEvent, yaml.StreamEndEvent)):
                 return
-            if count % _EVENTS_PER_LOOK == 0 and len(self._stack) > _HARMLESS_DEPTH:
-                work += len(self._stack) * _EVENTS_PER_LOOK
+            if count % _EVENTS_PER_CHECK == 0 and len(self._stack) > _HARMLESS_DEPTH:
+                work += len(self._stack) * _EVENTS_PER_CHECK
                 if work > _MAX_DEEP_WORK:
                     raise JsonStreamError("the document is too large for its depth", event.start_mark.index)
 

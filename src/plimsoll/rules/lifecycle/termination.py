@@ -95,10 +95,10 @@ def stops(pod: RunPod, seen: ObservedPod, grace_s: int | None = None) -> tuple[S
     """Every container that may still run. `grace_s`: `pod_grace_s`, or None if the pod terminates by itself."""
     live = seen.live()
     names = {each.name for each in live}
-    given_s = kill_grace_s(pod, "", "pod") if grace_s is None else grace_s
+    period_s = kill_grace_s(pod, "", "pod") if grace_s is None else grace_s
     later = _waits_for(pod, names)
     return tuple(
-        Stop(each.id, each.name, given_s, _pre_stop(pod, each.name, given_s), later.get(each.name, ()))
+        Stop(each.id, each.name, period_s, _pre_stop(pod, each.name, period_s), later.get(each.name, ()))
         for each in sorted(live, key=lambda each: (each.name, each.attempt))
     )
 

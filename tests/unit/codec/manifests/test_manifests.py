@@ -122,9 +122,9 @@ def test_passed(document: Any, reason: str, is_error: bool) -> None:
 REPLICAS = [(3, 3), (0, 0), (None, 1), ("3", 1), (True, 1), (-1, 1), (2.5, 1)]
 
 
-@pytest.mark.parametrize(("given_", "count"), REPLICAS, ids=[repr(row[0]) for row in REPLICAS])
-def test_replicas(given_: Any, count: int) -> None:
-    assert only(templated("Deployment", replicas=given_)).replicas == count
+@pytest.mark.parametrize(("replicas", "count"), REPLICAS, ids=[repr(row[0]) for row in REPLICAS])
+def test_replicas(replicas: Any, count: int) -> None:
+    assert only(templated("Deployment", replicas=replicas)).replicas == count
 
 
 PATHS = [

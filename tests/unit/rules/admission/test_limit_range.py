@@ -97,7 +97,7 @@ DEFAULTS = limits(
 
 
 @pytest.mark.parametrize(
-    ("given_pod", "requests", "own_limits", "note"),
+    ("subject", "requests", "own_limits", "note"),
     [
         pytest.param(
             pod(container()),
@@ -122,8 +122,8 @@ DEFAULTS = limits(
         ),
     ],
 )
-def test_l3_defaults(given_pod: Pod, requests: Json, own_limits: Json, note: str | None) -> None:
-    filled = limit_ranged(given_pod, [DEFAULTS])
+def test_l3_defaults(subject: Pod, requests: Json, own_limits: Json, note: str | None) -> None:
+    filled = limit_ranged(subject, [DEFAULTS])
     resources = filled.spec.containers[0].resources
     assert (texts(resources.requests), texts(resources.limits)) == (requests, own_limits)
     assert (filled.metadata.annotations or {}).get(NOTE) == note
@@ -166,7 +166,7 @@ HUGE = limits({"type": "Container", "max": {"memory": "9223372036854775808"}})
 
 
 @pytest.mark.parametrize(
-    ("given_pod", "limit_range", "refusal"),
+    ("subject", "limit_range", "refusal"),
     [
         pytest.param(pod(container("a", {"cpu": "100m"})), MIN, "", id="min, just enough"),
         pytest.param(
@@ -268,8 +268,8 @@ HUGE = limits({"type": "Container", "max": {"memory": "9223372036854775808"}})
         ),
     ],
 )
-def test_l4_refusal(given_pod: Pod, limit_range: LimitRange, refusal: str) -> None:
-    assert limit_range_refusal(given_pod, [limits(), limit_range]) == refusal
+def test_l4_refusal(subject: Pod, limit_range: LimitRange, refusal: str) -> None:
+    assert limit_range_refusal(subject, [limits(), limit_range]) == refusal
 
 
 def test_l4_the_first_limit_range_with_violations_reports() -> None:
@@ -285,13 +285,13 @@ MILLIS = st.integers(0, 3000)
 @given(MILLIS, MILLIS, MILLIS, MILLIS)
 def test_bounds_hold_exactly_between_min_and_max(least: int, most: int, request_milli: int, limit_milli: int) -> None:
     both = limits({"type": "Container", "min": {"cpu": f"{least}m"}, "max": {"cpu": f"{most}m"}})
-    given_pod = pod(container("a", {"cpu": f"{request_milli}m"}, {"cpu": f"{limit_milli}m"}))
+    subject = pod(container("a", {"cpu": f"{request_milli}m"}, {"cpu": f"{limit_milli}m"}))
     within = all(least <= amount <= most for amount in (request_milli, limit_milli))
-    assert (limit_range_refusal(given_pod, [both]) == "") is within
+    assert (limit_range_refusal(subject, [both]) == "") is within
 
 
 @given(st.sets(st.sampled_from(["cpu", "memory"])), st.sets(st.sampled_from(["cpu", "memory"])))
 def test_defaulting_twice_adds_nothing(named: set[str], bounded: set[str]) -> None:
-    given_pod = pod(container("a", dict.fromkeys(named, "1"), dict.fromkeys(bounded, "1")))
-    once = limit_ranged(given_pod, [DEFAULTS])
+    subject = pod(container("a", dict.fromkeys(named, "1"), dict.fromkeys(bounded, "1")))
+    once = limit_ranged(subject, [DEFAULTS])
     assert limit_ranged(once, [DEFAULTS]) is once

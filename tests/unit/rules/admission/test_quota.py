@@ -45,7 +45,7 @@ RESIZED = {"containerStatuses": [{"name": "a", "resources": {"requests": {"cpu":
 
 
 @pytest.mark.parametrize(
-    ("given_pod", "profile", "expected"),
+    ("subject", "profile", "expected"),
     [
         pytest.param(pod(), PROFILE_1_36, COUNTS, id="K-1 counts"),
         pytest.param(
@@ -104,8 +104,8 @@ RESIZED = {"containerStatuses": [{"name": "a", "resources": {"requests": {"cpu":
         pytest.param(pod({"cpu": "1"}, status={"phase": "Failed"}), PROFILE_1_36, {"count/pods": "1"}, id="K-2 Failed"),
     ],
 )
-def test_k1_usage(given_pod: Pod, profile: Profile, expected: Json) -> None:
-    assert texts(usage(given_pod, profile)) == expected
+def test_k1_usage(subject: Pod, profile: Profile, expected: Json) -> None:
+    assert texts(usage(subject, profile)) == expected
 
 
 def test_k2_after_the_deletion_grace_only_the_object_counts() -> None:
@@ -191,7 +191,7 @@ def test_k3_a_pod_that_enters_a_scope_is_charged_in_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_pod", "hard", "refusal"),
+    ("subject", "hard", "refusal"),
     [
         pytest.param(
             pod(containers=[{"name": "b", "resources": {"requests": {"memory": "1"}}}, {"name": "a"}]),
@@ -228,8 +228,8 @@ def test_k3_a_pod_that_enters_a_scope_is_charged_in_full() -> None:
         ),
     ],
 )
-def test_k4_k5_refusals(given_pod: Pod, hard: Json, refusal: str) -> None:
-    assert charged([quota(hard)], given_pod, PROFILE_1_36).refusal == refusal
+def test_k4_k5_refusals(subject: Pod, hard: Json, refusal: str) -> None:
+    assert charged([quota(hard)], subject, PROFILE_1_36).refusal == refusal
 
 
 def test_k5_worked() -> None:
@@ -265,7 +265,7 @@ def selector(operator: str, *values: str) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("spec", "given_pod", "inside"),
+    ("spec", "subject", "inside"),
     [
         pytest.param({}, pod(), True, id="no scopes"),
         pytest.param({"scopes": ["BestEffort"]}, pod(), True, id="BestEffort"),
@@ -288,8 +288,8 @@ def selector(operator: str, *values: str) -> Json:
         pytest.param({"scopes": ["Unheard"]}, pod(), False, id="unknown scope"),
     ],
 )
-def test_k6_scopes(spec: Json, given_pod: Pod, inside: bool) -> None:
-    assert in_scopes(quota({"pods": "1"}, **spec), given_pod) is inside
+def test_k6_scopes(spec: Json, subject: Pod, inside: bool) -> None:
+    assert in_scopes(quota({"pods": "1"}, **spec), subject) is inside
 
 
 @pytest.mark.parametrize(

@@ -513,7 +513,7 @@ MILLI = st.integers(0, 10**15)
 
 
 @given(st.dictionaries(st.sampled_from(["cpu", "memory", "ephemeral-storage"]), st.tuples(MILLI, MILLI)))
-def test_v8_exactly_the_names_whose_request_is_above_the_limit(amounts):
+def test_v8_exactly_the_names_with_a_request_above_the_limit(amounts):
     block = Resources(
         requests={name: from_milli(request) for name, (request, _) in amounts.items()},
         limits={name: from_milli(limit) for name, (_, limit) in amounts.items()},

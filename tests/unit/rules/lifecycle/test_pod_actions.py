@@ -269,17 +269,17 @@ def test_attempts_continue_when_the_runtime_lost_its_records(state: RunState, at
 def test_the_sequence() -> None:
     """Crashes at once, every time (04 §11)."""
     node = ModelNode(a_pod("a"))
-    work = node.turn()
+    work = node.sync()
     while len(node.starts) < 10:
         node.exit("a", 1)
-        work = node.turn()
+        work = node.sync()
         if work.look_again_s is not None:
             assert not node.names()
             assert node.memory.trouble["a"].reason == "CrashLoopBackOff"
             node.now_s = work.look_again_s - 0.001
-            assert not node.turn().starts
+            assert not node.sync().starts
             node.now_s = work.look_again_s
-            node.turn()
+            node.sync()
     assert [at_s for _, at_s in node.starts] == [0, 0, 10, 30, 70, 150, 310, 610, 910, 1210]
     newest = node.seen.newest("a")
     assert newest is not None and newest.attempt == 9
@@ -287,16 +287,16 @@ def test_the_sequence() -> None:
 
 def test_a_long_run_resets_the_back_off() -> None:
     node = ModelNode(a_pod("a"))
-    node.turn()
+    node.sync()
     for _ in range(3):
         node.exit("a")
         node.now_s += 60
-        node.turn()
+        node.sync()
     node.now_s += 601
     node.exit("a")
-    assert [each.name for each in node.turn().starts] == ["a"]
+    assert [each.name for each in node.sync().starts] == ["a"]
     node.exit("a")
-    work = node.turn()
+    work = node.sync()
     assert work.waits[0].until_s - node.now_s == 10
 
 

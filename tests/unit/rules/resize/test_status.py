@@ -104,8 +104,8 @@ def test_the_memory_limit(reported: int | None, expected: str) -> None:
     ("actuated", "expected"), [({"memory": "1Gi"}, "1Gi"), ({"memory": "0"}, "2Gi"), ({}, "2Gi"), (None, "2Gi")]
 )
 def test_the_memory_request_is_the_actuated_one(actuated: dict[str, str] | None, expected: str) -> None:
-    given_ = None if actuated is None else resources(actuated)
-    found = status_resources(resources({"memory": "2Gi"}), running=True, reported=Values(), actuated=given_)
+    last = None if actuated is None else resources(actuated)
+    found = status_resources(resources({"memory": "2Gi"}), running=True, reported=Values(), actuated=last)
     assert texts(found)[0] == {"memory": expected}
 
 

@@ -52,9 +52,9 @@ def node(cpu: str = "4", memory: str = "8Gi", pods: str = "110") -> Node:
     return from_document({"status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": pods}}}, Node)
 
 
-def setting(**given_: Any) -> ResizeSetting:
-    load = allocated_load(given_.pop("node", node()), given_.pop("others", ()))
-    return ResizeSetting(load, profile=given_.pop("profile", PROFILE_1_36), **given_)
+def setting(**fields: Any) -> ResizeSetting:
+    load = allocated_load(fields.pop("node", node()), fields.pop("others", ()))
+    return ResizeSetting(load, profile=fields.pop("profile", PROFILE_1_36), **fields)
 
 
 def verdict(old: Pod, new: Pod, around: ResizeSetting | None = None) -> ResizeVerdict:
