@@ -1,7 +1,7 @@
 """Starts containers: image, environment, mounts, cgroup, then the runtime; the hook after the start.
 
 Whatever keeps one from starting becomes its trouble, which is shown as its waiting state with the kubelet's reason, and
-tried again later. Nothing here decides what to start: that is `pod_work`.
+tried again later. Nothing here decides what to start: that is `rules.lifecycle.pod_actions`.
 """
 
 from __future__ import annotations
