@@ -76,7 +76,7 @@ def _filled(holder: JsonObject, name: str, defaults: JsonObject) -> JsonObject:
 
 def _with_items(source: JsonObject) -> JsonObject:
     items = source.get("items")
-    return {**source, "items": [_file(each) for each in items]} if items else source
+    return {**source, "items": [_file(item) for item in items]} if items else source
 
 
 def _file(item: JsonObject) -> JsonObject:
@@ -151,12 +151,12 @@ def with_kind_defaults(
 def defaulted_pod_spec(spec: JsonObject, *, is_template: bool) -> JsonObject:
     changed: JsonObject = {}
     if volumes := spec.get("volumes"):
-        changed["volumes"] = [defaulted_volume(each) for each in volumes]
+        changed["volumes"] = [defaulted_volume(volume) for volume in volumes]
     for kind in _CONTAINERS:
         if containers := spec.get(kind):
             changed[kind] = [
-                defaulted_container(each, kind, host_ports=bool(spec.get("hostNetwork")) and not is_template)
-                for each in containers
+                defaulted_container(container, kind, host_ports=bool(spec.get("hostNetwork")) and not is_template)
+                for container in containers
             ]
     if is_template:
         _round_template(changed, spec)
@@ -174,7 +174,7 @@ def _round_template(changed: JsonObject, spec: JsonObject) -> None:
 def defaulted_container(container: JsonObject, kind: str, *, host_ports: bool) -> JsonObject:
     changed: JsonObject = {}
     if ports := container.get("ports"):
-        changed["ports"] = [_port(each, host_ports and kind != "ephemeralContainers") for each in ports]
+        changed["ports"] = [_port(port, host_ports and kind != "ephemeralContainers") for port in ports]
     if variables := container.get("env"):
         changed["env"] = [_variable(each) for each in variables]
     for name in _PROBES:

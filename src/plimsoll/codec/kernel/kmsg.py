@@ -75,7 +75,7 @@ def kernel_record(data: bytes) -> KernelRecord | None:
     """One read of /dev/kmsg; None for anything else, and for records that a process wrote."""
     head, semicolon, text = data.decode("utf-8", "replace").partition(";")
     fields = head.split(",")
-    if not semicolon or len(fields) < 3 or not all(each.isdecimal() for each in fields[:3]):
+    if not semicolon or len(fields) < 3 or not all(field.isdecimal() for field in fields[:3]):
         return None
     if int(fields[0]) >> 3 != _KERNEL_FACILITY:
         return None

@@ -262,7 +262,7 @@ def _with_element_directives(live: list[Any], patch: list[Any], merge_key: str) 
         elif directive == "delete":
             if merge_key not in element:
                 raise _no_merge_key(element, merge_key)
-            live = [each for each in live if each.get(merge_key) != element[merge_key]]
+            live = [item for item in live if item.get(merge_key) != element[merge_key]]
         elif directive == "replace":
             replacing = True
         elif directive == "merge":

@@ -84,13 +84,13 @@ def rollout(deployment: Mapping[str, Any], new: JsonObject, old: Sequence[JsonOb
     recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
     sizes = {each["metadata"]["name"]: desired_replicas(each) for each in (new, *old)}
     name, before = new["metadata"]["name"], dict(sizes)
-    left = [each for each in old if sizes[each["metadata"]["name"]] or _count(each, "replicas")]
-    if recreate and left:
-        sizes.update({each["metadata"]["name"]: 0 for each in left})
+    remaining = [each for each in old if sizes[each["metadata"]["name"]] or _count(each, "replicas")]
+    if recreate and remaining:
+        sizes.update({each["metadata"]["name"]: 0 for each in remaining})
     else:
         room = max(most - sum(sizes.values()), 0)
         sizes[name] = min(wanted, sizes[name] + room) if sizes[name] < wanted else wanted
-        _shrink(left, new, sizes, least)
+        _shrink(remaining, new, sizes, least)
     return {each: size for each, size in sizes.items() if size != before[each]}
 
 

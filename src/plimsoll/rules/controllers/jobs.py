@@ -23,7 +23,10 @@ class JobStep(msgspec.Struct, frozen=True):
 
 def is_finished(job: Mapping[str, Any]) -> bool:
     conditions = job.get("status", {}).get("conditions") or ()
-    return any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in conditions)
+    return any(
+        condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True"
+        for condition in conditions
+    )
 
 
 def job_step(job: Mapping[str, Any], pods: Iterable[JsonObject]) -> JobStep:

@@ -35,7 +35,7 @@ _NEVER = "Kubelet never posted node status."
 
 def unknown_conditions(node: Mapping[str, Any], now: str) -> list[JsonObject]:
     """The conditions of an unreachable node: as last reported, now Unknown. Empty if they are Unknown already."""
-    known = {each.get("type"): each for each in node.get("status", {}).get("conditions") or ()}
+    known = {condition.get("type"): condition for condition in node.get("status", {}).get("conditions") or ()}
     conditions = []
     for kind in _REPORTED:
         before = known.get(kind)
@@ -57,8 +57,8 @@ def unknown_conditions(node: Mapping[str, Any], now: str) -> list[JsonObject]:
 def taints(node: Mapping[str, Any], now: str) -> list[JsonObject] | None:
     """The node's taints as its conditions require, with all other taints; None if they are correct already."""
     spec, conditions = node.get("spec", {}), node.get("status", {}).get("conditions") or ()
-    wanted = {(_TAINT_OF[key], "NoSchedule") for each in conditions if (key := _state(each)) in _TAINT_OF}
-    if not any(each.get("type") == "Ready" for each in conditions):
+    wanted = {(_TAINT_OF[key], "NoSchedule") for condition in conditions if (key := _state(condition)) in _TAINT_OF}
+    if not any(condition.get("type") == "Ready" for condition in conditions):
         wanted.add((NOT_READY, "NoSchedule"))  # as at its creation: it has not reported Ready yet
     else:
         wanted |= {(key, "NoExecute") for key, _ in wanted if key in _EXECUTES}

@@ -31,7 +31,7 @@ def is_active(pod: Mapping[str, Any]) -> bool:
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
     conditions = pod.get("status", {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def desired_replicas(document: Mapping[str, Any]) -> int:

@@ -31,7 +31,7 @@ class ConditionInputs(msgspec.Struct, frozen=True):
     generation: int = 0
 
     def of(self, name: str) -> RunContainerStatus | None:
-        return next((each for each in self.statuses if each.name == name), None)
+        return next((status for status in self.statuses if status.name == name), None)
 
     def condition(self, type_: str, is_true: bool, reason: str = "", message: str = "") -> RunCondition:
         return RunCondition(type_, "True" if is_true else "False", reason, message, observed_generation=self.generation)
@@ -74,7 +74,7 @@ def pod_ready(inputs: ConditionInputs, others: Iterable[RunCondition]) -> RunCon
     containers = _containers(inputs, READY)
     if containers.status != "True":
         return containers
-    known = {each.type: each.status for each in others}
+    known = {other.type: other.status for other in others}
     unready = []
     for gate in inputs.pod.spec.readiness_gates:
         status = known.get(gate.condition_type)

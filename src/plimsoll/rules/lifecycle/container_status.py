@@ -74,7 +74,7 @@ def container_statuses(
 ) -> tuple[RunContainerStatus, ...]:
     """Init containers in the pod's order, others by name."""
     before = {each.name: each for each in previous}
-    shown = [_status(context, each, before.get(each.name), is_init=is_init) for each in containers]
+    shown = [_status(context, container, before.get(container.name), is_init=is_init) for container in containers]
     return tuple(shown if is_init else sorted(shown, key=lambda each: each.name))
 
 
@@ -181,12 +181,12 @@ def _mounts(context: StatusContext, container: RunContainer) -> tuple[VolumeMoun
         return None
     return tuple(
         VolumeMountStatus(
-            each.name,
-            each.mount_path,
-            each.read_only,
-            recursive_read_only="Disabled" if each.read_only else None,
+            mount.name,
+            mount.mount_path,
+            mount.read_only,
+            recursive_read_only="Disabled" if mount.read_only else None,
         )
-        for each in container.volume_mounts
+        for mount in container.volume_mounts
     )
 
 
@@ -248,9 +248,9 @@ def with_short_messages(statuses: Iterable[RunContainerStatus], container_count:
     limit = MAX_POD_MESSAGE_BYTES // max(container_count, 1)
     return tuple(
         msgspec.structs.replace(
-            each, state=_shortened(each.state, limit), last_state=_shortened(each.last_state, limit)
+            status, state=_shortened(status.state, limit), last_state=_shortened(status.last_state, limit)
         )
-        for each in statuses
+        for status in statuses
     )
 
 

@@ -121,7 +121,7 @@ class _Sync:
         self.may_fail_again = pod.spec.restart_policy != NEVER
         self.kills: dict[str, Kill] = {}
         self.to_start: list[RunContainer] = []
-        self.init_names = frozenset(each.name for each in pod.spec.init_containers)
+        self.init_names = frozenset(container.name for container in pod.spec.init_containers)
         self.starts: list[Start] = []
         self.waits: list[Wait] = []
         self.events: list[LifecycleEvent] = []
@@ -133,10 +133,14 @@ class _Sync:
             return self._end()
         if self._needs_sandbox():
             return self._new_sandbox()
-        for each in self.seen.live():
-            newest = self.seen.newest(each.name)
-            if newest is not None and newest.id != each.id:  # only the newest of a name may run
-                self.forget.append(each.id) if each.phase == "created" else self._kill(each, "", "unknown")
+        for container in self.seen.live():
+            newest = self.seen.newest(container.name)
+            if newest is None or newest.id == container.id:
+                continue
+            if container.phase == "created":
+                self.forget.append(container.id)
+            else:  # only the newest of a name may run
+                self._kill(container, "", "unknown")
         kill_pod = False
         inits: list[RunContainer] = []
         is_initialised, has_failed = self._init_containers(inits)
@@ -154,14 +158,14 @@ class _Sync:
         return self._complete(PodActions(sandbox_id=self._sandbox_id()))
 
     def _end(self) -> PodActions:
-        is_there = any(each.ready for each in self.seen.sandboxes) or bool(self.seen.live())
+        is_there = any(sandbox.ready for sandbox in self.seen.sandboxes) or bool(self.seen.live())
         return PodActions(kill_pod=is_there, forget=self._old_records(), sandbox_id=self._sandbox_id())
 
     def _sandbox_id(self) -> str:
         return self.sandbox.id if self.sandbox is not None else ""
 
     def _needs_sandbox(self) -> bool:
-        ready = [each for each in self.seen.sandboxes if each.ready]
+        ready = [sandbox for sandbox in self.seen.sandboxes if sandbox.ready]
         if self.sandbox is None or not self.sandbox.ready or len(ready) > 1:
             return True
         return self.sandbox.host_network is not None and self.sandbox.host_network != self.pod.spec.host_network
@@ -171,8 +175,8 @@ class _Sync:
         attempt = 0 if self.sandbox is None else self.sandbox.attempt + 1
         if not self.may_fail_again and attempt and self.seen.containers:
             return self._end()
-        ordinary = [each for each in self.pod.spec.containers if not self._is_done(each)]
-        if not ordinary and any(self.seen.newest(each.name) is not None for each in self.pod.spec.containers):
+        ordinary = [container for container in self.pod.spec.containers if not self._is_done(container)]
+        if not ordinary and any(self.seen.newest(container.name) is not None for container in self.pod.spec.containers):
             return self._end()
         self.to_start = list(self.pod.spec.init_containers[:1]) or ordinary
         if self.sandbox is not None:
@@ -379,7 +383,7 @@ class _Sync:
     def _old_records(self) -> tuple[str, ...]:
         """Exited containers older than the two newest of their name (04 §11)."""
         old = list(self.forget)
-        for name in {each.name for each in self.seen.containers}:
+        for name in {container.name for container in self.seen.containers}:
             dead = [each.id for each in self.seen.of(name)[2:] if each.phase == "exited"]
             old.extend(each for each in dead if each not in old)
         return tuple(sorted(old))
@@ -437,7 +441,7 @@ def pull_failed(
 
 def without_stale_probes(memory: SyncState, seen: ObservedPod) -> SyncState:
     """The sync state without probe results of containers that no longer exist."""
-    ids = {each.id for each in seen.containers}
+    ids = {container.id for container in seen.containers}
     if memory.probes.keys() <= ids:
         return memory
     return msgspec.structs.replace(memory, probes={each: memory.probes[each] for each in memory.probes if each in ids})

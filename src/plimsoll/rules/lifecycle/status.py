@@ -180,7 +180,7 @@ def _phase(
         reason, message = before.reason or pod.status.reason, before.message or pod.status.message
     if verdict is not None:
         phase, reason, message = FAILED, verdict.reason, verdict.message
-    may_run = any(each.phase in ("running", "unknown") for each in seen.containers)
+    may_run = any(container.phase in ("running", "unknown") for container in seen.containers)
     if phase in FINAL_PHASES and may_run and not is_final:
         return before.phase or PENDING, before.reason, before.message
     return phase, reason, message
@@ -291,11 +291,11 @@ def _conditions(
     others: tuple[RunCondition, ...],
 ) -> list[RunCondition]:
     """Conditions of other controllers first, then the node's in the kubelet's order."""
-    ours = OWN_CONDITIONS | PASSING_CONDITIONS | {each.type for each in others}
-    conditions = [each for each in pod.status.conditions if each.type not in ours]
+    ours = OWN_CONDITIONS | PASSING_CONDITIONS | {other.type for other in others}
+    conditions = [condition for condition in pod.status.conditions if condition.type not in ours]
     conditions.extend(others)
     generation = shown.observed_generation
-    disruption = next((each for each in before.conditions if each.type == DISRUPTION_TARGET), None)
+    disruption = next((condition for condition in before.conditions if condition.type == DISRUPTION_TARGET), None)
     if verdict is not None and verdict.is_disruption:
         disruption = RunCondition(
             DISRUPTION_TARGET,
@@ -305,7 +305,7 @@ def _conditions(
             observed_generation=generation,
         )
     if disruption is not None:
-        conditions = [each for each in conditions if each.type != DISRUPTION_TARGET]
+        conditions = [condition for condition in conditions if condition.type != DISRUPTION_TARGET]
         conditions.append(disruption)
     inputs = ConditionInputs(pod, (*shown.init_container_statuses, *shown.container_statuses), shown.phase, generation)
     if profile.ready_to_start_condition:
@@ -321,8 +321,8 @@ def _dated(
     conditions: Iterable[RunCondition], before: RunStatus, stored: RunStatus, now_s: float
 ) -> tuple[RunCondition, ...]:
     """A condition's time changes only with its status."""
-    known = {each.type: each for each in (*stored.conditions, *before.conditions)}
-    return tuple(_with_time(each, known.get(each.type), now_s) for each in conditions)
+    known = {condition.type: condition for condition in (*stored.conditions, *before.conditions)}
+    return tuple(_with_time(condition, known.get(condition.type), now_s) for condition in conditions)
 
 
 def _with_time(condition: RunCondition, before: RunCondition | None, now_s: float) -> RunCondition:

@@ -94,7 +94,7 @@ def stop_grace_s(grace_s: float, spent_s: float) -> int:
 def stops(pod: RunPod, seen: ObservedPod, grace_s: int | None = None) -> tuple[Stop, ...]:
     """Every container that may still run. `grace_s`: `pod_grace_s`, or None if the pod terminates by itself."""
     live = seen.live()
-    names = {each.name for each in live}
+    names = {container.name for container in live}
     period_s = kill_grace_s(pod, "", "pod") if grace_s is None else grace_s
     later = _waits_for(pod, names)
     return tuple(

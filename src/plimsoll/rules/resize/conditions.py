@@ -71,7 +71,9 @@ def judged(
 
 def _desired(pod: Pod) -> Allocation:
     """All fields that a resize may change; a change of any other field does not affect the verdict."""
-    return Allocation({each.name: each.resources for each in all_containers(pod.spec)}, True, pod.spec.resources)
+    return Allocation(
+        {container.name: container.resources for container in all_containers(pod.spec)}, True, pod.spec.resources
+    )
 
 
 def is_news(before: ResizeConditions, after: ResizeConditions) -> bool:

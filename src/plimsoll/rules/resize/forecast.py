@@ -198,9 +198,9 @@ def _why_none(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequence[F
         return f"this API server does not change the resources of a running pod: {_RECREATE}"
     if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
         return f"any request or limit would change the QoS class of a BestEffort pod; {_RECREATE}"
-    if any(each.field.startswith("spec.resources") for each in errors):
+    if any(error.field.startswith("spec.resources") for error in errors):
         return "the pod-level resources (spec.resources) leave no more for its containers: raise them first"
-    amounts = [each.resources for each in all_containers(new.spec)]
+    amounts = [container.resources for container in all_containers(new.spec)]
     zeros = any(amount == ZERO for listed in amounts for kind in LISTS for amount in _list(listed, kind).values())
     if zeros and qos_class(old, pod_level=api.gates.pod_level) == GUARANTEED:
         return "0 means no limit, and in a Guaranteed pod every container has limits: request more than 0"
@@ -231,7 +231,7 @@ def _judged(
 ) -> Forecast:
     pod = new.pod
     if verdict.decision == "Accepted":
-        victims = tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in verdict.victims)
+        victims = tuple(f"{victim.metadata.namespace}/{victim.metadata.name}" for victim in verdict.victims)
         return Forecast("accepted", victims=victims)
     if verdict.decision == "Infeasible" and verdict.label in _HINTS:
         whole = _next_whole(pod, allocation, setting) if verdict.label == STATIC_CPUS else ""
@@ -265,9 +265,9 @@ def _most_of_short(
 def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str:
     """If fractions were requested under the static policy: the next whole CPUs up, or down if these are too many."""
     parts = {
-        each.name: request.milli
-        for each in all_containers(new.spec)
-        if (request := _list(each.resources, "requests").get(CPU)) is not None and request.milli % 1000
+        container.name: request.milli
+        for container in all_containers(new.spec)
+        if (request := _list(container.resources, "requests").get(CPU)) is not None and request.milli % 1000
     }
     for more in (1, 0):
         whole = {name: from_units(milli // 1000 + more) for name, milli in parts.items()}
@@ -292,7 +292,7 @@ def _running(pod: Pod) -> set[str]:
         for each in (*status.init_container_statuses, *status.container_statuses)
         if each.state is not None and each.state.running is None
     }
-    return {each.name for each in all_containers(pod.spec)} - stopped
+    return {container.name for container in all_containers(pod.spec)} - stopped
 
 
 def _unsafe(allocated: Pod, new: Pod, in_place: Sequence[Container], used: Mapping[str, int]) -> Iterable[UnsafeShrink]:

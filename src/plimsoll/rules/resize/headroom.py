@@ -59,7 +59,7 @@ def _short(pod: Pod, setting: ResizeSetting) -> dict[str, int]:
 def leaving(pod: Pod, allocation: Allocation, setting: ResizeSetting) -> PodRemoval | None:
     """None if neither cpu nor memory is short, or if the pod does not fit on the empty node."""
     short = _short(pod, setting)
-    if not short or any(each.unresolvable for each in shortfalls(pod, setting.load)):
+    if not short or any(shortfall.unresolvable for shortfall in shortfalls(pod, setting.load)):
         return None
     others = list(setting.load.without_pods([load_key(pod)]).residents.values())
     removed = _enough(short, others)

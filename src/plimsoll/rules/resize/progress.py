@@ -49,9 +49,9 @@ def pending_verdict(pod: JsonObject) -> PendingVerdict:
     """The verdict in the status, to compare with a later one; empty if there is none."""
     status: JsonObject = pod.get("status") or {}
     word = str(status.get("resize") or "")
-    for each in status.get("conditions") or ():
-        if isinstance(each, dict) and each.get("type") == PENDING:
-            return (word, *(str(each.get(field)) for field in _VERDICT_FIELDS))
+    for condition in status.get("conditions") or ():
+        if isinstance(condition, dict) and condition.get("type") == PENDING:
+            return (word, *(str(condition.get(field)) for field in _VERDICT_FIELDS))
     return (word,) if word in _VERDICTS else ()
 
 
@@ -131,7 +131,7 @@ def _limits(resources: JsonObject) -> JsonObject:
 
 
 def _has_statuses(pod: JsonObject) -> bool:
-    known = {each.get("name") for each in (pod.get("status") or {}).get("containerStatuses") or ()}
+    known = {status.get("name") for status in (pod.get("status") or {}).get("containerStatuses") or ()}
     return all(container.get("name") in known for container in containers_of(pod, "containers"))
 
 

@@ -119,7 +119,8 @@ def is_resize_in_progress(
     allocated: Pod, actuated: Allocation, running: Collection[str], gates: ResizeGates = DEFAULT_GATES
 ) -> bool:
     """Whether allocated resources are not actuated yet (03 §8). Init containers that are not sidecars do not count."""
-    lasting = [each for each in allocated.spec.init_containers if is_sidecar(each)] + [*allocated.spec.containers]
+    sidecars = (container for container in allocated.spec.init_containers if is_sidecar(container))
+    lasting = (*sidecars, *allocated.spec.containers)
     if any(_differs(each.resources, _actuated(actuated, each)) for each in lasting if each.name in running):
         return True
     return _pod_level_differs(allocated, actuated, gates)
@@ -300,7 +301,7 @@ def _changes(containers: Iterable[Container], actuated: Allocation, name: str) -
 
 def _ordered(changes: list[_Change]) -> list[_Change]:
     """Decreases in reverse order of the spec, then increases in its order."""
-    return [each for each in reversed(changes) if not each.grows] + [each for each in changes if each.grows]
+    return [change for change in reversed(changes) if not change.grows] + [change for change in changes if change.grows]
 
 
 def _memory_update(change: _Change) -> UpdateContainer:
@@ -354,7 +355,7 @@ def resize_writes(
     plan = resize_plan(
         after.pod,
         allocation_of(before.pod),
-        [each.name for each in after.containers],
+        [container.name for container in after.containers],
         before.values,
         after.values,
         profile=setting.profile,

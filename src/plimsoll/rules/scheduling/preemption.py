@@ -92,7 +92,7 @@ def ineligibility(pod: PodLoad, nodes: Iterable[NodeLoad], verdicts: Mapping[str
         return ""
     for node in nodes:
         if node.name == name:
-            leaving = (each for each in node.residents.values() if each.priority < pod.priority)
+            leaving = (load for load in node.residents.values() if load.priority < pod.priority)
             return VICTIM_TERMINATING if any(_leaves_by_preemption(each.pod) for each in leaving) else ""
     return ""
 
@@ -133,8 +133,8 @@ def victims_on(
             load = with_each
         else:
             victims.append(each)
-    violations = sum(each.key in broken for each in victims)
-    return PreemptionCandidate(node.name, tuple(each.pod for each in sorted(victims, key=_importance)), violations)
+    violations = sum(victim.key in broken for victim in victims)
+    return PreemptionCandidate(node.name, tuple(victim.pod for victim in sorted(victims, key=_importance)), violations)
 
 
 def _importance(load: PodLoad) -> tuple[int, bool, str]:
@@ -169,7 +169,7 @@ def _budget_breakers(pods: Sequence[PodLoad], budgets: Sequence[PodDisruptionBud
 def cheapest(candidates: Sequence[PreemptionCandidate]) -> PreemptionCandidate | None:
     """Fewest violated budgets, lowest top priority, smallest sum, fewest victims, youngest top victims, first (A5)."""
     # Without victims the pod fits already, and preemption is not needed.
-    possible = [each for each in candidates if each.victims]
+    possible = [candidate for candidate in candidates if candidate.victims]
     if not possible:
         return None
     least = min(map(_cost, possible))

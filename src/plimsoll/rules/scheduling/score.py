@@ -131,9 +131,9 @@ def strategy_score(strategy: ScoringStrategy, used: Iterable[NodeUsage]) -> int:
         return _ratio_score(strategy.shape, used)
     least = strategy.kind == "LeastAllocated"
     total = weights = 0
-    for each in used:
-        total += each.weight * (least_allocated(each) if least else most_allocated(each))
-        weights += each.weight
+    for usage in used:
+        total += usage.weight * (least_allocated(usage) if least else most_allocated(usage))
+        weights += usage.weight
     return total // weights if weights else 0
 
 
@@ -148,11 +148,11 @@ def most_allocated(used: NodeUsage) -> int:
 
 def _ratio_score(shape: tuple[tuple[int, int], ...], used: Iterable[NodeUsage]) -> int:
     total = weights = 0
-    for each in used:
-        score = shaped(shape, most_allocated(each))
+    for usage in used:
+        score = shaped(shape, most_allocated(usage))
         if score > 0:
-            total += each.weight * score
-            weights += each.weight
+            total += usage.weight * score
+            weights += usage.weight
     return (2 * total + weights) // (2 * weights) if weights else 0  # rounded, half up
 
 
@@ -177,11 +177,11 @@ def balanced_score(pod: PodLoad, node: NodeLoad, profile: Profile, resources: We
     if not any(pod.requests.get(name) for name, _ in resources):
         return 0
     used = usages(pod, node, resources, real=True)
-    evenness = _evenness([(each.requested, each.capacity) for each in used])
+    evenness = _evenness([(usage.requested, usage.capacity) for usage in used])
     if not profile.balanced_by_difference:
         return evenness
     half = MAX_SCORE // 2
-    return half + (half + evenness - _evenness([(each.without, each.capacity) for each in used])) // 2
+    return half + (half + evenness - _evenness([(usage.without, usage.capacity) for usage in used])) // 2
 
 
 def _evenness(shares: Sequence[tuple[int, int]]) -> int:
