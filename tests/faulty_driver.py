@@ -33,8 +33,8 @@ class FaultyDriver:
 
     # Looking
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
-        return self.inner.look(path, files)
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+        return self.inner.read(path, files)
 
     def children(self, path: str) -> list[str]:
         return self.inner.children(path)

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from tests.e2e.asks import Asks
 from tests.e2e.real_node import PODS, RealNode
 from tests.e2e.waiting import until
@@ -128,7 +128,7 @@ class ResizeKill:
 
     def _kept(self, uid: str, cpu: str, memory_mib: int) -> bool:
         """What the agent has written down: allocated and given alike."""
-        record = json.loads(MembersFile(self._node.state / "node" / "agent.jsonl").read()[uid])
+        record = json.loads(AppendLog(self._node.state / "node" / "agent.jsonl").read()[uid])
         size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
         allocated = record["allocation"]["containers"]["c"]["requests"]
         return bool(allocated == size == record["actuated"]["c"]["requests"])

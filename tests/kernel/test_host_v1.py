@@ -92,10 +92,10 @@ def test_a_half_made_cgroup_is_completed(driver: CgroupsV1, root: str) -> None:
     """As a crash or a runtime leaves it: there in one hierarchy only. It does not count as there (02 §3)."""
     path = f"{root}/pod1"
     driver.hierarchies["pids"].make(path)
-    assert driver.look(path, []) is None
+    assert driver.read(path, []) is None
     assert driver.children(root) == ["pod1"], "but it can be found and removed"
     run_make(driver, path)
-    assert driver.look(path, []) is not None
+    assert driver.read(path, []) is not None
     run_remove(driver, path)
     driver.hierarchies["devices"].make(path)
     run_remove(driver, path)
@@ -254,7 +254,7 @@ def test_whoever_is_killed_while_a_cgroup_is_made_or_removed_leaves_none_that_se
                 patched.setattr(CgroupMount, name, until_killed)
                 with pytest.raises(Killed):
                     (run_make if name == "make" else run_remove)(driver, path)
-            assert driver.look(path, ()) is None, (name, count)
+            assert driver.read(path, ()) is None, (name, count)
             run_make(driver, path)
             run_make(driver, f"{path}/container")
             run_remove(driver, f"{path}/container")

@@ -40,7 +40,7 @@ class AppendLogCorruptError(PlimsollError):
         return f"line {self.line}: {self.reason}"
 
 
-class MembersFile:
+class AppendLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._members: dict[str, bytes] = {}
@@ -50,7 +50,7 @@ class MembersFile:
 
     def read(self) -> Mapping[str, bytes]:
         """Name → JSON. FileNotFoundError where there is none, MembersDamaged where nobody can tell what it says."""
-        self.begin_anew()
+        self.discard()
         found: dict[str, bytes] = {}
         *lines, _ = read_whole(self.path).split(b"\n")  # what follows the last newline was cut off
         if not lines:
@@ -67,7 +67,7 @@ class MembersFile:
         self._members = found
         return found
 
-    def begin_anew(self) -> None:
+    def discard(self) -> None:
         """Whatever the file says, the next that is written is all there is."""
         self._members, self._size = {}, 0
 

@@ -23,7 +23,7 @@ class CgroupDriver(Protocol):
     name: DriverName
     simulated: bool
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         """Those of `files` that exist there, with their text stripped; None where there is no such cgroup."""
 
     def children(self, path: str) -> list[str]:

@@ -71,7 +71,7 @@ class SimulatedKernel:
 
     # --- looking ---
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         group = self._groups.get(path)
         if group is None:
             return None
@@ -352,7 +352,7 @@ class SimulatedHolders:
     def end(self, pid: int, path: str) -> None:
         self._kernel.exit(pid)
 
-    def held_by(self, pid: int) -> str | None:
+    def scope_of(self, pid: int) -> str | None:
         return self._held.get(pid)
 
 

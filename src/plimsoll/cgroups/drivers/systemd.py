@@ -64,8 +64,8 @@ class SystemdCgroups:
 
     # Looking
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
-        return self.files.look(path, files)
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+        return self.files.read(path, files)
 
     def children(self, path: str) -> list[str]:
         return self.files.children(path)
@@ -82,9 +82,9 @@ class SystemdCgroups:
         unit = _own_unit(path, "make")
         if unit.is_scope and pid is None:
             raise CgroupError("make", path, "", errno.EINVAL, "a systemd scope needs a process from the start")
-        if self.files.look(path, ()) is not None:
+        if self.files.read(path, ()) is not None:
             raise CgroupError("make", path, "", errno.EEXIST)
-        if self.files.look(_parent(path), ()) is None:
+        if self.files.read(_parent(path), ()) is None:
             raise CgroupGoneError("make", path, "", errno.ENOENT, "its parent is not there")
         try:
             result = await self.bus.job(
@@ -132,7 +132,7 @@ class SystemdCgroups:
         if unit is None:
             await self.files.write(path, file, value)
             return
-        seen = self.files.look(path, {file, *files_beside(file, self.version), _RESET_BY_SYSTEMD})
+        seen = self.files.read(path, {file, *files_beside(file, self.version), _RESET_BY_SYSTEMD})
         if seen is None:
             raise CgroupGoneError("write", f"{path}/{file}", value, errno.ENOENT)
         told = self._properties(path, file, value, seen)
@@ -175,7 +175,7 @@ class SystemdCgroups:
         await self._clear_remains(path)
         if self.files.children(path) or self.files.members(path):
             raise CgroupError("remove", path, "", errno.EBUSY, "it has processes or cgroups in it")
-        there = self.files.look(path, ()) is not None
+        there = self.files.read(path, ()) is not None
         await self._stop(path, unit)
         if not there:
             raise CgroupGoneError("remove", path, "", errno.ENOENT)

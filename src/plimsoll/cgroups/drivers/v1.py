@@ -105,7 +105,7 @@ class CgroupsV1:
 
     # Looking
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         needed = self._distinct(name for name in NEEDED if name not in self.refused) or [self._main]
         opened: dict[CgroupMount, Directory] = {}
         try:

@@ -55,7 +55,7 @@ class CgroupsV2:
 
     # Looking
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         try:
             with self.mount.directory(path) as directory:
                 found = {file: text for file in files if (text := directory.read_if_there(file)) is not None}
@@ -201,7 +201,7 @@ class CgroupsV2:
         """A limit above what is in use is taken at once: no thread is waited for while a cgroup is frozen for it."""
         if file not in ("memory.max", "memory.high"):
             return False
-        seen = self.look(path, ("memory.current",))
+        seen = self.read(path, ("memory.current",))
         return value == "max" or (
             seen is not None and value.isdecimal() and int(seen.files.get("memory.current", value)) < int(value)
         )

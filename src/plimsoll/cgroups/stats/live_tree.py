@@ -138,7 +138,7 @@ def _texts(driver: CgroupDriver, root: str, deepest: int | None) -> Iterator[tup
     files = files_of(driver)
     if not isinstance(driver, CgroupsV1 | CgroupsV2):
         for path in (root, *walk(driver, root)):
-            if (seen := driver.look(path, files)) is not None:
+            if (seen := driver.read(path, files)) is not None:
                 yield path, {file: text.encode() for file, text in seen.files.items()}
         return
     main, by_mount = _laid_out(driver, root, files)

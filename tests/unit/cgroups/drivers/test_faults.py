@@ -106,7 +106,7 @@ def test_a_refused_step_leaves_everything_as_it_was(
                 try:
                     await scenario.deed(bench.tree)
                 except StepError as error:
-                    assert "everything was undone" in str(error)
+                    assert "everything was rolled back" in str(error)
                     assert bench.now() == rehearsal.old, (number, code)
                     assert bench.tree.status().unfinished is None
                 else:

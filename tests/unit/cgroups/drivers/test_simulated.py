@@ -20,7 +20,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 def text(kernel: SimulatedKernel, path: str, file: str) -> str:
-    seen = kernel.look(path, (file,))
+    seen = kernel.read(path, (file,))
     assert seen is not None
     return seen.files[file]
 
@@ -98,9 +98,9 @@ def test_values_are_taken_as_the_kernel_takes_them(version: Any, file: str, valu
         kernel = SimulatedKernel(version, hugepage_sizes=(2 * MI,))
         await kernel.make("/a")
         if isinstance(expected, int):
-            before = kernel.look("/a", (file,))
+            before = kernel.read("/a", (file,))
             assert await refusal(kernel.write("/a", file, value)) == expected
-            assert kernel.look("/a", (file,)) == before
+            assert kernel.read("/a", (file,)) == before
         else:
             await kernel.write("/a", file, value)
             assert text(kernel, "/a", file) == expected
@@ -143,7 +143,7 @@ def test_cgroups_in_use_stay_and_those_that_are_not_there_are_gone() -> None:
         await kernel.kill("/a")
         await kernel.remove("/a/b")
         assert isinstance(await _caught(kernel.remove("/a/b")), CgroupGoneError)
-        assert kernel.children("/a") == [] and kernel.look("/a/b", ()) is None
+        assert kernel.children("/a") == [] and kernel.read("/a/b", ()) is None
         assert await refusal(kernel.make("/" + "x" * 256)) == errno.ENAMETOOLONG
         assert await refusal(kernel.make("/x\ny")) == errno.EINVAL
         assert await refusal(kernel.move("/a", 1)) == errno.ESRCH
@@ -165,9 +165,9 @@ def test_a_scope_lives_as_long_as_its_process() -> None:
         holders = SimulatedHolders(kernel)
         pid = holders.start("/a.slice/x.scope")
         await kernel.make("/a.slice/x.scope", pid=pid)
-        assert holders.held_by(pid) == "/a.slice/x.scope"
+        assert holders.scope_of(pid) == "/a.slice/x.scope"
         kernel.exit(pid)
-        assert kernel.look("/a.slice/x.scope", ()) is None
+        assert kernel.read("/a.slice/x.scope", ()) is None
 
     run(scenario())
 
@@ -223,7 +223,7 @@ def test_what_this_kernel_shall_not_have_it_does_not_have() -> None:
         kernel = SimulatedKernel(2, lacking={"memory.swap.max": "no swap accounting"})
         await kernel.make("/a")
         assert kernel.has("memory.swap.max") == "no swap accounting"
-        assert kernel.look("/a", ("memory.swap.max",)).files == {}  # type: ignore[union-attr]
+        assert kernel.read("/a", ("memory.swap.max",)).files == {}  # type: ignore[union-attr]
         error = await _caught(kernel.write("/a", "memory.swap.max", "0"))
         assert str(error) == "write /a/memory.swap.max '0': ENOENT (no swap accounting)"
 

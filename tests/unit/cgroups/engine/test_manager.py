@@ -16,7 +16,7 @@ from plimsoll.cgroups.engine.ownership import ForeignTreeError, KubeletRunningEr
 from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.cgroups.engine.transaction import MissingCgroupError
 from plimsoll.errors import InvalidNameError, InvalidObjectError, PlimsollError
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.cgroups.desired_files import derived_id
 from plimsoll.rules.cgroups.steps import Make, Remove, Step, Write
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
@@ -68,7 +68,7 @@ class Node:
         asyncio.run(all_of_them())
 
     def text(self, path: str, file: str) -> str:
-        seen = self.kernel.look(path, (file,))
+        seen = self.kernel.read(path, (file,))
         assert seen is not None, path
         return seen.files[file]
 
@@ -150,7 +150,7 @@ def test_orphans_of_ours_are_removed_and_others_stay(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.add(PODS))
     state = tmp_path / "node.jsonl"
-    file = MembersFile(state)
+    file = AppendLog(state)
     _, *others = [name for name in file.read() if name.startswith("pod ")]
     file.write(dict.fromkeys(others))
     asyncio.run(node.kernel.make(f"{TOP}/burstable/podstranger"))
@@ -169,7 +169,7 @@ def test_a_foreign_tree_is_not_touched(tmp_path: Path, path: str) -> None:
     if path == FOREIGN[1]:
         asyncio.run(node.kernel.remove(path))
     for above in ("/plimsoll-test", path):
-        if node.kernel.look(above, ()) is None:
+        if node.kernel.read(above, ()) is None:
             asyncio.run(node.kernel.make(above))
     node.driver.made.clear()
     with pytest.raises(ForeignTreeError, match="--cgroup-root"):
@@ -280,8 +280,8 @@ def test_a_pod_cgroup_that_somebody_made_anew_is_swept_away_once_it_is_empty(
     assert asyncio.run(node.tree.sweep()) == []
     node.kernel.exit(pid)
     assert asyncio.run(node.tree.sweep()) == [pod]
-    assert node.kernel.look(pod, ()) is None
-    assert node.kernel.look(foreign, ()) is not None
+    assert node.kernel.read(pod, ()) is None
+    assert node.kernel.read(foreign, ()) is not None
     assert node.tree.paths(GUARANTEED.metadata.uid), "those that are ours stay"
 
 
@@ -470,7 +470,7 @@ def test_a_first_set_up_that_was_killed_is_not_taken_for_somebody_elses(tmp_path
     node.tree = node.another()
     found = node.tree.status()
     assert found.unfinished is not None and not found.refusal and not found.in_progress
-    with pytest.raises(UnfinishedError, match="node set-up was left unfinished"):
+    with pytest.raises(UnfinishedError, match="an earlier run of node set-up was interrupted"):
         node.tree.plan()
     node.run(lambda tree: tree.setup())
     assert node.tree.status().is_set_up and node.tree.status().drift == ()
@@ -523,7 +523,7 @@ def test_a_full_disk_takes_the_plan_back(tmp_path: Path) -> None:
     (tmp_path / "node.new").mkdir()  # where the state is written before it replaces the old one
     with pytest.raises(StateWriteError, match=r"node\.jsonl cannot be written"):
         node.run(lambda tree: tree.setup())
-    assert node.kernel.look(TOP, ()) is None and node.tree.status().unfinished is None
+    assert node.kernel.read(TOP, ()) is None and node.tree.status().unfinished is None
     (tmp_path / "node.new").rmdir()
     node.run(lambda tree: tree.setup())
     assert node.tree.status().is_set_up
@@ -534,7 +534,7 @@ def test_several_pods_go_in_one_turn(tmp_path: Path) -> None:
     node.run(lambda tree: tree.add(PODS))
     gone = asyncio.run(node.tree.remove(*(each.metadata.uid for each in PODS)))
     assert gone.subject.count("pod ") == len(PODS) and node.tree.known() == {}
-    assert node.kernel.look(BURSTABLE_POD, ()) is None
+    assert node.kernel.read(BURSTABLE_POD, ()) is None
 
 
 def test_without_cgroups_per_qos_there_is_nothing_to_set_up(tmp_path: Path) -> None:

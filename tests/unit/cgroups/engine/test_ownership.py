@@ -13,11 +13,11 @@ from plimsoll.cgroups.engine.ownership import (
     OwnedCgroup,
     StateCorruptError,
     StateFile,
-    is_ours,
+    is_owned,
     running_kubelet,
     this_boot,
 )
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from tests.node_scenarios import BURSTABLE
 
 STATE = NodeState(
@@ -49,8 +49,8 @@ def test_of_another_boot_only_the_number_is_left(tmp_path: Path) -> None:
     ids=["none", "another type", "half a pod"],
 )
 def test_a_damaged_state_is_said(tmp_path: Path, members: dict[str, bytes]) -> None:
-    MembersFile(tmp_path / "node.jsonl").write(members)
-    with pytest.raises(StateCorruptError, match="nobody knows which cgroups are ours"):
+    AppendLog(tmp_path / "node.jsonl").write(members)
+    with pytest.raises(StateCorruptError, match="does not know which cgroups it owns"):
         StateFile(tmp_path / "node.jsonl", "b").load()
 
 
@@ -63,7 +63,9 @@ def test_a_file_that_is_none_is_said_too(tmp_path: Path) -> None:
 def test_what_comes_and_goes_is_found_by_the_next(tmp_path: Path) -> None:
     file = StateFile(tmp_path / "node.jsonl", "this-boot")
     file.save(STATE)
-    fewer = msgspec.structs.replace(STATE, committed=6, made={"/kubepods": OwnedCgroup(14, "pods")}, kept={}, pods={})
+    fewer = msgspec.structs.replace(
+        STATE, committed=6, owned={"/kubepods": OwnedCgroup(14, "pods")}, original={}, pods={}
+    )
     for state in (fewer, STATE, fewer):
         file.save(state)
         assert file.load() is state
@@ -74,7 +76,7 @@ def test_two_that_write_in_turn_see_each_other(tmp_path: Path) -> None:
     one, other = (StateFile(tmp_path / "node.jsonl", "this-boot") for _ in range(2))
     one.save(STATE)
     more = msgspec.structs.replace(
-        other.load(), committed=6, made={**STATE.made, "/kubepods/pody": OwnedCgroup(15, "pod")}
+        other.load(), committed=6, owned={**STATE.owned, "/kubepods/pody": OwnedCgroup(15, "pod")}
     )
     other.save(more)
     assert one.load() == more
@@ -83,9 +85,9 @@ def test_two_that_write_in_turn_see_each_other(tmp_path: Path) -> None:
 
 
 def test_the_mark_is_path_and_inode() -> None:
-    assert is_ours(STATE, "/kubepods", 12)
-    assert not is_ours(STATE, "/kubepods", 99)
-    assert not is_ours(STATE, "/other", 12)
+    assert is_owned(STATE, "/kubepods", 12)
+    assert not is_owned(STATE, "/kubepods", 99)
+    assert not is_owned(STATE, "/other", 12)
 
 
 def test_a_kubelet_is_found_by_its_name(tmp_path: Path) -> None:

@@ -36,12 +36,12 @@ class Room:
         if self.while_asleep is not None:
             self.while_asleep(self)
 
-    def lower(self, limit_bytes: int, ladder: ShrinkPolicy | None = None) -> None:
-        shrinker = Shrinker(self.driver, clock=lambda: self.seconds, sleep=self.sleep, ladder=ladder)
+    def lower(self, limit_bytes: int, policy: ShrinkPolicy | None = None) -> None:
+        shrinker = Shrinker(self.driver, clock=lambda: self.seconds, sleep=self.sleep, policy=policy)
         asyncio.run(shrinker("/a", self.file, str(limit_bytes)))
 
     def text(self, file: str) -> str:
-        seen = self.kernel.look("/a", (file,))
+        seen = self.kernel.read("/a", (file,))
         assert seen is not None
         return seen.files[file]
 
@@ -96,10 +96,10 @@ def test_it_gives_up_and_leaves_everything_as_it_was(version: CgroupVersion) -> 
     if version == 2:
         asyncio.run(room.kernel.write("/a", "memory.high", str(100 * MI)))
     room.kernel.use("/a", anon_bytes=30 * MI)
-    before = room.kernel.look("/a", (room.file, "memory.high", "cgroup.freeze"))
+    before = room.kernel.read("/a", (room.file, "memory.high", "cgroup.freeze"))
     with pytest.raises(ShrinkError, match=r"30\.0 MiB are still in use after 2\.0 s, not less than 20\.0 MiB"):
         room.lower(20 * MI, ShrinkPolicy(deadline_s=2.0))
-    assert room.kernel.look("/a", (room.file, "memory.high", "cgroup.freeze")) == before
+    assert room.kernel.read("/a", (room.file, "memory.high", "cgroup.freeze")) == before
     assert room.is_alive
 
 
