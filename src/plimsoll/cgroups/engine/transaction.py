@@ -246,12 +246,8 @@ class Transaction:
     def owned(self, among: Collection[str] | None = None) -> list[str]:
         """Every cgroup (of `among`) that this node created and that still has the same inode, parents first."""
         owned = self._state.owned if among is None else self._state.owned.keys() & among
-        observed = {path: self._driver.read(path, ()) for path in owned}
-        return sorted(
-            path
-            for path, cgroup in observed.items()
-            if cgroup is not None and is_owned(self._state, path, cgroup.inode)
-        )
+        cgroups = observe(self._driver, owned, ())
+        return sorted(path for path, cgroup in cgroups.items() if is_owned(self._state, path, cgroup.inode))
 
     def with_descendants(self, paths: Iterable[str]) -> list[str]:
         """These cgroups and all that must be removed with them: a pod's processes may have made cgroups of their own.

@@ -12,8 +12,6 @@ from plimsoll.cgroups.drivers.detect import (
     check_required,
     default_root,
     hierarchies,
-    missing_controllers,
-    missing_paths,
 )
 
 # The listings of `mount | grep cgroup` in the documents.
@@ -211,27 +209,6 @@ def test_required_controllers(mounts: str, message: str | None) -> None:
     with pytest.raises(CgroupsUnusableError) as caught:
         check_required(found)
     assert str(caught.value) == message
-
-
-@pytest.mark.parametrize(
-    ("available", "top", "message"),
-    [
-        ("cpuset cpu io memory hugetlb pids", "cpuset cpu io memory hugetlb pids rdma", None),
-        ("cpu memory pids", "cpu io memory pids", None),
-        ("cpu memory", "cpu io memory pids", 'cgroup ["kubepods" "burstable"] has some missing controllers: pids'),
-        ("", "cpuset cpu memory", 'cgroup ["kubepods" "burstable"] has some missing controllers: cpu, cpuset, memory'),
-    ],
-)
-def test_missing_controllers(available: str, top: str, message: str | None) -> None:
-    assert missing_controllers(("kubepods", "burstable"), available, top) == message
-
-
-def test_missing_paths() -> None:
-    assert missing_paths(("kubepods",), []) is None
-    paths = ["/sys/fs/cgroup/memory/kubepods", "/sys/fs/cgroup/cpu/kubepods"]
-    assert missing_paths(("kubepods",), paths) == (
-        'cgroup ["kubepods"] has some missing paths: /sys/fs/cgroup/cpu/kubepods, /sys/fs/cgroup/memory/kubepods'
-    )
 
 
 def test_a_controller_switched_off_at_boot() -> None:
