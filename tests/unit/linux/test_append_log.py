@@ -60,8 +60,8 @@ def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"", "line 1: it is not whole"),
-        (b'[4,{"a":1}', "line 1: it is not whole"),
+        (b"", "line 1: the line is incomplete"),
+        (b'[4,{"a":1}', "line 1: the line is incomplete"),
         (b'[4,{"a":1}]\n', "line 1: the checksum is wrong"),
         (b"\0\0\0\n", "line 1: JSON is malformed"),
         (b"[2745614147,{}]\n[3,4]\n", "line 2: the checksum is wrong"),

@@ -268,4 +268,4 @@ def test_a_short_write_is_an_error(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "f")], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "write /x/memory.max '4096': EIO (only 2 of 4 bytes were taken)\n"
+    assert done.stdout == "write /x/memory.max '4096': EIO (only 2 of 4 bytes were written)\n"

@@ -14,14 +14,14 @@ MAY = has_capability("IPC_LOCK")
 SAYS = """
 import mmap
 from plimsoll.linux.capabilities import set_own
-from plimsoll.linux.mlock import keep_in_memory
+from plimsoll.linux.mlock import lock_memory
 
 def locked_kib():
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmLck:"))
 
 {before}
-done = keep_in_memory()
+done = lock_memory()
 at_first = locked_kib()
 later = mmap.mmap(-1, 64 << 20)
 print(done, at_first > 0, locked_kib() - at_first >= 60 << 10)

@@ -99,6 +99,6 @@ def test_lowering_it_needs_a_capability(sleepers: Sleepers) -> None:
 
 def test_no_such_score_and_no_such_process(sleepers: Sleepers) -> None:
     (process,) = sleepers(1)
-    assert set_oom_score_adj(process.pid, 1001).reason == "the kernel takes −1000 to 1000"
+    assert set_oom_score_adj(process.pid, 1001).reason == "the kernel accepts −1000 to 1000"
     assert set_oom_score_adj(gone_pid(), 0) == ScoreAdjustment(0, None, "the process is gone")
     assert oom_score_adj(gone_pid()) is None

@@ -32,8 +32,8 @@ from plimsoll.kube.client import Client
 from plimsoll.kube.http import HttpTransport
 from plimsoll.linux.cpu_topology import node_topology
 from plimsoll.linux.identity import internal_ip, machine_identity
-from plimsoll.linux.mlock import keep_in_memory
-from plimsoll.linux.nice import go_before_others
+from plimsoll.linux.mlock import lock_memory
+from plimsoll.linux.nice import raise_priority
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.agent import Agent
 from plimsoll.node.metrics import NodeMeters
@@ -183,8 +183,8 @@ class NodeProcess:
         self._renewal = Renewal(client, self._name, identity, self._home, self._renewed)
 
     async def run(self, stop: asyncio.Event, *, ends_pods: bool) -> None:
-        keep_in_memory()
-        go_before_others()
+        lock_memory()
+        raise_priority()
         try:
             port = await self._endpoint.start(self._host, self._port)
             self.registration.facts = msgspec.structs.replace(self._facts, port=port)

@@ -56,7 +56,7 @@ def test_a_damaged_state_is_said(tmp_path: Path, members: dict[str, bytes]) -> N
 
 def test_a_file_that_is_none_is_said_too(tmp_path: Path) -> None:
     (tmp_path / "node.jsonl").write_text("{}")
-    with pytest.raises(StateCorruptError, match="it is not whole"):
+    with pytest.raises(StateCorruptError, match="the line is incomplete"):
         StateFile(tmp_path / "node.jsonl", "b").load()
 
 
