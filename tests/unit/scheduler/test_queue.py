@@ -67,9 +67,9 @@ def test_five_minutes_wake_it_whatever_happens() -> None:
     queue.put(_pod("a"), 0)
     _popped(queue, 0)
     queue.failed("a", 0)
-    queue.wake_old(299)
+    queue.wake_leftover(299)
     assert _popped(queue, 299) == []
-    queue.wake_old(300)
+    queue.wake_leftover(300)
     assert _popped(queue, 300) == ["a"]
 
 

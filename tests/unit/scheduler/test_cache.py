@@ -11,7 +11,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_36
 from plimsoll.rules.scheduling.fit import node_load, resident_load
-from plimsoll.scheduler.cluster import SchedulerCache
+from plimsoll.scheduler.cache import SchedulerCache
 
 
 def _node(name: str, cpu: str = "4", **spec: Any) -> Node:
