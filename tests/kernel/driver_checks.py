@@ -210,7 +210,7 @@ HOSTILE = ["../../x", "..", ".", "", "a\nb", "a\0b", "n" * 300, "a/../../../x"]
 
 
 def hostile_names_are_refused(driver: Cgroupfs, root: str) -> None:
-    before = others_at_the_top(driver)
+    before = other_cgroups_in_the_root(driver)
     for name in HOSTILE:
         path = f"{root}/{name}"
         calls: list[Callable[[], object]] = [
@@ -230,15 +230,15 @@ def hostile_names_are_refused(driver: Cgroupfs, root: str) -> None:
         with pytest.raises(CgroupError):
             run_write(driver, root, file, "1")
     assert driver.children(root) == []
-    assert others_at_the_top(driver) == before
+    assert other_cgroups_in_the_root(driver) == before
 
 
-def others_at_the_top(driver: Cgroupfs) -> list[str]:
+def other_cgroups_in_the_root(driver: Cgroupfs) -> list[str]:
     """Without those of tests that run at the same time."""
     return [name for name in driver.children("/") if not name.startswith("plimsoll-test-")]
 
 
-def the_top_is_left_alone(driver: Cgroupfs, root: str) -> None:
+def the_root_is_not_changed(driver: Cgroupfs, root: str) -> None:
     for call in (
         lambda: asyncio.run(driver.kill("/")),
         lambda: asyncio.run(driver.freeze("/", frozen=True)),
@@ -261,7 +261,7 @@ def processes_are_moved(driver: Cgroupfs, root: str) -> None:
     assert driver.members(pod, deep=True) == []
 
 
-def frozen_processes_stand_still(driver: Cgroupfs, root: str) -> None:
+def frozen_processes_do_not_run(driver: Cgroupfs, root: str) -> None:
     pod, container = f"{root}/pod1", f"{root}/pod1/c1"
     run_make(driver, pod)
     run_make(driver, container)
@@ -291,7 +291,7 @@ def a_fork_bomb_is_killed(driver: Cgroupfs, root: str) -> None:
     pod, container = f"{root}/pod1", f"{root}/pod1/c1"
     run_make(driver, pod)
     run_make(driver, container)
-    run_write(driver, pod, "pids.max", "3000")  # who has ended counts until init has reaped it
+    run_write(driver, pod, "pids.max", "3000")  # an ended process counts until init has reaped it
     # Forty chains in which each process starts the next one and ends: a list of pids is out of date at once. They would
     # end by themselves, some time, should this driver fail.
     bomb = "f() { [ $1 -gt 0 ] && f $(($1 - 1)) & }; for i in $(seq 40); do f 20000; done; exec sleep 60"
@@ -316,7 +316,7 @@ def _anon_bytes(reader: UsageReader) -> int:
     return memory.anon_bytes
 
 
-def usage_is_told(driver: Cgroupfs, root: str) -> None:
+def usage_is_reported(driver: Cgroupfs, root: str) -> None:
     path = f"{root}/pod1"
     run_make(driver, path)
     limit_file = "memory.max" if driver.version == 2 else "memory.limit_in_bytes"
@@ -395,7 +395,7 @@ def a_reader_belongs_to_its_cgroup(driver: Cgroupfs, root: str) -> None:
 
 
 def another_file_system_below_is_not_entered(driver: Cgroupfs, root: str) -> None:
-    """tmpfs over one of our cgroups, and a file over a control file: neither is read or written."""
+    """tmpfs over a test cgroup, and a file over a control file: neither is read or written."""
     run_make(driver, f"{root}/evil")
     run_make(driver, f"{root}/good")
     with driver.directory(f"{root}/evil", "pids.max") as evil, driver.directory(f"{root}/good", "pids.max") as good:
@@ -432,11 +432,11 @@ CHECKS = [
     values_are_written_and_read_back,
     bad_values_change_nothing,
     hostile_names_are_refused,
-    the_top_is_left_alone,
+    the_root_is_not_changed,
     processes_are_moved,
-    frozen_processes_stand_still,
+    frozen_processes_do_not_run,
     a_fork_bomb_is_killed,
-    usage_is_told,
+    usage_is_reported,
     an_oom_kill_is_counted,
     throttling_is_counted,
     a_reader_belongs_to_its_cgroup,

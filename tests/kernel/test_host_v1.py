@@ -25,7 +25,7 @@ from tests.kernel.driver_checks import (
     Cgroupfs,
     a_fork_bomb_is_killed,
     eventually,
-    frozen_processes_stand_still,
+    frozen_processes_do_not_run,
     python,
     refused,
     remove_tree,
@@ -209,7 +209,7 @@ def test_pressure_of_a_cgroup_on_a_hybrid_host(driver: CgroupsV1, root: str) -> 
     assert host_pressure() is not None
 
 
-@pytest.mark.parametrize("check", [BOMB, frozen_processes_stand_still], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [BOMB, frozen_processes_do_not_run], ids=lambda check: check.__name__)
 def test_without_a_unified_hierarchy(check: Callable[[Cgroupfs, str], None], driver: CgroupsV1, root: str) -> None:
     """A host with v1 only (document 004): no cgroup.kill, so the freezer and pidfds do it."""
     alone = CgroupsV1({name: mount.mount_point for name, mount in driver.hierarchies.items() if name != UNIFIED})

@@ -1,4 +1,4 @@
-"""Files to which changes are appended: what the next reader finds, also after a kill in the middle of a line."""
+"""The append log: what the next reader gets, also after a kill in the middle of a line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_reader_finds_what_was_written_last(steps: list[Changes], restarts
             assert AppendLog(file.path).read() == applied(steps[: number + 1])
 
 
-def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_dropped(tmp_path: Path) -> None:
     file = AppendLog(tmp_path / "file")
     file.write({"a": b"1"})
     file.write({"b": b"2"})
@@ -67,13 +67,13 @@ def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
         (b"[2745614147,{}]\n[3,4]\n", "line 2: the checksum is wrong"),
     ],
 )
-def test_damage_is_told(tmp_path: Path, text: bytes, says: str) -> None:
+def test_damage_is_reported(tmp_path: Path, text: bytes, says: str) -> None:
     (tmp_path / "file").write_bytes(text)
     with pytest.raises(AppendLogCorruptError, match=says):
         AppendLog(tmp_path / "file").read()
 
 
-def test_it_grows_no_more_than_it_must(tmp_path: Path) -> None:
+def test_the_file_is_replaced_before_it_grows_too_large(tmp_path: Path) -> None:
     file = AppendLog(tmp_path / "file")
     value = b'"%b"' % (b"x" * 1000)
     inodes = set()
@@ -125,7 +125,7 @@ def full_file_system(place: Path) -> Iterator[Callable[[], None]]:
         subprocess.run(["umount", place], check=True)
 
 
-def test_what_stays_as_large_can_be_written_to_a_full_disk(tmp_path: Path) -> None:
+def test_a_state_of_the_same_size_can_be_written_to_a_full_disk(tmp_path: Path) -> None:
     with full_file_system(tmp_path) as fill:
         file = AppendLog(tmp_path / "file")
         file.write({f"name{number}": b"0" for number in range(100)})
@@ -142,7 +142,9 @@ def test_what_stays_as_large_can_be_written_to_a_full_disk(tmp_path: Path) -> No
         assert AppendLog(file.path).read()["small"] == b"1"
 
 
-def test_what_is_written_is_written_though_its_twin_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_succeeds_although_the_other_file_gets_no_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     AppendLog(tmp_path / "file").write({"a": b"1"})
     file, calls = AppendLog(tmp_path / "file"), 0
     file.read()
@@ -162,7 +164,7 @@ def test_what_is_written_is_written_though_its_twin_is_not(tmp_path: Path, monke
     assert AppendLog(file.path).read() == {"a": b"2", "b": b"3"}
 
 
-def test_a_file_that_somebody_else_has_changed_or_taken_away_is_made_anew(tmp_path: Path) -> None:
+def test_a_file_that_another_process_changed_or_removed_is_replaced(tmp_path: Path) -> None:
     file = AppendLog(tmp_path / "file")
     file.write({"a": b"1"})
     file.path.write_bytes(b"what is this?")
@@ -173,7 +175,7 @@ def test_a_file_that_somebody_else_has_changed_or_taken_away_is_made_anew(tmp_pa
     assert AppendLog(file.path).read() == {"a": b"1", "b": b"2", "c": b"3"}
 
 
-def test_to_begin_anew_is_to_forget_what_was_read(tmp_path: Path) -> None:
+def test_discard_drops_the_entries(tmp_path: Path) -> None:
     AppendLog(tmp_path / "file").write({"a": b"1"})
     file = AppendLog(tmp_path / "file")
     file.read()

@@ -1,4 +1,4 @@
-"""The bytes that inotify and taskstats exchange, and the windows that PSI takes."""
+"""The bytes that inotify and taskstats exchange, and the windows that PSI accepts."""
 
 from __future__ import annotations
 

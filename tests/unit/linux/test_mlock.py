@@ -1,4 +1,4 @@
-"""Memory that stays, in a process of its own."""
+"""Locked memory, in a separate process."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def said(before: str = "") -> str:
 
 
 @pytest.mark.skipif(not MAY, reason="CAP_IPC_LOCK is missing")
-def test_what_is_there_and_what_comes() -> None:
+def test_present_and_future_pages_are_locked() -> None:
     assert said() == "True True True"
 
 
-def test_nothing_is_locked_where_it_may_not() -> None:
+def test_nothing_is_locked_without_the_capability() -> None:
     assert said("set_own(0, 0)") == "False False False"

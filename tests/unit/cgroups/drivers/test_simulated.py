@@ -1,4 +1,4 @@
-"""The kernel in memory: its defaults, what it takes, rounds and refuses. The answers are those of Linux 6."""
+"""The simulated kernel: its defaults, what it accepts, rounds and refuses, as Linux 6 does."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("version", "file", "value", "expected"), VALUES, ids=str)
-def test_values_are_taken_as_the_kernel_takes_them(version: Any, file: str, value: str, expected: str | int) -> None:
+def test_values_are_accepted_as_by_the_kernel(version: Any, file: str, value: str, expected: str | int) -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(version, hugepage_sizes=(2 * MI,))
         await kernel.make("/a")
@@ -126,7 +126,7 @@ def test_v1_binds_quotas_to_the_parent_and_memory_to_memory_and_swap() -> None:
     run(scenario())
 
 
-def test_cgroups_in_use_stay_and_those_that_are_not_there_are_gone() -> None:
+def test_cgroups_in_use_stay_and_missing_ones_are_gone() -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(2)
         assert isinstance((await _caught(kernel.make("/a/b"))), CgroupGoneError)
@@ -203,7 +203,7 @@ def test_v1_refuses_a_limit_below_what_cannot_be_reclaimed() -> None:
     run(scenario())
 
 
-def test_reclaim_says_when_it_could_not_free_all_and_freezing_shows() -> None:
+def test_reclaim_reports_a_shortfall_and_freezing_is_shown() -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(2)
         await kernel.make("/a")
@@ -218,7 +218,7 @@ def test_reclaim_says_when_it_could_not_free_all_and_freezing_shows() -> None:
     run(scenario())
 
 
-def test_what_this_kernel_shall_not_have_it_does_not_have() -> None:
+def test_lacking_files_do_not_exist() -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(2, lacking={"memory.swap.max": "no swap accounting"})
         await kernel.make("/a")

@@ -36,7 +36,7 @@ def command(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
 
 
-def test_a_holder_is_small_and_holds_nothing_of_ours() -> None:
+def test_a_holder_is_small_and_inherits_nothing() -> None:
     pid = scope_holder.start(SCOPE)
     try:
         assert eventually(lambda: command(pid) == "sleep infinity")
@@ -54,7 +54,7 @@ def test_a_holder_is_small_and_holds_nothing_of_ours() -> None:
     assert not scope_holder.end(pid, SCOPE)
 
 
-def test_a_holder_of_another_cgroup_is_left_alone() -> None:
+def test_a_holder_of_another_cgroup_is_not_killed() -> None:
     pid = scope_holder.start(SCOPE)
     try:
         with pytest.raises(scope_holder.NotAScopeHolderError, match="it is not killed"):
