@@ -4,7 +4,7 @@ strace makes the kill exact: attached before the resize is asked for, it counts 
 come with the n-th. Memory limits are written in a thread beside the main one, so that one is looked at by itself. The
 next agent must bring the resize to its end: then what is asked for, allocated, given and what the kernel has are one,
 and the container has never stopped. A step beyond the last one of a resize kills nobody, so the first of those tells
-how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_members_file`.)
+how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_append_log`.)
 """
 
 from __future__ import annotations

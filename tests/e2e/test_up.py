@@ -206,7 +206,7 @@ def test_a_foreign_tree_is_left_alone(started: Started, tmp_path: Path) -> None:
             timeout=60,  # type: ignore[misc]
         )
         assert done.returncode == 2
-        assert "was not made by plimsoll: choose another place with --cgroup-root" in done.stderr
+        assert "was not created by plimsoll: choose another path with --cgroup-root" in done.stderr
         assert driver.read(f"{up.root}/kubepods", ()) is not None
     finally:
         for path in (f"{up.root}/kubepods", up.root):

@@ -244,7 +244,7 @@ def the_root_is_not_changed(driver: Cgroupfs, root: str) -> None:
         lambda: asyncio.run(driver.freeze("/", frozen=True)),
         lambda: run_remove(driver, "/"),
     ):
-        assert "top" in str(refused(errno.EINVAL, call))
+        assert "root" in str(refused(errno.EINVAL, call))
     assert driver.read(root, []) is not None
 
 

@@ -109,7 +109,7 @@ def test_making_is_all_or_nothing(driver: CgroupsV1, root: str) -> None:
     driver.hierarchies["cpuset"].remove(parent)
     driver.hierarchies["cpuset"].make(parent)
     error = refused(errno.ENOSPC, lambda: run_make(driver, f"{parent}/pod1"))
-    assert "the parent has none: give it some, or choose another cgroup root" in str(error)
+    assert "the parent has none: set them there, or choose another cgroup root" in str(error)
     assert driver.children(parent) == []
 
 
