@@ -145,10 +145,10 @@ class CgroupMount:
             self.fd = os.open(mount_point, _DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
             raise CgroupError("open", mount_point, "", error.errno or 0) from error
-        if (found := _file_system(self.fd)) != _MAGIC[kind]:
+        if (magic := _file_system(self.fd)) != _MAGIC[kind]:
             os.close(self.fd)
             self.fd = -1
-            detail = f"file system {found:#x} is not {kind} ({_MAGIC[kind]:#x})"
+            detail = f"file system {magic:#x} is not {kind} ({_MAGIC[kind]:#x})"
             raise CgroupError("open", mount_point, "", errno.EXDEV, detail)
 
     def directory(self, path: str) -> Directory:

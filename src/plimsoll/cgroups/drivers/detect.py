@@ -107,23 +107,23 @@ def _mounted(line: MountLine, own: str | None) -> Mounted:
     return Mounted(line.mount_point, line.root, line.read_only, None if own is None else below_mount(own, line.root))
 
 
-def memory_root(found: Hierarchies) -> str:
+def memory_root(host: Hierarchies) -> str:
     """The prefix of our cgroup paths in the kernel's log: the cgroup that is mounted here as `/`; "" for the root."""
-    mounted = found.unified if found.version == 2 else found.v1.get("memory")
+    mounted = host.unified if host.version == 2 else host.v1.get("memory")
     return "" if mounted is None else mounted.root.rstrip("/")
 
 
-def check_required(found: Hierarchies) -> None:
+def check_required(host: Hierarchies) -> None:
     """The kubelet's check at start (02 §3): on v1 four controllers must be mounted, on v2 there is no check."""
-    if found.version == 2:
+    if host.version == 2:
         return
-    missing = sorted(set(REQUIRED_V1) - found.v1.keys())
+    missing = sorted(set(REQUIRED_V1) - host.v1.keys())
     if missing:
         listed = " ".join(missing)
         raise CgroupsUnusableError(f"system validation failed - Following Cgroup subsystem not mounted: [{listed}]")
 
 
-def default_root(found: Hierarchies, may_write: Callable[[str], bool]) -> str:
+def default_root(host: Hierarchies, may_write: Callable[[str], bool]) -> str:
     """The cgroup below which a node can be set up: `/`, or this process's topmost cgroup that is delegated to the user.
 
     `may_write`: whether this process can create children in a cgroup of the v2 mount and move processes there. On v1,
@@ -131,13 +131,13 @@ def default_root(found: Hierarchies, may_write: Callable[[str], bool]) -> str:
     """
     if may_write("/"):
         return "/"
-    own = found.unified.own_path if found.version == 2 and found.unified else None
+    own = host.unified.own_path if host.version == 2 and host.unified else None
     names = own.strip("/").split("/") if own else []
     for depth in range(1, len(names) + 1):
         path = "/" + "/".join(names[:depth])
         if may_write(path):
             return path
-    if found.read_only:
+    if host.read_only:
         raise CgroupsUnusableError(
             "the cgroup file systems are mounted read-only: mount -o remount,rw makes them writable"
         )
@@ -151,16 +151,16 @@ def this_host(proc: str = "/proc") -> Hierarchies:
     return hierarchies(_text(f"{proc}/self/mountinfo"), _text(f"{proc}/self/cgroup"), _text(f"{proc}/cgroups"))
 
 
-def writable(found: Hierarchies) -> Callable[[str], bool]:
+def writable(host: Hierarchies) -> Callable[[str], bool]:
     """For `default_root`: checks file permissions; processes need cgroup.procs, limits need cgroup.subtree_control."""
 
     def may_write(path: str) -> bool:
-        if found.version == 2 and found.unified is not None:
-            at = found.unified.mount_point + path.rstrip("/")
+        if host.version == 2 and host.unified is not None:
+            at = host.unified.mount_point + path.rstrip("/")
             needed = [at, f"{at}/cgroup.procs", f"{at}/cgroup.subtree_control"]
-            return not found.unified.read_only and all(os.access(file, os.W_OK) for file in needed)
-        points = {found.v1[name].mount_point for name in REQUIRED_V1 if name in found.v1}
-        return not found.read_only and all(os.access(point + path.rstrip("/"), os.W_OK) for point in points)
+            return not host.unified.read_only and all(os.access(file, os.W_OK) for file in needed)
+        points = {host.v1[name].mount_point for name in REQUIRED_V1 if name in host.v1}
+        return not host.read_only and all(os.access(point + path.rstrip("/"), os.W_OK) for point in points)
 
     return may_write
 
@@ -192,16 +192,16 @@ def entry_directories(files: CgroupsV1 | CgroupsV2, path: str) -> list[int]:
     return opened
 
 
-def open_cgroupfs(found: Hierarchies) -> CgroupsV1 | CgroupsV2:
+def open_cgroupfs(host: Hierarchies) -> CgroupsV1 | CgroupsV2:
     """The cgroupfs driver for this host's version."""
-    unified = found.unified
-    if found.version == 2:
+    unified = host.unified
+    if host.version == 2:
         if unified is None:
             raise CgroupsUnusableError("cgroup2 is not mounted: mount -t cgroup2 none /sys/fs/cgroup")
         return CgroupsV2(unified.mount_point, unified.root)
-    mounted = [*found.v1.values(), *([unified] if unified else [])]
+    mounted = [*host.v1.values(), *([unified] if unified else [])]
     return CgroupsV1(
-        {name: mount.mount_point for name, mount in found.v1.items()},
+        {name: mount.mount_point for name, mount in host.v1.items()},
         unified.mount_point if unified else None,
         {mount.mount_point: mount.root for mount in mounted},
     )

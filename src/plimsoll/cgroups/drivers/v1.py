@@ -206,14 +206,14 @@ class CgroupsV1:
             for mount in needed:
                 if mount not in mounts:
                     self._prepare(mount, path)
-        made: list[CgroupMount] = []
+        created: list[CgroupMount] = []
         try:
             for mount in mounts:
                 if self._make_in(mount, path):
-                    made.append(mount)
+                    created.append(mount)
                     self._prepare(mount, path)
         except CgroupError:
-            for mount in reversed(made):
+            for mount in reversed(created):
                 mount.remove(path)
             raise
         return True

@@ -231,8 +231,8 @@ def huge_page_labels() -> tuple[str, ...]:
     return tuple(map(page_label, sizes))
 
 
-def _picked(found: Keyed, fields: Mapping[str, str]) -> dict[str, int]:
-    return {field: found[key] for key, field in fields.items() if key in found}
+def _picked(values: Keyed, fields: Mapping[str, str]) -> dict[str, int]:
+    return {field: values[key] for key, field in fields.items() if key in values}
 
 
 def _from_stat(text: bytes, fields: Mapping[str, str]) -> dict[str, int]:
@@ -275,8 +275,8 @@ def _memory_v1(texts: Mapping[str, bytes]) -> MemoryUsage | None:
 def _events(text: bytes | None) -> MemoryEvents | None:
     if text is None:
         return None
-    found = flat_keyed(text)
-    return MemoryEvents(**{key: found[key] for key in MemoryEvents.__struct_fields__ if key in found})
+    counts = flat_keyed(text)
+    return MemoryEvents(**{key: counts[key] for key in MemoryEvents.__struct_fields__ if key in counts})
 
 
 def _events_v1(texts: Mapping[str, bytes]) -> MemoryEvents | None:
@@ -311,10 +311,10 @@ def _micros(nanos: bytes | int | None) -> int | None:
 
 
 def _pressures(texts: Mapping[str, bytes]) -> Pressures | None:
-    found = {
+    stalls = {
         name: pressure(texts[f"{name}.pressure"]) for name in ("cpu", "memory", "io") if f"{name}.pressure" in texts
     }
-    return Pressures(**found) if found else None
+    return Pressures(**stalls) if stalls else None
 
 
 def _pids(texts: Mapping[str, bytes]) -> Pids | None:
@@ -324,5 +324,5 @@ def _pids(texts: Mapping[str, bytes]) -> Pids | None:
 
 
 def _hugetlb(texts: Mapping[str, bytes]) -> dict[str, int] | None:
-    found = {file.split(".")[1]: int(text) for file, text in texts.items() if file.startswith("hugetlb.")}
-    return found or None
+    usage = {file.split(".")[1]: int(text) for file, text in texts.items() if file.startswith("hugetlb.")}
+    return usage or None
