@@ -148,11 +148,11 @@ def refused(given: GivenManifest, setting: NodeConfig) -> list[ManifestProblem]:
 
     What follows from something unreadable is not said again: a container with a broken amount is judged no further.
     """
-    gated = setting.policy.pod_level
+    gates = setting.policy.gates
     errors = list(given.unreadable)
     broken = {_owner(error.field) for error in errors}
-    pod = defaulted(given.pod, pod_level=gated)
-    findings = [*uid_errors(pod.metadata.uid), *create_errors(pod, pod_level=gated), *oversized(pod)]
+    pod = defaulted(given.pod, gates=gates)
+    findings = [*uid_errors(pod.metadata.uid), *create_errors(pod, gates=gates), *oversized(pod)]
     for error in findings:
         if _owner(error.field) not in broken and not any(_is_below(error.field, each.field) for each in errors):
             errors.append(error)

@@ -160,7 +160,7 @@ class Pods:
             self.load(),
             self._conditions(),
             profile=self._tools.setting.profile,
-            pod_level=self._tools.setting.policy.pod_level,
+            gates=self._tools.setting.policy.gates,
             managers=lambda: cpu_refusal(self._tools, asked),
         )
         if not isinstance(verdict, Admitted):

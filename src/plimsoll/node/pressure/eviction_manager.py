@@ -50,6 +50,7 @@ from plimsoll.rules.eviction.assessment import (
 from plimsoll.rules.eviction.decision import THRESHOLD_MET, EvictionDecision, attempt_text, decision
 from plimsoll.rules.eviction.polling import LOOK_LEAST_S, RESTING_LEAST_S, Trend, next_look_s, trend
 from plimsoll.rules.eviction.ranking import PIDS
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import MEMORY, Pod
 
 OTHERS_EVERY_S = 10.0  # file systems and process numbers: as often as a kubelet
@@ -119,16 +120,16 @@ class EvictionManager:
         transition_period_s: float = DEFAULT_TRANSITION_PERIOD_S,
         reclaim_memory: Callable[[int], Awaitable[int]] | None = None,
         storage_limits: bool = True,
-        pod_level: bool = True,
+        gates: Gates = DEFAULT_GATES,
         decisions: DecisionLog | None = None,
     ) -> None:
         """`event`: type, reason, message of an event on the node. `counted`: a pod goes for this signal, on figures
         that are so many seconds old.
 
-        `reclaim_memory`: bytes wanted → bytes gained. `storage_limits`: localStorageCapacityIsolation. `pod_level`: the
+        `reclaim_memory`: bytes wanted → bytes gained. `storage_limits`: localStorageCapacityIsolation. `gates`: the
         gate PodLevelResources.
         """
-        self._pod_level = pod_level
+        self._gates = gates
         self._signals, self._thresholds, self._victims = signals, tuple(thresholds), victims
         self._clock, self._wall, self._event, self._changed = clock, wall, event, conditions_changed
         self._layout, self._max_pod_grace_s, self._hard_grace_s = layout, max_pod_grace_s, hard_grace_s
@@ -143,9 +144,7 @@ class EvictionManager:
         self._is_waiting = False  # for somebody who is being ended
         self._nobody: _Nobody | None = None
         self.limits = (
-            StorageLimits(victims, layout, clock=clock, counted=counted, pod_level=pod_level)
-            if storage_limits
-            else None
+            StorageLimits(victims, layout, clock=clock, counted=counted, gates=gates) if storage_limits else None
         )
         self._looked_s = self._armed_s = self._reclaimed_s = float("-inf")
         self._marks: set[UsageMark] = set()
@@ -314,7 +313,7 @@ class EvictionManager:
             layout=self._layout,
             max_pod_grace_s=self._max_pod_grace_s,
             hard_grace_s=self._hard_grace_s,
-            pod_level=self._pod_level,
+            gates=self._gates,
             time_s=self._wall(),
         )
         victim = None if found is None else found.victim

@@ -160,7 +160,7 @@ class PressureManager:
             transition_period_s=config.eviction_pressure_transition_period_s,
             reclaim_memory=self._reclaim(),
             storage_limits=config.local_storage_capacity_isolation,
-            pod_level=self._setting.policy.pod_level,
+            gates=self._setting.policy.gates,
             decisions=DecisionLog(self._state / "evictions.jsonl"),
         )
 
@@ -217,9 +217,7 @@ class PressureManager:
     async def pressure_page(self) -> bytes:
         pods, usage = self._victims.active(), await self._victims.usage(disks=True)
         order = {
-            signal: candidates(
-                ranked(pods, usage, signal, self._layout, pod_level=self._setting.policy.pod_level), signal
-            )
+            signal: candidates(ranked(pods, usage, signal, self._layout, gates=self._setting.policy.gates), signal)
             for signal in dict.fromkeys(each.signal for each in self._thresholds)
         }
         return msgspec.json.encode(

@@ -16,6 +16,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.rules.config.thresholds import FsLayout
 from plimsoll.rules.eviction.decision import LimitFinding, limit_finding
 from plimsoll.rules.eviction.usage import PodUsage
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, Pod
 
 EVERY_S = 10.0
@@ -37,10 +38,10 @@ class StorageLimits:
         *,
         clock: Callable[[], float],
         counted: Callable[[str, float], None],
-        pod_level: bool = True,
+        gates: Gates = DEFAULT_GATES,
     ) -> None:
         """`counted`: a pod goes for this signal, on figures that are so many seconds old."""
-        self._pods, self._layout, self._clock, self._counted, self._pod_level = pods, layout, clock, counted, pod_level
+        self._pods, self._layout, self._clock, self._counted, self._gates = pods, layout, clock, counted, gates
 
     async def run(self) -> None:
         """For ever."""
@@ -60,7 +61,7 @@ class StorageLimits:
         for pod in self._pods.active():
             if not _limits_storage(pod):
                 continue
-            found = limit_finding(pod, usage.get(pod.metadata.uid), self._layout, pod_level=self._pod_level)
+            found = limit_finding(pod, usage.get(pod.metadata.uid), self._layout, gates=self._gates)
             if found is not None:
                 self._counted(found.signal, self._clock() - began_s)
                 await self._pods.evict_for_limit(found, LIMIT_GRACE_S)

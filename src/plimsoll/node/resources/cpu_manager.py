@@ -109,7 +109,7 @@ class CpuManager:
         """The CPUs that its containers would own; `pod` with its allocated resources. Nothing is given away yet."""
         if self.plan is None:
             return {}
-        whole = defaulted(pod, pod_level=self._policy.pod_level)
+        whole = defaulted(pod, gates=self._policy.gates)
         try:
             return assigned(whole, self._owned, self.plan, self._policy)
         except (NotEnoughCpusError, NotWholeCoresError) as error:

@@ -19,11 +19,13 @@ from plimsoll.rules.model.cgroup_names import (
     UNKNOWN_ID,
     UNKNOWN_UID,
     CgroupName,
+    Driver,
     cgroup_path,
     class_name,
     container_component,
     pod_name,
 )
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Container, Pod, QoSClass, ResourceList, is_sidecar
 from plimsoll.rules.node.allocatable import (
     ClassSums,
@@ -40,7 +42,7 @@ from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.effective import counted_requests, counted_requests_1_27, pod_limits, pod_requests
 from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.resources.files import file_map
-from plimsoll.rules.resources.node_policy import declines_memory_qos, pod_policy
+from plimsoll.rules.resources.node_policy import NodePolicy, declines_memory_qos, pod_policy
 from plimsoll.rules.resources.oom_score import oom_scores
 from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.resources.values import Values, as_kept, container_values, pod_values, with_host_pages
@@ -83,21 +85,26 @@ class Cgroup(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         return next((file.value for file in self.files if file.name == file_name), None)
 
 
-class Workload(msgspec.Struct, frozen=True):
-    """One pod, defaulted, with everything the rules say about it. `base` is where its spec stands in the manifest."""
+class PodTotals(msgspec.Struct, frozen=True):
+    """One defaulted pod and its sums: what the values are computed from."""
 
-    desired: Pod  # as the spec wants it
-    pod: Pod  # as its cgroups are sized: the same, but for a resize that is pending
+    desired: Pod  # as the spec requests it
+    pod: Pod  # as the node allocated it: differs from `desired` only while a resize is pending
     qos: QoSClass
-    counted: ResourceList  # what the scheduler counts
     requests: ResourceList
     limits: ResourceList
+
+
+class Workload(PodTotals, frozen=True):
+    """One pod with every value that the rules compute for it."""
+
     values: Values
     container_values: tuple[Values, ...]  # init containers first
     scores: tuple[int, ...]
     exclusive_cpus: int
-    share: ClassSums  # what it adds to the sums of its class
-    base: str = "spec"
+    counted: ResourceList = {}  # what the scheduler counts
+    share: ClassSums = ClassSums()  # what the pod adds to the sums of its class
+    base: str = "spec"  # where the pod's spec is in the manifest
     title: str = ""
 
     @property
@@ -105,45 +112,57 @@ class Workload(msgspec.Struct, frozen=True):
         return self.pod.spec.init_containers + self.pod.spec.containers
 
 
-def workload(raw: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
-    policy = pod_policy(raw, setting.policy)
-    gated = policy.pod_level
-    desired = defaulted(raw, pod_level=gated, resize_policy=setting.profile.resize_policy_defaulted)
+def pod_totals(desired: Pod, gates: Gates) -> PodTotals:
+    """The sums of a defaulted pod."""
     pod = allocated_from_status(desired)
-    qos = qos_class(desired, pod_level=gated)
-    requests, limits = pod_requests(pod, pod_level=gated), pod_limits(pod, pod_level=gated)
+    qos = qos_class(desired, gates=gates)
+    return PodTotals(desired, pod, qos, pod_requests(pod, gates=gates), pod_limits(pod, gates=gates))
+
+
+def sized(totals: PodTotals, policy: NodePolicy, driver: Driver) -> Workload:
+    """The values of the pod's cgroups and containers; `policy` is the pod's own (`pod_policy`)."""
+    desired, pod, qos, requests, limits = msgspec.structs.astuple(totals)
     exclusive = pod_exclusive_cpus(pod, qos, policy)
+    values = pod_values(pod, qos, requests, limits, policy, exclusive_cpus=exclusive > 0)
     return Workload(
         desired,
         pod,
         qos,
-        _counted(desired, setting) if pod is not desired else requests,
         requests,
         limits,
-        as_kept(
-            with_host_pages(pod_values(pod, qos, requests, limits, policy, exclusive_cpus=exclusive > 0), policy),
-            setting.driver,
-        ),
+        as_kept(with_host_pages(values, policy), driver),
         tuple(
             as_kept(
-                container_values(pod, each, qos, policy, exclusive_cpus=exclusive_cpus(pod, each, qos, policy) > 0),
-                setting.driver,
+                container_values(
+                    pod, container, qos, policy, exclusive_cpus=exclusive_cpus(pod, container, qos, policy) > 0
+                ),
+                driver,
             )
-            for each in pod.spec.init_containers + pod.spec.containers
+            for container in pod.spec.init_containers + pod.spec.containers
         ),
-        tuple(
-            oom_scores(
-                pod,
-                qos,
-                policy.memory_capacity_bytes,
-                pod_level=gated and policy.pod_level_oom_share,
-                sidecar_rule=policy.sidecar_oom_rule,
-            )
-        ),
+        tuple(oom_scores(pod, qos, policy)),
         exclusive,
-        class_sums([desired], pod_level=setting.policy.pod_level),
-        base,
-        title or pod.metadata.name,
+    )
+
+
+def workload(raw: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
+    return defaulted_workload(defaulted_on(raw, setting), setting, base=base, title=title)
+
+
+def defaulted_on(raw: Pod, setting: NodeConfig) -> Pod:
+    """The pod as an API server with the node's gates and profile stores it."""
+    return defaulted(raw, gates=setting.policy.gates, resize_policy=setting.profile.resize_policy_defaulted)
+
+
+def defaulted_workload(desired: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
+    policy = pod_policy(desired, setting.policy)
+    work = sized(pod_totals(desired, policy.gates), policy, setting.driver)
+    return msgspec.structs.replace(
+        work,
+        counted=work.requests if work.pod is desired else _counted(desired, setting),
+        share=class_sums([desired], gates=policy.gates),
+        base=base,
+        title=title or desired.metadata.name,
     )
 
 
@@ -243,8 +262,8 @@ def _class(
 def _class_reasons(
     qos: QoSClass, sums: ClassSums, members: Sequence[Workload], setting: NodeConfig, percent: int | None
 ) -> dict[str, Reason]:
-    gated = setting.policy.pod_level
-    counted = [(pod_requests(each.desired, pod_level=gated), pod_requests(each.desired)) for each in members]
+    gates = setting.policy.gates
+    counted = [(pod_requests(each.desired, gates=gates), pod_requests(each.desired)) for each in members]
     shielded = [
         requests
         for each, (_, requests) in zip(members, counted, strict=True)

@@ -209,22 +209,22 @@ def pod_reasons(
     setting: NodeConfig,
 ) -> Reasons:
     policy = setting.policy
-    lead, source = _effective_steps(pod, base, CPU, "requests", requests, policy.pod_level)
+    lead, source = _effective_steps(pod, base, CPU, "requests", requests, policy.gates.pod_level)
     if qos == "BestEffort":
         least = Reason("", "", "BestEffort: always the least, 2 shares")
         reasons: Reasons = {"cpu.weight": least, "cpu.shares": least}
     else:
         cpu = requests.get(CPU)
         reasons = _cpu_weight(0 if cpu is None else cpu.milli, lead, source, setting)
-    lead, source = _effective_steps(pod, base, CPU, "limits", limits, policy.pod_level)
+    lead, source = _effective_steps(pod, base, CPU, "limits", limits, policy.gates.pod_level)
     cpu = limits.get(CPU)
     reasons |= _cpu_quota(0 if cpu is None else cpu.milli, lead, source, setting)
     if values.cpu_quota_us == UNLIMITED:
         reasons["cpu.max"] = reasons["cpu.cfs_quota_us"] = _without_quota(source, setting)
-    lead, source = _effective_steps(pod, base, MEMORY, "limits", limits, policy.pod_level)
+    lead, source = _effective_steps(pod, base, MEMORY, "limits", limits, policy.gates.pod_level)
     for name in _LIMIT_FILES:
         reasons[name] = Reason(lead, source)
-    lead, source = _effective_steps(pod, base, MEMORY, "requests", requests, policy.pod_level)
+    lead, source = _effective_steps(pod, base, MEMORY, "requests", requests, policy.gates.pod_level)
     for name in ("memory.min", "memory.low"):
         reasons[name] = Reason(lead, source)
     request = requests.get(MEMORY)
@@ -235,7 +235,7 @@ def pod_reasons(
     for resource in requests:
         if resource.startswith(HUGEPAGES_PREFIX):
             file = _hugetlb_name(resource, setting)
-            lead, source = _effective_steps(pod, base, resource, "requests", requests, policy.pod_level)
+            lead, source = _effective_steps(pod, base, resource, "requests", requests, policy.gates.pod_level)
             reasons[file] = Reason(lead, source)
     return reasons
 
@@ -322,7 +322,7 @@ def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Va
     kind = f"initContainers[{index}]" if index < inits else f"containers[{index - inits}]"
     own = f"{base}.{kind}.resources"
     requests, limits = container.resources.requests or {}, container.resources.limits or {}
-    inherited = (spec.resources.limits or {}) if spec.resources is not None and policy.pod_level else {}
+    inherited = (spec.resources.limits or {}) if spec.resources is not None and policy.gates.pod_level else {}
     cpu_limit, cpu_source = _own_or_inherited(limits, inherited, CPU, own, base)
     _, memory_source = _own_or_inherited(limits, inherited, MEMORY, own, base)
     cpu_request = requests.get(CPU)
@@ -404,7 +404,7 @@ def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setti
         return "system-node-critical: −997"
     if qos != "Burstable":
         return f"{qos}: {'−997' if qos == 'Guaranteed' else '1000'}"
-    extra = pod_share_bytes(pod) if policy.pod_level and policy.pod_level_oom_share else 0
+    extra = pod_share_bytes(pod) if policy.gates.pod_level and policy.pod_level_oom_share else 0
     request, capacity = memory_request_bytes(container), policy.memory_capacity_bytes
     text, plain = _score_step(request, extra, capacity), burstable_score(request + extra, capacity)
     if is_sidecar(container) and policy.sidecar_oom_rule:

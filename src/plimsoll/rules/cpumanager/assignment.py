@@ -95,7 +95,7 @@ def assigned(pod: Pod, owned: Owned, plan: CpuPlan, policy: NodePolicy) -> dict[
     free, it shrinks to a part of what it has. Raises NotEnoughCpus and NotWholeCores; nothing is given away then.
     """
     before, spec = owned.get(pod.metadata.uid, {}), pod.spec
-    qos = qos_class(pod, pod_level=policy.pod_level)
+    qos = qos_class(pod, gates=policy.gates)
     counts = {each.name: exclusive_cpus(pod, each, qos, policy) for each in spec.init_containers + spec.containers}
     kept = {
         name: own if len(own) <= counts[name] else take(plan.topology, own, counts[name])

@@ -31,6 +31,7 @@ from plimsoll.rules.config.thresholds import (
 )
 from plimsoll.rules.eviction.ranking import INODES, PIDS
 from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, Taint, is_critical
 from plimsoll.rules.quantity import Quantity, from_units
 from plimsoll.rules.resources.qos import BEST_EFFORT, qos_class
@@ -217,13 +218,13 @@ def notifier_usage_bytes(threshold: Threshold, capacity_bytes: int, inactive_fil
     return capacity_bytes - threshold.value.of(from_units(capacity_bytes)).value + inactive_file_bytes
 
 
-def pressure_refusal(pod: Pod, conditions: Iterable[NodeCondition], *, pod_level: bool = True) -> str | None:
+def pressure_refusal(pod: Pod, conditions: Iterable[NodeCondition], *, gates: Gates = DEFAULT_GATES) -> str | None:
     """Why a node under pressure does not take the pod, or None when it does (§8)."""
     present = tuple(conditions)
     if not present or is_critical(pod):
         return None
     if present == ("MemoryPressure",) and (
-        qos_class(pod, pod_level=pod_level) != BEST_EFFORT or is_tolerated(_MEMORY_PRESSURE, pod.spec.tolerations)
+        qos_class(pod, gates=gates) != BEST_EFFORT or is_tolerated(_MEMORY_PRESSURE, pod.spec.tolerations)
     ):
         return None
     return f"The node had condition: [{' '.join(present)}]. "

@@ -16,6 +16,7 @@ from plimsoll.rules.config.thresholds import FsLayout, Threshold
 from plimsoll.rules.eviction.assessment import EVICTED, RESOURCE_OF, Observation, eviction_grace_s, wanted
 from plimsoll.rules.eviction.ranking import PIDS, Ranked, ranked, reason_before, victim
 from plimsoll.rules.eviction.usage import ContainerUsage, PodUsage
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, is_critical
 from plimsoll.rules.quantity import NANO_PER_UNIT, ZERO, Quantity, from_units
 from plimsoll.rules.resources.effective import pod_level_set, pod_limits
@@ -39,14 +40,14 @@ class EvictionMessage(msgspec.Struct, frozen=True):
 
 
 def limit_finding(
-    pod: Pod, usage: PodUsage | None, layout: FsLayout = "single", *, pod_level: bool = True
+    pod: Pod, usage: PodUsage | None, layout: FsLayout = "single", *, gates: Gates = DEFAULT_GATES
 ) -> LimitFinding | None:
     """The first storage limit that the pod exceeds; no pressure is needed, and critical pods are spared (§6)."""
     if usage is None or is_critical(pod):
         return None
     return (
         _empty_dir_finding(pod, usage)
-        or _pod_storage_finding(pod, usage, pod_level)
+        or _pod_storage_finding(pod, usage, gates)
         or _container_storage_finding(pod, usage, layout)
     )
 
@@ -63,8 +64,8 @@ def _empty_dir_finding(pod: Pod, usage: PodUsage) -> LimitFinding | None:
     return None
 
 
-def _pod_storage_finding(pod: Pod, usage: PodUsage, pod_level: bool) -> LimitFinding | None:
-    limit = pod_limits(pod, pod_level=pod_level).get(EPHEMERAL_STORAGE)
+def _pod_storage_finding(pod: Pod, usage: PodUsage, gates: Gates) -> LimitFinding | None:
+    limit = pod_limits(pod, gates=gates).get(EPHEMERAL_STORAGE)
     if limit is None or not _exceeds(usage.ephemeral_storage_bytes or 0, limit):
         return None
     text = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
@@ -95,14 +96,14 @@ def eviction_message(
     thresholds: Iterable[Threshold],
     observations: Mapping[str, Observation],
     *,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
 ) -> EvictionMessage:
     """The message M and the event's annotations (§7); every sentence ends with a space, the last one too."""
     text = f"The node was low on resource: {resource}. " + _shortage(resource, thresholds, observations)
     if usage is None:
         return EvictionMessage(text)
     annotations = {}
-    if resource == MEMORY and pod_level and pod_level_set(pod.spec.resources) and usage.memory_bytes is not None:
+    if resource == MEMORY and gates.pod_level and pod_level_set(pod.spec.resources) and usage.memory_bytes is not None:
         request = ((pod.spec.resources.requests if pod.spec.resources is not None else None) or {}).get(MEMORY)
         if request is not None:
             used = from_units(usage.memory_bytes, "BinarySI")
@@ -214,7 +215,7 @@ def decision(
     layout: FsLayout = "single",
     max_pod_grace_s: int = 0,
     hard_grace_s: int | None = None,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
     time_s: float = 0.0,
     most: int | None = SHOWN,
 ) -> EvictionDecision | None:
@@ -226,7 +227,7 @@ def decision(
     if threshold is None:
         return None
     resource, observed = RESOURCE_OF[threshold.signal], observations[threshold.signal]
-    order = ranked(pods, usage, threshold.signal, layout, pod_level=pod_level)
+    order = ranked(pods, usage, threshold.signal, layout, gates=gates)
     chosen = victim(order)
     places = candidates(order, threshold.signal)
     base = EvictionDecision(
@@ -244,9 +245,7 @@ def decision(
     )
     if chosen is None:
         return base
-    told = eviction_message(
-        chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, pod_level=pod_level
-    )
+    told = eviction_message(chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, gates=gates)
     grace = eviction_grace_s(threshold, chosen.pod, max_pod_grace_s, hard_grace_s)
     at = order.index(chosen)
     return msgspec.structs.replace(

@@ -16,6 +16,7 @@ import msgspec
 
 from plimsoll.rules.config.thresholds import ALLOCATABLE_MEMORY_AVAILABLE, MEMORY_AVAILABLE, PID_AVAILABLE, FsLayout
 from plimsoll.rules.eviction.usage import PodUsage, disk_parts, disk_usage
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, is_critical, is_pod_level_resource
 from plimsoll.rules.quantity import NANO_PER_UNIT, ZERO, Quantity
 from plimsoll.rules.resources.effective import container_requests, pod_level_set
@@ -41,12 +42,12 @@ class Ranked(msgspec.Struct, frozen=True):
     request: Quantity  # what the last key subtracts
 
 
-def ranking_request(pod: Pod, name: str, *, pod_level: bool = True) -> Quantity:
+def ranking_request(pod: Pod, name: str, *, gates: Gates = DEFAULT_GATES) -> Quantity:
     """What a pod counts as having requested here; it differs from its effective request (§5, also used by §9).
 
     With pod-level resources the containers are ignored altogether, and overhead counts only on top of something.
     """
-    if pod_level and pod_level_set(pod.spec.resources):
+    if gates.pod_level and pod_level_set(pod.spec.resources):
         requests = (pod.spec.resources.requests if pod.spec.resources is not None else None) or {}
         quantity = requests.get(name, ZERO) if is_pod_level_resource(name) else ZERO
     else:
@@ -61,13 +62,13 @@ def ranked(
     signal: str,
     layout: FsLayout = "single",
     *,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
 ) -> tuple[Ranked, ...]:
     """Every pod in the order of eviction; `usage` is by pod uid, and pods with equal keys keep their order."""
     if signal == PID_AVAILABLE:
         ranks = [_by_processes(pod, usage.get(pod.metadata.uid)) for pod in pods]
     else:
-        ranks = [_by_excess(pod, usage.get(pod.metadata.uid), signal, layout, pod_level) for pod in pods]
+        ranks = [_by_excess(pod, usage.get(pod.metadata.uid), signal, layout, gates) for pod in pods]
     return tuple(sorted(ranks, key=lambda rank: rank.key))
 
 
@@ -96,17 +97,17 @@ def _by_processes(pod: Pod, usage: PodUsage | None) -> Ranked:
     return Ranked(pod, key, is_critical(pod), usage is not None, False, priority, processes, ZERO)
 
 
-def _by_excess(pod: Pod, usage: PodUsage | None, signal: str, layout: FsLayout, pod_level: bool) -> Ranked:
+def _by_excess(pod: Pod, usage: PodUsage | None, signal: str, layout: FsLayout, gates: Gates) -> Ranked:
     priority = pod.spec.priority or 0
     if signal in (MEMORY_AVAILABLE, ALLOCATABLE_MEMORY_AVAILABLE):
-        compared = subtracted = ranking_request(pod, MEMORY, pod_level=pod_level)
+        compared = subtracted = ranking_request(pod, MEMORY, gates=gates)
         used = (usage.memory_bytes or 0) if usage is not None else 0
     else:
         used_bytes, used_inodes = (0, 0) if usage is None else disk_usage(pod, usage, disk_parts(signal, layout))
         # The byte request is subtracted from inodes as well: that is what the kubelet does.
-        subtracted = ranking_request(pod, EPHEMERAL_STORAGE, pod_level=pod_level)
+        subtracted = ranking_request(pod, EPHEMERAL_STORAGE, gates=gates)
         if signal.endswith(".inodesFree"):
-            used, compared = used_inodes, ranking_request(pod, INODES, pod_level=pod_level)
+            used, compared = used_inodes, ranking_request(pod, INODES, gates=gates)
         else:
             used, compared = used_bytes, subtracted
     if usage is None:

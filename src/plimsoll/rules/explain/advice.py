@@ -23,10 +23,10 @@ class AdvisedChange(msgspec.Struct, frozen=True):
 def qos_sentence(work: Workload, setting: NodeConfig) -> str:
     """Why the pod has its class; for Burstable, the first container that keeps it from Guaranteed."""
     pod = work.desired
-    computed = computed_qos_class(pod, pod_level=setting.policy.pod_level)
+    computed = computed_qos_class(pod, gates=setting.policy.gates)
     if computed != work.qos:
         return f"that class is stored in the pod's status and never changes; by its spec it would be {computed}"
-    if pod.spec.resources is not None and setting.policy.pod_level:
+    if pod.spec.resources is not None and setting.policy.gates.pod_level:
         return _pod_level_sentence(work, pod.spec.resources)
     if work.qos == GUARANTEED:
         return "every container has cpu and memory limits, and its requests equal them"
@@ -67,7 +67,7 @@ def guaranteed_changes(work: Workload, setting: NodeConfig) -> list[AdvisedChang
     if work.qos == GUARANTEED:
         return []
     pod = work.pod
-    if pod.spec.resources is not None and setting.policy.pod_level:
+    if pod.spec.resources is not None and setting.policy.gates.pod_level:
         return _pod_level_changes(work, pod.spec.resources)
     found = []
     for field, container in _containers(work):

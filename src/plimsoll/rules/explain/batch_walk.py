@@ -70,7 +70,7 @@ def whole(amounts: Amounts) -> Amounts:
 
 def figures_by_name(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures | None:
     """As `batch_walk.figures`, for any pod."""
-    block = pod.spec.resources if policy.pod_level else None
+    block = pod.spec.resources if policy.gates.pod_level else None
     if block is not None and has_fine_amounts(pod):
         pod = defaulted(pod)  # D-2 adds up what R-2 has not rounded yet: thousandths would not be exact
         block = pod.spec.resources
@@ -138,7 +138,7 @@ def finished(
     requested, limited = whole(requested), whole(limited)
     cpu_declared = memory_declared = qos == GUARANTEED
     if qos == BURSTABLE:
-        cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
+        cpu_declared, memory_declared = declared_limits(pod, gates=policy.gates)
     return (
         qos,
         requested,
@@ -204,11 +204,11 @@ def figures(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures |
         return None
     status = pod.status
     if status is not NO_STATUS and (status.container_statuses or status.init_container_statuses):
-        pod = defaulted(pod, pod_level=policy.pod_level)
+        pod = defaulted(pod, gates=policy.gates)
         if allocated_from_status(pod) is not pod:
             return None
     spec = pod.spec
-    block = spec.resources if policy.pod_level else None
+    block = spec.resources if policy.gates.pod_level else None
     if block is None or not (spec.init_containers or has_fine_amounts(pod)):
         before = len(asks)
         found = _plain(pod, spec, asks, block, policy)
@@ -294,7 +294,7 @@ def _plain(
             for more_requested, more_limited in moments:
                 requested, limited = larger(requested, more_requested), larger(limited, more_limited)
         if qos == BURSTABLE and not (every_cpu and every_memory):
-            every_cpu, every_memory = declared_limits(pod, pod_level=policy.pod_level)
+            every_cpu, every_memory = declared_limits(pod, gates=policy.gates)
     overhead = spec.overhead
     if block is None and not overhead:
         memory_request, memory_limit = -(-memory_request // 1000), -(-memory_limit // 1000)

@@ -139,7 +139,7 @@ def _pod(work: Workload, setting: NodeConfig, *, advise: bool) -> PodExplanation
         texts(work.counted),
         texts(work.limits),
         EvictionKeys(
-            ranking_request(pod, MEMORY, pod_level=setting.policy.pod_level).value,
+            ranking_request(pod, MEMORY, gates=setting.policy.gates).value,
             None if pod.spec.priority is None and pod.spec.priority_class_name else pod.spec.priority or 0,
             is_critical(pod),
             work.qos == "Guaranteed",

@@ -24,6 +24,7 @@ import msgspec
 
 from plimsoll.rules.eviction.assessment import EVICTED, NodeCondition, pressure_refusal
 from plimsoll.rules.eviction.ranking import ranking_request
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, PODS, Pod, QoSClass, is_critical, is_static
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
@@ -64,15 +65,15 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 def preemption(
-    preemptor: Pod, pods: Iterable[Pod], shortfalls: Iterable[Shortfall], *, pod_level: bool = True
+    preemptor: Pod, pods: Iterable[Pod], shortfalls: Iterable[Shortfall], *, gates: Gates = DEFAULT_GATES
 ) -> CriticalPodPreemption:
     """`pods` are the active ones with their allocated resources, `shortfalls` all that admission found missing."""
     shortage = {each.resource: each.requested - (each.capacity - each.used) for each in shortfalls}
     classes: dict[QoSClass, list[_Candidate]] = {GUARANTEED: [], BURSTABLE: [], BEST_EFFORT: []}
     for pod in pods:
         if is_preemptable(pod, preemptor):
-            qos = qos_class(pod, pod_level=pod_level)
-            classes[qos].append(_candidate(pod, shortage, pod_level))
+            qos = qos_class(pod, gates=gates)
+            classes[qos].append(_candidate(pod, shortage, gates))
     guaranteed, burstable, best_effort = classes[GUARANTEED], classes[BURSTABLE], classes[BEST_EFFORT]
     missing = _less(shortage, [*best_effort, *burstable, *guaranteed])
     if missing:
@@ -91,17 +92,17 @@ def is_preemptable(pod: Pod, preemptor: Pod) -> bool:
     return own is not None and other is not None and own < other
 
 
-def _candidate(pod: Pod, shortage: Shortage, pod_level: bool) -> _Candidate:
-    freed = {name: freed_amount(pod, name, pod_level=pod_level) for name in shortage}
-    size = (freed_amount(pod, MEMORY, pod_level=pod_level), freed_amount(pod, CPU, pod_level=pod_level))
+def _candidate(pod: Pod, shortage: Shortage, gates: Gates) -> _Candidate:
+    freed = {name: freed_amount(pod, name, gates=gates) for name in shortage}
+    size = (freed_amount(pod, MEMORY, gates=gates), freed_amount(pod, CPU, gates=gates))
     return _Candidate(pod, freed, size)
 
 
-def freed_amount(pod: Pod, name: str, *, pod_level: bool = True) -> int:
+def freed_amount(pod: Pod, name: str, *, gates: Gates = DEFAULT_GATES) -> int:
     """What the end of this pod gives back; cpu in milli."""
     if name == PODS:
         return 1
-    quantity = ranking_request(pod, name, pod_level=pod_level)
+    quantity = ranking_request(pod, name, gates=gates)
     return quantity.milli if name == CPU else quantity.value
 
 
@@ -182,7 +183,7 @@ def admit(
     conditions: Iterable[NodeCondition] = (),
     *,
     profile: Profile = DEFAULT_PROFILE,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
     managers: Callable[[], AdmissionRefusal | None] = lambda: None,
     also: Sequence[AdmissionRefusal] = (),
 ) -> Admitted | AdmissionRefusal:
@@ -192,7 +193,7 @@ def admit(
 
     `managers`: whether exclusive CPUs can be had, which a kubelet asks before it counts (03 §6 step 7).
     """
-    pressure = pressure_refusal(pod, conditions, pod_level=pod_level)
+    pressure = pressure_refusal(pod, conditions, gates=gates)
     if pressure is not None:
         return AdmissionRefusal(EVICTED, pressure)
     foreign = _other_system(pod)
@@ -211,7 +212,7 @@ def admit(
         return refusals[0]
     if not missing:
         return Admitted()
-    found = preemption(pod, (each.pod for each in others.residents.values()), missing, pod_level=pod_level)
+    found = preemption(pod, (each.pod for each in others.residents.values()), missing, gates=gates)
     if found.failure:
         return AdmissionRefusal(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + found.failure)
     return Admitted(found.victims, missing[0].resource)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, HUGEPAGES_PREFIX, MEMORY, PODS, Pod, ResourceList
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
 from plimsoll.rules.resources.cpu import MIN_SHARES, shares
@@ -131,10 +132,10 @@ class ClassSums(msgspec.Struct, frozen=True):
     burstable_memory_bytes: int = 0
 
 
-def class_sums(pods: Iterable[Pod], *, pod_level: bool = True) -> ClassSums:
+def class_sums(pods: Iterable[Pod], *, gates: Gates = DEFAULT_GATES) -> ClassSums:
     cpu = guaranteed = burstable = 0
     for pod in pods:
-        qos = qos_class(pod, pod_level=pod_level)
+        qos = qos_class(pod, gates=gates)
         if qos not in (GUARANTEED, BURSTABLE):
             continue
         # The real code forgets the gate for memory and heeds it for cpu (02 §6.2); so do we.
@@ -144,7 +145,7 @@ def class_sums(pods: Iterable[Pod], *, pod_level: bool = True) -> ClassSums:
             guaranteed += memory
         else:
             burstable += memory
-            gated = requests if pod_level else pod_requests(pod, pod_level=False)
+            gated = requests if gates.pod_level else pod_requests(pod, gates=gates)
             cpu += gated[CPU].milli if CPU in gated else 0
     return ClassSums(cpu, guaranteed, burstable)
 

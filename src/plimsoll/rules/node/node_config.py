@@ -12,6 +12,7 @@ from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.kubelet import KubeletConfig, host_errors, on_host
 from plimsoll.rules.config.thresholds import Threshold, eviction_reservation, parsed_thresholds
 from plimsoll.rules.model.cgroup_names import CgroupName, Driver, Runtime, root_name
+from plimsoll.rules.model.gates import resolved_gates
 from plimsoll.rules.model.kernel import CgroupVersion, Weight
 from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS, ResourceList
 from plimsoll.rules.node.allocatable import (
@@ -160,7 +161,7 @@ def _policy(
             sorted(page_size_bytes(name) for name in machine.others if name.startswith(HUGEPAGES_PREFIX))
         ),
         pod_pids_limit=config.pod_pids_limit,
-        pod_level=config.gate("PodLevelResources"),
+        gates=resolved_gates(config.feature_gates),
         pod_level_oom_share=profile.pod_level_oom_share,
         sidecar_oom_rule=profile.sidecar_oom_rule,
         quota_with_exclusive_cpus=profile.quota_with_exclusive_cpus,

@@ -17,8 +17,9 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import LISTS, PodVersion
-from plimsoll.rules.admission.resize import ALL_GATES, ResizeGates, capacity_verdict, resize_errors, spec_changed
+from plimsoll.rules.admission.resize import capacity_verdict, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import (
     CPU,
     MEMORY,
@@ -60,14 +61,14 @@ class Api(msgspec.Struct, frozen=True):
     """How the server takes a resize. Without the subresource, or with InPlacePodVerticalScaling off, a plain PATCH is
     what there is."""
 
-    gates: ResizeGates = ALL_GATES
+    gates: Gates = DEFAULT_GATES
     subresource: bool = True
     in_place: bool = True
 
     def errors(self, old: PodVersion, new: PodVersion, profile: Profile) -> list[FieldError]:
         if self.subresource and self.in_place:
             return resize_errors(old, new, self.gates, profile)
-        return plain_patch_errors(old, new, profile, gate=self.in_place, pod_level=self.gates.pod_level)
+        return plain_patch_errors(old, new, profile, gate=self.in_place, gates=self.gates)
 
 
 ANY_API = Api()
@@ -163,9 +164,7 @@ def _refused(
     errors = api.errors(old, new, profile)
     if not errors:
         return None
-    near = near_wishes(
-        old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level
-    )
+    near = near_wishes(old, new, lambda before, after: api.errors(before, after, profile), gates=api.gates)
     taken = (pod if setting is None else _within_node(old, PodVersion(new.document, pod), setting, api) for pod in near)
     found = next((pod for pod in taken if pod is not None), None)
     hint = "" if found is not None else _why_nothing(old.pod, new.pod, profile, api, errors)
@@ -192,13 +191,13 @@ def _why_nothing(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequenc
         return _HINTS["static_pod"]
     if not api.in_place or not (api.subresource or profile.resize_by_plain_patch):
         return f"this API server lets no amounts of a running pod change: {_ANEW}"
-    if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
+    if qos_class(old, gates=api.gates) == BEST_EFFORT:
         return f"nothing else would be taken: any amount changes the class of a BestEffort pod; {_ANEW}"
     if any(each.field.startswith("spec.resources") for each in errors):
         return "the pod's own amounts (spec.resources) leave its containers no more than they have: raise these first"
     amounts = [each.resources for each in all_containers(new.spec)]
     zeros = any(amount == ZERO for each in amounts for kind in LISTS for amount in _list(each, kind).values())
-    if zeros and qos_class(old, pod_level=api.gates.pod_level) == GUARANTEED:
+    if zeros and qos_class(old, gates=api.gates) == GUARANTEED:
         return "0 counts as no amount, and in a Guaranteed pod every container has limits: ask for more than 0"
     return ""
 

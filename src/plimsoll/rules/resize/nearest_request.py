@@ -13,6 +13,7 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import LISTS, PodVersion
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
 from plimsoll.rules.resize.allocation import all_containers, same_pod_level, same_resources
@@ -24,20 +25,20 @@ MIB = 1 << 20
 Errors = Callable[[PodVersion, PodVersion], list[FieldError]]
 
 
-def near_wishes(old: PodVersion, new: PodVersion, errors: Errors, *, pod_level: bool = True) -> Iterator[Pod]:
+def near_wishes(old: PodVersion, new: PodVersion, errors: Errors, *, gates: Gates = DEFAULT_GATES) -> Iterator[Pod]:
     """Those that validation takes, the nearest first. `errors`: its answer to the step from one to the other."""
-    for found in (*_bent(old.pod, new.pod, pod_level), *_bent(old.pod, _each(old.pod, new.pod, _whole), pod_level)):
+    for found in (*_bent(old.pod, new.pod, gates), *_bent(old.pod, _each(old.pod, new.pod, _whole), gates)):
         # Documents are compared for what is neither cpu nor memory, so the one that was asked with will do.
         if is_change(old.pod, found) and not errors(old, PodVersion(new.document, found)):
             yield found
 
 
-def _bent(old: Pod, new: Pod, pod_level: bool) -> Iterator[Pod]:
+def _bent(old: Pod, new: Pod, gates: Gates) -> Iterator[Pod]:
     ordered = _with_ordered(old, new)
     yield ordered
-    yield from _same_class(old, new, pod_level)
-    yield from _same_class(old, ordered, pod_level)
-    if pod_level:
+    yield from _same_class(old, new, gates)
+    yield from _same_class(old, ordered, gates)
+    if gates.pod_level:
         yield _within_level(old, ordered)
 
 
@@ -103,14 +104,14 @@ def _limited(most: ResourceList) -> Callable[[Container | None, Container], Cont
     return change
 
 
-def _same_class(old: Pod, new: Pod, pod_level: bool) -> Iterator[Pod]:
+def _same_class(old: Pod, new: Pod, gates: Gates) -> Iterator[Pod]:
     """For a refusal because of the class: the wish, bent so that the class stays, the nearest first."""
-    wanted_class = qos_class(old, pod_level=pod_level)
-    if computed_qos_class(new, pod_level=pod_level) == wanted_class:
+    wanted_class = qos_class(old, gates=gates)
+    if computed_qos_class(new, gates=gates) == wanted_class:
         return
     bent = _all_equal(old, new) if wanted_class == GUARANTEED else _one_below(old, new)
     for found in bent if wanted_class in (GUARANTEED, BURSTABLE) else ():
-        if computed_qos_class(found, pod_level=pod_level) == wanted_class:
+        if computed_qos_class(found, gates=gates) == wanted_class:
             yield found
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -44,14 +45,14 @@ def _with(struct: _Struct, name: str, value: object) -> _Struct:
     return changed
 
 
-def defaulted(pod: Pod, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None) -> Pod:
+def defaulted(pod: Pod, *, gates: Gates = DEFAULT_GATES, resize_policy: bool = False, stored: Pod | None = None) -> Pod:
     """The pod as stored after create, or after an update of `stored`.
 
-    `pod_level` is gate PodLevelResources, `resize_policy` profile 1.27's D-3.
+    `resize_policy` is profile 1.27's D-3.
     """
     spec = pod.spec
     resources = spec.resources
-    if pod_level and resources is not None and (resources.requests or resources.limits):
+    if gates.pod_level and resources is not None and (resources.requests or resources.limits):
         spec = _with_container_resources(spec, _with_requests)
         spec = _with(spec, "resources", _rounded(_with_aggregates(resources, Pod(spec=spec))))
     elif resources is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import Container, ContainerStatus, Pod, ResourceList, Resources, is_pod_level_resource
 from plimsoll.rules.quantity import ZERO, Quantity
 
@@ -150,7 +151,7 @@ def container_limits(pod: Pod) -> ResourceList:
 
 
 def pod_requests(
-    pod: Pod, *, pod_level: bool = True, overhead: bool = True, absent: ResourceList = _EMPTY
+    pod: Pod, *, gates: Gates = DEFAULT_GATES, overhead: bool = True, absent: ResourceList = _EMPTY
 ) -> ResourceList:
     """Effective requests from the spec (§6), as cgroup sizing and node admission use them."""
     spec = pod.spec
@@ -158,21 +159,21 @@ def pod_requests(
         requests = spec.containers[0].resources.requests or _EMPTY
     else:
         requests = container_requests(pod, absent=absent)
-    if spec.resources is not None and pod_level and pod_level_requests_set(spec.resources):
+    if spec.resources is not None and gates.pod_level and pod_level_requests_set(spec.resources):
         requests = overridden(requests, spec.resources.requests or _EMPTY)
     if spec.overhead and overhead:
         requests = added(requests, spec.overhead)
     return requests
 
 
-def pod_limits(pod: Pod, *, pod_level: bool = True, overhead: bool = True) -> ResourceList:
+def pod_limits(pod: Pod, *, gates: Gates = DEFAULT_GATES, overhead: bool = True) -> ResourceList:
     """Effective limits from the spec; overhead only on top of limits that exist and are not zero (E-1)."""
     spec = pod.spec
     if len(spec.containers) == 1 and not spec.init_containers:
         limits = spec.containers[0].resources.limits or _EMPTY
     else:
         limits = container_limits(pod)
-    if spec.resources is not None and pod_level and pod_level_set(spec.resources):
+    if spec.resources is not None and gates.pod_level and pod_level_set(spec.resources):
         limits = overridden(limits, spec.resources.limits or _EMPTY)
     if spec.overhead and overhead:
         limits = with_overhead(limits, spec.overhead)

@@ -11,7 +11,7 @@ def exclusive_cpus(pod: Pod, container: Container, qos: QoSClass, policy: NodePo
     """How many CPUs the container owns: its request, where that is whole and the pod is Guaranteed; else 0."""
     if not policy.static_cpus or qos != GUARANTEED:
         return 0
-    if policy.pod_level and pod.spec.resources is not None:
+    if policy.gates.pod_level and pod.spec.resources is not None:
         return 0
     request = (container.resources.requests or {}).get(CPU)
     if request is None or request.milli % 1000:

@@ -18,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion, Weight
 from plimsoll.rules.model.objects import Pod
 
@@ -45,7 +46,7 @@ class NodePolicy(msgspec.Struct, frozen=True):
     swap_controller: bool = True
     hugepage_sizes: tuple[int, ...] = ()
     pod_pids_limit: int = -1
-    pod_level: bool = True  # gate PodLevelResources
+    gates: Gates = DEFAULT_GATES
     pod_level_oom_share: bool = True
     sidecar_oom_rule: bool = True
     quota_with_exclusive_cpus: bool = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from plimsoll.rules.model.objects import MEMORY, Container, Pod, QoSClass, is_node_critical, is_sidecar
 from plimsoll.rules.resources.effective import container_requests, pod_level_requests_set
+from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import BEST_EFFORT, GUARANTEED
 
 KUBELET_SCORE = -999
@@ -41,20 +42,19 @@ def smallest_request_bytes(pod: Pod) -> int:
     return min((memory_request_bytes(container) for container in pod.spec.containers), default=0)
 
 
-def oom_scores(
-    pod: Pod, qos: QoSClass, memory_capacity_bytes: int, *, pod_level: bool = True, sidecar_rule: bool = True
-) -> list[int]:
-    """One score per init container, then per container. `pod_level` needs the gate and the profile."""
+def oom_scores(pod: Pod, qos: QoSClass, policy: NodePolicy) -> list[int]:
+    """One score per init container, then per container."""
     spec = pod.spec
     constant = pod_score(pod, qos)
     if constant is not None:
         return [constant] * (len(spec.init_containers) + len(spec.containers))
-    extra = pod_share_bytes(pod) if spec.resources is not None and pod_level else 0
+    shared = spec.resources is not None and policy.gates.pod_level and policy.pod_level_oom_share
+    extra = pod_share_bytes(pod) if shared else 0
     regular = [memory_request_bytes(container) + extra for container in spec.containers]
     initial = [memory_request_bytes(container) + extra for container in spec.init_containers]
-    sidecars = [sidecar_rule and is_sidecar(container) for container in spec.init_containers]
+    sidecars = [policy.sidecar_oom_rule and is_sidecar(container) for container in spec.init_containers]
     return [
-        clamped(burstable_score(request, memory_capacity_bytes))
+        clamped(burstable_score(request, policy.memory_capacity_bytes))
         for request in counted_bytes(initial, sidecars, regular)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, Pod, QoSClass, ResourceList, Resources
 
 GUARANTEED: QoSClass = "Guaranteed"
@@ -9,15 +10,15 @@ BURSTABLE: QoSClass = "Burstable"
 BEST_EFFORT: QoSClass = "BestEffort"
 
 
-def qos_class(pod: Pod, *, pod_level: bool = True) -> QoSClass:
+def qos_class(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> QoSClass:
     """The class anybody uses: the stored one if there is one, else computed."""
-    return pod.status.qos_class or computed_qos_class(pod, pod_level=pod_level)
+    return pod.status.qos_class or computed_qos_class(pod, gates=gates)
 
 
-def computed_qos_class(pod: Pod, *, pod_level: bool = True) -> QoSClass:
+def computed_qos_class(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> QoSClass:
     """From the spec alone. Sums over all containers and init containers; no maximum rule (QC-3)."""
     spec = pod.spec
-    if spec.resources is not None and pod_level:
+    if spec.resources is not None and gates.pod_level:
         return _pod_level_class(spec.resources)
     cpu_request = memory_request = cpu_limit = memory_limit = 0
     candidate = True

@@ -15,6 +15,7 @@ import msgspec
 
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.cgroup_names import Driver
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -49,7 +50,7 @@ class Values(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     hugetlb: dict[int, int] | None = None  # page size in bytes → limit in bytes
 
 
-def declared_limits(pod: Pod, *, pod_level: bool = True) -> tuple[bool, bool]:
+def declared_limits(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> tuple[bool, bool]:
     """Is every container limited, in cpu and in memory? Init containers by their cumulative limit (02 §4.4)."""
     cpu = memory = True
     spec = pod.spec
@@ -63,7 +64,7 @@ def declared_limits(pod: Pod, *, pod_level: bool = True) -> tuple[bool, bool]:
     if spec.init_containers:
         cpu = cpu and _init_declared(spec.init_containers, CPU)
         memory = memory and _init_declared(spec.init_containers, MEMORY)
-    if pod_level and spec.resources is not None and spec.resources.limits:
+    if gates.pod_level and spec.resources is not None and spec.resources.limits:
         cpu = cpu or bool(spec.resources.limits.get(CPU))
         memory = memory or bool(spec.resources.limits.get(MEMORY))
     return cpu, memory
@@ -93,7 +94,7 @@ def pod_values(
     """The pod cgroup's values; `requests` and `limits` are the effective ones. Memory QoS keys where the gate is on."""
     cpu_declared = memory_declared = qos == GUARANTEED
     if qos == BURSTABLE:
-        cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
+        cpu_declared, memory_declared = declared_limits(pod, gates=policy.gates)
     return pod_cgroup(
         qos,
         _milli(requests, CPU),
@@ -194,7 +195,7 @@ def container_values(
     cpu_limit, own_memory_limit = _milli(limits, CPU), _value(limits, MEMORY)
     memory_limit = own_memory_limit
     pod_level = pod.spec.resources
-    if pod_level is not None and pod_level.limits and policy.pod_level:
+    if pod_level is not None and pod_level.limits and policy.gates.pod_level:
         cpu_limit = cpu_limit or _milli(pod_level.limits, CPU)
         memory_limit = memory_limit or _value(pod_level.limits, MEMORY)
     return container_cgroup(
@@ -281,7 +282,7 @@ def container_protection(request_bytes: int, qos: QoSClass, reservation: Reserva
 def _container_hugetlb(pod: Pod, limits: ResourceList, policy: NodePolicy) -> dict[int, int]:
     """Per host size: own limit if the key is there, else pod level's, else 0 (02 §7)."""
     found = dict.fromkeys(policy.hugepage_sizes, 0)
-    pod_level = pod.spec.resources.limits if policy.pod_level and pod.spec.resources is not None else None
+    pod_level = pod.spec.resources.limits if policy.gates.pod_level and pod.spec.resources is not None else None
     for source in (pod_level, limits):
         for name in source or ():
             if name.startswith(HUGEPAGES_PREFIX) and (size := page_size_bytes(name)) in found:

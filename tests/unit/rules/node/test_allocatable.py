@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.rules.config.thresholds import eviction_reservation, parsed_thresholds
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.node.allocatable import (
     ClassSums,
@@ -165,8 +166,8 @@ def pod(memory: str | None, cpu: str | None = None, *, limits: bool = False, **f
     }
 
 
-def sums_of(*documents: Json, pod_level: bool = True) -> ClassSums:
-    return class_sums([defaulted(lean(each)) for each in documents], pod_level=pod_level)
+def sums_of(*documents: Json, gates: Gates = DEFAULT_GATES) -> ClassSums:
+    return class_sums([defaulted(lean(each)) for each in documents], gates=gates)
 
 
 TIERED = (pod("2Gi", "1", limits=True), pod("300Mi"), pod("1Gi"), pod(None))
@@ -248,7 +249,7 @@ def test_qos_reserved(percent: int | None, limits: tuple[int | None, int | None]
 def test_the_gate_off_counts_memory_but_not_cpu() -> None:
     """02 §6.2 [quirk]: the memory sums honour pod-level values even with gate PodLevelResources off."""
     document = pod("1Gi", "1", resources={"requests": {"cpu": "3", "memory": "3Gi"}})
-    assert sums_of(document, pod_level=False) == ClassSums(1000, 0, 3 * GI)
+    assert sums_of(document, gates=Gates(pod_level=False)) == ClassSums(1000, 0, 3 * GI)
     assert sums_of(document) == ClassSums(3000, 0, 3 * GI)
 
 

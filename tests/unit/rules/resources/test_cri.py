@@ -83,8 +83,8 @@ def test_the_vectors() -> None:
             if topics.counted_apart("e_container", given):
                 continue
             policy, pod = topics.policy_of(given), topics.pod_of(given["pod"], given)
-            qos = qos_class(pod, pod_level=policy.pod_level)
-            scores = oom_scores(pod, qos, policy.memory_capacity_bytes, pod_level=policy.pod_level)
+            qos = qos_class(pod, gates=policy.gates)
+            scores = oom_scores(pod, qos, policy)
             containers = pod.spec.init_containers + pod.spec.containers
             for container, score, told in zip(containers, scores, expected["containers"], strict=True):
                 seen += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.defaulting import defaulted, rounded_list
@@ -41,7 +42,7 @@ CONTAINERS = [
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
 @pytest.mark.parametrize("gate", [True, False])
 def test_containers(kind: str, gate: bool, block: Json, expected: tuple[Json | None, Json | None]) -> None:
-    pod = defaulted(lean({"spec": {kind: [{"name": "c", "resources": block}]}}), pod_level=gate)
+    pod = defaulted(lean({"spec": {kind: [{"name": "c", "resources": block}]}}), gates=Gates(pod_level=gate))
     (container,) = pod.spec.init_containers + pod.spec.containers
     assert texts(container.resources) == expected
 
@@ -95,7 +96,7 @@ def test_r2_the_containers_of_the_example_end_rounded() -> None:
 
 def test_the_gate_off_leaves_pod_level_alone() -> None:
     raw = lean({"spec": {"containers": [cpu("a", "50m")], "resources": {"limits": {"cpu": "1"}}}})
-    assert texts(defaulted(raw, pod_level=False).spec.resources) == (None, {"cpu": "1"})
+    assert texts(defaulted(raw, gates=Gates(pod_level=False)).spec.resources) == (None, {"cpu": "1"})
 
 
 POLICIES = [

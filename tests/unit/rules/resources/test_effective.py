@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.quantity import Quantity, parse
 from plimsoll.rules.resources.defaulting import defaulted
@@ -97,8 +98,8 @@ def test_requests_and_limits(document: Json, requests: dict[str, str], limits: d
 
 def test_the_gate_off_ignores_pod_level() -> None:
     document = pod([LIMITED], resources={"requests": {"cpu": "5"}, "limits": {"cpu": "6"}})
-    assert shown(pod_requests(lean(document), pod_level=False)) == {"cpu": "1"}
-    assert shown(pod_limits(lean(document), pod_level=False)) == {"cpu": "1", "memory": "0"}
+    assert shown(pod_requests(lean(document), gates=Gates(pod_level=False))) == {"cpu": "1"}
+    assert shown(pod_limits(lean(document), gates=Gates(pod_level=False))) == {"cpu": "1", "memory": "0"}
 
 
 def test_missing_requests_for_scoring() -> None:
@@ -303,8 +304,8 @@ def test_valid_pods(document: Json) -> None:
     for name, quantity in limits.items():
         extra = overhead[name].nanos if name in overhead and capped[name] else 0
         assert quantity.nanos == capped[name].nanos + extra
-    gated = pod_requests(each, pod_level=False, overhead=False)
+    gated = pod_requests(each, gates=Gates(pod_level=False), overhead=False)
     assert nanos(gated) == nanos(container_requests(each))
-    assert nanos(pod_limits(each, pod_level=False, overhead=False)) == nanos(container_limits(each))
+    assert nanos(pod_limits(each, gates=Gates(pod_level=False), overhead=False)) == nanos(container_limits(each))
     assert nanos(counted_requests(each)) == nanos(requests), "without a status nothing is pending"
     assert nanos(counted_limits(each)) == nanos(limits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.qos import computed_qos_class, qos_class
 from tests.examples import examples
@@ -54,9 +55,9 @@ def test_class(blocks: list[Json], fields: Json, expected: str) -> None:
 
 
 def test_the_gate_off_looks_at_containers() -> None:
-    pod = defaulted(lean(document([EQUAL], {"resources": {}})), pod_level=False)
-    assert computed_qos_class(pod, pod_level=False) == G
-    assert qos_class(pod, pod_level=False) == G
+    pod = defaulted(lean(document([EQUAL], {"resources": {}})), gates=Gates(pod_level=False))
+    assert computed_qos_class(pod, gates=Gates(pod_level=False)) == G
+    assert qos_class(pod, gates=Gates(pod_level=False)) == G
 
 
 def test_a_stored_class_wins() -> None:
