@@ -143,7 +143,7 @@ def on_node(inputs: Inputs, node: Node | None) -> Inputs:
     return Inputs(pods, inputs.problems, passed)
 
 
-def refused(given: GivenManifest, setting: NodeConfig) -> list[ManifestProblem]:
+def refused(given: GivenManifest, setting: NodeConfig, desired: Pod | None = None) -> list[ManifestProblem]:
     """What cannot be read of the pod, and what an API server would refuse about the rest.
 
     What follows from something unreadable is not said again: a container with a broken amount is judged no further.
@@ -151,7 +151,7 @@ def refused(given: GivenManifest, setting: NodeConfig) -> list[ManifestProblem]:
     gates = setting.policy.gates
     errors = list(given.unreadable)
     broken = {_owner(error.field) for error in errors}
-    pod = defaulted(given.pod, gates=gates)
+    pod = defaulted(given.pod, gates=gates) if desired is None else desired
     findings = [*uid_errors(pod.metadata.uid), *create_errors(pod, gates=gates), *oversized(pod)]
     for error in findings:
         if _owner(error.field) not in broken and not any(_is_below(error.field, each.field) for each in errors):

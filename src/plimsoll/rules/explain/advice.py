@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from plimsoll.rules.cgroups.desired import Workload
@@ -9,8 +11,9 @@ from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, Contain
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.resources.cpu import MIN_QUOTA_US
+from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, computed_qos_class
-from plimsoll.rules.resources.values import UNLIMITED
+from plimsoll.rules.resources.values import UNLIMITED, Values
 
 
 class AdvisedChange(msgspec.Struct, frozen=True):
@@ -37,9 +40,9 @@ def qos_sentence(work: Workload, setting: NodeConfig) -> str:
 
 def _pod_level_sentence(work: Workload, resources: Resources) -> str:
     if work.qos == GUARANTEED:
-        return "pod-level cpu and memory requests equal pod-level limits; containers are not looked at"
+        return "pod-level cpu and memory requests equal pod-level limits; containers are not considered"
     if work.qos == BEST_EFFORT:
-        return f"{work.base}.resources is set but names no cpu or memory; containers are not looked at"
+        return f"{work.base}.resources is set but names no cpu or memory; containers are not considered"
     missing = [name for name in (CPU, MEMORY) if not (resources.limits or {}).get(name)]
     if missing:
         return f"{work.base}.resources has no {' and no '.join(missing)} limit, so the pod is not Guaranteed"
@@ -105,51 +108,72 @@ def _pod_level_changes(work: Workload, resources: Resources) -> list[AdvisedChan
 
 
 def pod_warnings(work: Workload, setting: NodeConfig) -> list[str]:
-    """Settings that hurt people in production, one sentence each."""
-    found: list[str] = []
-    policy = setting.policy
+    """Settings that cause outages in production, one sentence each."""
+    containers = [
+        f"{field} ({container.name}): {warning}"
+        for (field, container), values in zip(_containers(work), work.container_values, strict=True)
+        for check in _CONTAINER_WARNINGS
+        for warning in check(container, values, setting.policy)
+    ]
+    return [*_pending_resize(work), *containers, *_unschedulable(work, setting), *_no_pod_limit(work, setting)]
+
+
+def _unreclaimable(_container: Container, values: Values, _policy: NodePolicy) -> Iterator[str]:
+    minimum, limit = values.memory_min_bytes, values.memory_bytes
+    if minimum and limit and minimum >= limit:
+        yield (
+            "memory.min equals memory.max, so its page cache can never be reclaimed and file-heavy workloads may stall"
+        )
+
+
+def _long_throttling(_container: Container, values: Values, _policy: NodePolicy) -> Iterator[str]:
+    limit, high = values.memory_bytes, values.memory_high_bytes
+    if high and limit and limit - high > 1 << 30:
+        yield (
+            f"{(limit - high) >> 20} MiB lie between memory.high and memory.max; a process that grows past "
+            "memory.high is throttled and can stall for minutes before it reaches the limit"
+        )
+
+
+def _quota_floor(container: Container, values: Values, policy: NodePolicy) -> Iterator[str]:
+    limits = container.resources.limits or {}
+    floor_milli = MIN_QUOTA_US * 1000 // policy.quota_period_us
+    limit_milli = limits[CPU].milli if CPU in limits else 0
+    if policy.cfs_quota and 0 < limit_milli < floor_milli and values.cpu_quota_us != UNLIMITED:
+        yield f"a cpu limit below {floor_milli}m is enforced as {floor_milli}m (quota floor 1000 µs)"
+
+
+def _missing_suffix(container: Container, _values: Values, _policy: NodePolicy) -> Iterator[str]:
+    request = (container.resources.requests or {}).get(MEMORY)
+    if request is not None and 0 < request.value < 1 << 20:
+        yield (
+            f"memory request {request} is {request.value} bytes; "
+            "a suffix may be missing (`m` is a thousandth of a byte)"
+        )
+
+
+_CONTAINER_WARNINGS = (_unreclaimable, _long_throttling, _quota_floor, _missing_suffix)
+
+
+def _pending_resize(work: Workload) -> Iterator[str]:
     if work.pod is not work.desired:
-        found.append("a resize is pending: cgroups, score and eviction follow what is allocated, which is shown here")
-    for (field, container), values in zip(_containers(work), work.container_values, strict=True):
-        minimum, limit, high = values.memory_min_bytes, values.memory_bytes, values.memory_high_bytes
-        if minimum and limit and minimum >= limit:
-            found.append(
-                f"{field} ({container.name}): memory.min equals memory.max, so its page cache can never be reclaimed "
-                "and file-heavy work may stall"
-            )
-        if high and limit and limit - high > 1 << 30:
-            found.append(
-                f"{field} ({container.name}): {(limit - high) >> 20} MiB lie between memory.high and memory.max; "
-                "a process that grows past high is throttled and may stand still for minutes before the limit ends it"
-            )
-        limits, requests = container.resources.limits or {}, container.resources.requests or {}
-        floor_milli = MIN_QUOTA_US * 1000 // policy.quota_period_us
-        limit_milli = limits[CPU].milli if CPU in limits else 0
-        if policy.cfs_quota and 0 < limit_milli < floor_milli and values.cpu_quota_us != UNLIMITED:
-            found.append(
-                f"{field} ({container.name}): a cpu limit below {floor_milli}m is enforced as {floor_milli}m "
-                "(quota floor 1000 µs)"
-            )
-        if MEMORY in requests and 0 < requests[MEMORY].value < 1 << 20:
-            found.append(
-                f"{field} ({container.name}): memory request {requests[MEMORY]} is {requests[MEMORY].value} bytes; "
-                "a suffix may be missing (`m` is a thousandth of a byte)"
-            )
+        yield "a resize is pending: cgroups, scores and eviction use the allocated resources, which are shown here"
+
+
+def _unschedulable(work: Workload, setting: NodeConfig) -> Iterator[str]:
     for resource, quantity in work.counted.items():
         available = setting.allocatable.get(resource)
         if available is None and resource == EPHEMERAL_STORAGE:
-            continue  # a described node need not name its disk
+            continue  # the description of a node may omit its disk
         if quantity.nanos > 0 and (available is None or quantity > available):
             have = "none" if available is None else str(available)
-            found.append(f"requests {resource} {quantity} but the node offers {have}: it can never be scheduled here")
-    if (
-        work.qos == BURSTABLE
-        and policy.cgroup_version == 2
-        and not work.values.memory_bytes
-        and any(each.memory_bytes for each in work.container_values)
-    ):
-        found.append("one container without a memory limit removes the pod's own memory limit")
-    return found
+            yield f"requests {resource} {quantity} but the node offers {have}: it can never be scheduled here"
+
+
+def _no_pod_limit(work: Workload, setting: NodeConfig) -> Iterator[str]:
+    unlimited = work.qos == BURSTABLE and setting.policy.cgroup_version == 2 and not work.values.memory_bytes
+    if unlimited and any(values.memory_bytes for values in work.container_values):
+        yield "one container without a memory limit removes the pod's own memory limit"
 
 
 def setting_warnings(setting: NodeConfig) -> list[str]:

@@ -33,7 +33,7 @@ ROWS = [
     ("QC-4 requests below limits", [{"requests": {"cpu": "5m"}, **FULL}], {}, B),
     ("QC-4 requests only", [{"requests": {"cpu": "1", "memory": "1Gi"}}], {}, B),
     ("Q-17 equal by value", [{"requests": {"cpu": "1000m", "memory": "1024Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}], {}, G),
-    ("QC-2 an empty block: containers are not looked at", [EQUAL], {"resources": {}}, E),
+    ("QC-2 an empty block: containers are not considered", [EQUAL], {"resources": {}}, E),
     ("QC-2 requests without limits", [{}], {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}, B),
     ("QC-2 equal, containers empty", [{}], {"resources": EQUAL}, G),
     ("QC-2 cpu limit missing", [EQUAL], {"resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}}}, B),
