@@ -71,6 +71,11 @@ class Quantity:
             self.value = milli // 1000
         self.is_fine = milli * 1_000_000 != nanos
 
+    @staticmethod
+    def parse(text: str) -> Quantity:
+        """`Quantity.parse("250m").milli` is 250; raises InvalidQuantityError."""
+        return QUANTITIES[text]
+
     def __add__(self, other: Quantity) -> Quantity:
         nanos = self.nanos
         return Quantity(nanos + other.nanos, self.format if nanos else other.format)
