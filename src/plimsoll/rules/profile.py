@@ -37,7 +37,7 @@ class Profile(msgspec.Struct, frozen=True):
     sidecar_oom_rule: bool  # O-3 step 5
     pod_level_oom_share: bool  # O-3 step 3
     shares_after_limit_on_shrink: bool  # 02 §9: pod limit before pod shares when shrinking
-    sandbox_told_first: bool  # 03 §10: the runtime may refuse a pod's new size, else it only hears of it
+    sandbox_updated_first: bool  # 03 §10: the runtime may refuse a pod's new size; otherwise it is only notified
     preemption_text: str  # 05 A4: what precedes `preemption:` in FailedScheduling
     taint_text_names_taint: bool  # 05 A2
     predicate_text_has_reason: bool  # 03 §6: whether the node's refusal ends in the scheduler's reason
@@ -82,7 +82,7 @@ PROFILE_1_27 = Profile(
     sidecar_oom_rule=False,
     pod_level_oom_share=False,
     shares_after_limit_on_shrink=True,
-    sandbox_told_first=False,
+    sandbox_updated_first=False,
     preemption_text="",
     taint_text_names_taint=True,
     predicate_text_has_reason=False,
@@ -134,7 +134,7 @@ PROFILE_1_36 = Profile(
     sidecar_oom_rule=True,
     pod_level_oom_share=True,
     shares_after_limit_on_shrink=False,
-    sandbox_told_first=True,
+    sandbox_updated_first=True,
     preemption_text="no new claims to deallocate, ",
     taint_text_names_taint=False,
     predicate_text_has_reason=True,

@@ -48,7 +48,7 @@ from plimsoll.rules.eviction.assessment import (
     wanted,
 )
 from plimsoll.rules.eviction.decision import THRESHOLD_MET, EvictionDecision, attempt_text, decision
-from plimsoll.rules.eviction.polling import LOOK_LEAST_S, RESTING_LEAST_S, Trend, next_look_s, trend
+from plimsoll.rules.eviction.polling import POLL_LEAST_S, RESTING_LEAST_S, Trend, next_poll_s, trend
 from plimsoll.rules.eviction.ranking import PIDS
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import MEMORY, Pod
@@ -214,7 +214,7 @@ class EvictionManager:
 
     def pause_s(self) -> float:
         """Until the next look, where no kernel event comes first."""
-        pause = next_look_s(self._trends.values(), told=self._is_told)
+        pause = next_poll_s(self._trends.values(), kernel_notifies=self._is_told)
         if self._pressure.first_met_s:  # a soft threshold's grace runs, or what is met is exempt
             pause = min(pause, 1.0)
         return min(pause, self._others_pause_s())
@@ -226,7 +226,7 @@ class EvictionManager:
         except TimeoutError:
             return
         # Events may come in swarms; one look answers them all.
-        await asyncio.sleep(max(0.0, self._looked_s + LOOK_LEAST_S - self._clock()))
+        await asyncio.sleep(max(0.0, self._looked_s + POLL_LEAST_S - self._clock()))
 
     def _watch_events(self, watcher: CgroupWatcher[str], files: CgroupOpener, pods_path: str) -> None:
         """v2: whatever this kernel tells of by itself; what it refuses is only slower."""

@@ -1,9 +1,12 @@
-"""Pods + node → the tree of cgroups with every file, its value and its reason (spec 02).
+"""Pods + node → the tree of cgroups with every file, its value and its reason (02 §1).
 
 node → kubepods → QoS class → pod → container. The values come from `rules.resources.values` and
-`rules.node.allocatable`; this module lays them out by path and file name, and says for each file why, in `reasons`'
-words. `Workload` is one pod with all that was computed for it, so that whoever prints, ranks or compares asks nothing
-twice.
+`rules.node.allocatable`; this module maps them to paths and file names and adds the reason for each (`reasons`).
+
+    raw pod ─defaulted_on─▶ desired ─pod_totals─▶ PodTotals ─sized─▶ Workload ─desired_tree─▶ Cgroup
+
+`Workload` is one pod with everything computed for it, so that printing, ranking and comparing compute nothing again.
+This is the only way from a pod to its values; `rules.explain.plan` is a projection of it.
 """
 
 from __future__ import annotations
@@ -58,12 +61,12 @@ class DesiredFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Effective(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What one cgroup really has when everything else on the node competes for it (`rules.explain.contention`)."""
+    """What one cgroup gets when all others on the node compete for it (`rules.explain.contention`)."""
 
     memory_min_bytes: int = 0
     memory_low_bytes: int = 0
     memory_limit_bytes: int | None = None
-    memory_limit_from: str = ""  # whose limit is hit first: the lowest, and of equals the highest up
+    memory_limit_from: str = ""  # which cgroup's limit is reached first: the lowest limit, of equal ones the topmost
     cpu_floor_milli: int = 0
     cpu_ceiling_milli: int | None = None
     cpu_ceiling_from: str = ""
@@ -71,7 +74,7 @@ class Effective(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
 
 class Cgroup(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     level: Level
-    name: str  # what people call it: the pod's or container's name
+    name: str  # for people: the pod's or container's name
     path: str
     files: tuple[DesiredFile, ...] = ()
     oom_score_adj: int | None = None
@@ -171,10 +174,10 @@ def _counted(pod: Pod, setting: NodeConfig) -> ResourceList:
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """Which of the pods on the node are laid out (all of them count in the sums), and their containers' ids.
+    """Which pods of the node are in the tree (all of them count in the sums), and the ids of their containers.
 
-    A container whose id is None has no cgroup: it has not been started, or has ended. Who only needs the values goes
-    without `reasons`, which take longer than all the rest.
+    A container whose id is None has no cgroup: it has not started, or has terminated. Without `reasons` the tree is
+    computed in less than half the time.
     """
 
     pod: Callable[[str], bool] = lambda _uid: True
@@ -189,30 +192,30 @@ NO_SUMS = ClassSums()
 def desired_tree(
     workloads: Sequence[Workload], setting: NodeConfig, shown: Shown = EVERYTHING, beside: ClassSums = NO_SUMS
 ) -> Cgroup:
-    """The whole node, with every given pod on it; without cgroupsPerQOS only containers have cgroups (02 §1).
+    """The whole node with the pods on it; without cgroupsPerQOS only containers have cgroups (02 §1).
 
-    `beside`: what further pods, which are not given, add to the sums; none of them declines Memory QoS.
+    `beside`: what further pods add to the sums; none of them declines Memory QoS.
     """
     name = setting.machine.name or "node"
     if not setting.config.cgroups_per_qos:
-        return Cgroup("node", name, "/", children=tuple(_loose_pod(each, setting, shown) for each in workloads))
+        return Cgroup("node", name, "/", children=tuple(_loose_pod(work, setting, shown) for work in workloads))
     return Cgroup(
         "node", name, "/", children=(_kubepods(workloads, setting, shown, beside), *_reserved_cgroups(setting))
     )
 
 
 def _loose_pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
-    """A pod that is no cgroup: its containers stand where the runtime puts them."""
+    """A pod without a cgroup: the runtime chooses where its containers are."""
     containers = _containers(work, (), setting, shown)
     return Cgroup("pod", work.title, "", exclusive_cpus=work.exclusive_cpus, children=containers)
 
 
 def _kubepods(workloads: Sequence[Workload], setting: NodeConfig, shown: Shown, beside: ClassSums) -> Cgroup:
     config, policy = setting.config, setting.policy
-    sums = added_sums([beside, *(each.share for each in workloads)])
+    sums = added_sums([beside, *(work.share for work in workloads)])
     percent = config.qos_reserved_percent.get("memory") if config.gate("QOSReserved") else None
-    taking_part = [each.share for each in workloads if not declines_memory_qos(each.desired.metadata.annotations)]
-    shielded = added_sums([beside, *taking_part])
+    protected = [work.share for work in workloads if not declines_memory_qos(work.desired.metadata.annotations)]
+    shielded = added_sums([beside, *protected])
     classes = class_values(sums, policy, percent, shielded)
     enforced = "pods" in config.enforce_node_allocatable and config.cgroups_per_qos
     started = kubepods_values(
@@ -225,7 +228,7 @@ def _kubepods(workloads: Sequence[Workload], setting: NodeConfig, shown: Shown, 
     )
     reasons = why.node_reasons(setting, values, shielded, enforced=enforced) if shown.reasons else {}
     by_class = {
-        qos: [each for each in workloads if each.qos == qos] for qos in ("Guaranteed", "Burstable", "BestEffort")
+        qos: [work for work in workloads if work.qos == qos] for qos in ("Guaranteed", "Burstable", "BestEffort")
     }
     return Cgroup(
         "pods",
@@ -263,17 +266,17 @@ def _class_reasons(
     qos: QoSClass, sums: ClassSums, members: Sequence[Workload], setting: NodeConfig, percent: int | None
 ) -> dict[str, Reason]:
     gates = setting.policy.gates
-    counted = [(pod_requests(each.desired, gates=gates), pod_requests(each.desired)) for each in members]
+    counted = [(pod_requests(work.desired, gates=gates), pod_requests(work.desired)) for work in members]
     shielded = [
         requests
-        for each, (_, requests) in zip(members, counted, strict=True)
-        if not declines_memory_qos(each.desired.metadata.annotations)
+        for work, (_, requests) in zip(members, counted, strict=True)
+        if not declines_memory_qos(work.desired.metadata.annotations)
     ]
     return why.class_reasons(qos, setting, sums, counted, percent, shielded)
 
 
 def _pods(members: Sequence[Workload], setting: NodeConfig, shown: Shown) -> tuple[Cgroup, ...]:
-    return tuple(_pod(each, setting, shown) for each in members if shown.pod(each.pod.metadata.uid))
+    return tuple(_pod(work, setting, shown) for work in members if shown.pod(work.pod.metadata.uid))
 
 
 def _pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
@@ -294,7 +297,7 @@ def _pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
 
 
 def _containers(work: Workload, parent: CgroupName, setting: NodeConfig, shown: Shown) -> tuple[Cgroup, ...]:
-    ids = (shown.container_id(work.pod.metadata.uid, each.name) for each in work.containers)
+    ids = (shown.container_id(work.pod.metadata.uid, container.name) for container in work.containers)
     return tuple(
         _container(work, index, parent, container_id, setting, shown)
         for index, container_id in enumerate(ids)
@@ -333,8 +336,8 @@ def _stage(container: Container, is_init: bool) -> Literal["init", "sidecar", "a
 
 
 def _reserved_cgroups(setting: NodeConfig) -> tuple[Cgroup, ...]:
-    """system- and kube-reserved, where they are enforced (01 §10.4); the kubelet expects them to exist."""
-    config, found = setting.config, []
+    """system- and kube-reserved, if they are enforced (01 §10.4); the kubelet expects them to exist."""
+    config, cgroups = setting.config, []
     for owner, resources, path in (
         ("system", config.system_reserved, config.system_reserved_cgroup),
         ("kube", config.kube_reserved, config.kube_reserved_cgroup),
@@ -346,8 +349,8 @@ def _reserved_cgroups(setting: NodeConfig) -> tuple[Cgroup, ...]:
                     setting.policy,
                 )
                 reasons = why.reserved_reasons(f"{owner}Reserved", resources)
-                found.append(Cgroup("reserved", f"{owner}-reserved", path, _files(values, setting, reasons)))
-    return tuple(found)
+                cgroups.append(Cgroup("reserved", f"{owner}-reserved", path, _files(values, setting, reasons)))
+    return tuple(cgroups)
 
 
 def _files(

@@ -1,7 +1,7 @@
 """The reason for each file at each level of the tree: which fields, which numbers, which formula.
 
 One function per level returns file name → Reason. Steps are built from the effective lists that the values were
-computed from; the arithmetic itself stays in `rules.resources.cpu`, `rules.resources.memory`,
+computed from; the arithmetic is in `rules.resources.cpu`, `rules.resources.memory`,
 `rules.resources.effective` and `rules.node.allocatable`.
 """
 
@@ -51,7 +51,7 @@ from plimsoll.rules.resources.values import UNLIMITED, Values, page_size_bytes
 
 Reasons = dict[str, Reason]
 
-# The memory files of both versions that a limit lands in.
+# The memory files of both versions that hold a limit.
 _LIMIT_FILES = ("memory.max", "memory.limit_in_bytes")
 
 
@@ -71,7 +71,7 @@ def _cpu_quota(cpu_milli: int, lead: str, source: str, setting: NodeConfig) -> R
 
 
 def _amount(quantity: Quantity | None, name: str) -> str:
-    """Milli-cores, or bytes, exactly: fractions are shown, so that sums stay true."""
+    """Exact milli-cores or bytes, with fractions, so that sums are correct."""
     if quantity is None:
         return "0"
     unit = NANO_PER_MILLI if name == CPU else NANO_PER_UNIT
@@ -120,7 +120,7 @@ def node_reasons(setting: NodeConfig, values: Values, sums: ClassSums, *, enforc
 
 
 def _subtraction(setting: NodeConfig, name: str, enforced: bool) -> tuple[str, str]:
-    """capacity − systemReserved − kubeReserved, the terms that exist."""
+    """capacity − systemReserved − kubeReserved, without the terms that are not set."""
     if not enforced:
         return "", f"capacity.{name}"
     terms, sources = [_amount(setting.capacity[name], name)], [f"capacity.{name}"]
@@ -156,9 +156,9 @@ def class_reasons(
     percent: int | None,
     shielded: Sequence[ResourceList],
 ) -> Reasons:
-    """`members`: requests that count for cpu, and for memory, where the gate is forgotten (02 §6.2).
+    """`members`: requests that count for cpu, and for memory, which ignores the gate (02 §6.2).
 
-    `shielded`: the latter of those pods that do not decline Memory QoS.
+    `shielded`: the memory requests of pods that do not decline Memory QoS.
     """
     policy = setting.policy
     if qos == "BestEffort":
@@ -193,7 +193,7 @@ def class_reasons(
 def _low_note(setting: NodeConfig) -> str:
     if setting.policy.reservation != "tiered":
         return ""
-    return "kubepods has no memory.low of its own: it counts only where the hierarchy is mounted memory_recursiveprot"
+    return "kubepods has no memory.low of its own: effective only if cgroup2 is mounted with memory_recursiveprot"
 
 
 # --- pod ---
@@ -231,7 +231,7 @@ def pod_reasons(
     reasons |= _page_cache_reason(request.value if request is not None else 0, source, values, setting)
     reasons["pids.max"] = Reason("", "podPidsLimit")
     for name in hugetlb_files(values, policy.cgroup_version) or {}:
-        reasons[name] = Reason("", "", "a page size of the host that the pod does not ask for")
+        reasons[name] = Reason("", "", "a page size of the host that the pod does not request")
     for resource in requests:
         if resource.startswith(HUGEPAGES_PREFIX):
             file = _hugetlb_name(resource, setting)
@@ -254,7 +254,7 @@ def _hugetlb_name(resource: str, setting: NodeConfig) -> str:
 def _effective_steps(
     pod: Pod, base: str, name: str, kind: str, effective: ResourceList, pod_level: bool
 ) -> tuple[str, str]:
-    """How one effective amount came about (01 §6): sum, largest init moment, pod level, overhead."""
+    """The steps to one effective amount (01 §6): sum, largest init moment, pod level, overhead."""
     spec = pod.spec
     if name not in effective:
         return "", f"{base}.containers[*].resources.{kind}.{name}"
@@ -378,7 +378,7 @@ def _protection_reasons(request_bytes: int, source: str, setting: NodeConfig) ->
 
 
 def _page_cache_reason(request_bytes: int, source: str, values: Values, setting: NodeConfig) -> Reasons:
-    """Where our extra has taken something off memory.min, so that page cache keeps room below the limit."""
+    """For pageCacheSafeMin: memory.min was reduced so that page cache has room below the limit."""
     minimum, limit = values.memory_min_bytes, values.memory_bytes
     if not setting.policy.page_cache_safe or not minimum or not limit or minimum >= request_bytes:
         return {}
@@ -393,12 +393,12 @@ def _swap_reason(request_bytes: int, values: Values, setting: NodeConfig) -> Rea
         terms = f"{request_bytes} / {policy.memory_capacity_bytes} · {policy.swap_capacity_bytes}"
         return Reason(f"⌊{terms}⌋ = {values.swap_bytes}", "memorySwap.swapBehavior: LimitedSwap")
     if policy.limited_swap and not policy.swap_capacity_bytes:
-        return Reason("", "memorySwap.swapBehavior: LimitedSwap", "no swap is known of this node (--capacity swap=…)")
+        return Reason("", "memorySwap.swapBehavior: LimitedSwap", "this node has no known swap (--capacity swap=…)")
     return Reason("", "memorySwap.swapBehavior", "no swap for this container")
 
 
 def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setting: NodeConfig) -> str:
-    """How a container came by its oom_score_adj (O-3)."""
+    """The steps to a container's oom_score_adj (O-3)."""
     policy = setting.policy
     if is_node_critical(pod):
         return "system-node-critical: −997"

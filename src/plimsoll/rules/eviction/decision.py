@@ -1,9 +1,10 @@
-"""Why a pod is evicted, in the kubelet's words: a storage limit of its own (04 §6), or a shortage of the node (§7).
+"""Why a pod is evicted, in the kubelet's words: a storage limit of its own (04 §6), or a shortage of the node (04 §7).
 
-One pass of the eviction loop as a decision: what is short, who is next, why, with which grace (04 §3, §5, §7).
+`decision` is one pass of the eviction manager: what is short, which pod is evicted, why, and with which grace period
+(04 §3, §5, §7). `EvictionDecision` keeps the order with its figures, so that "why this pod, and which is next" can be
+answered after the pod is gone.
 
-`EvictionDecision` keeps the whole order with the figures that made it, so that "why this pod, and who is next" can be
-answered from the record long after the pod is gone.
+Kubernetes: pkg/kubelet/eviction/helpers.go, evictionMessage.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CONTAINER_STORAGE_LIMIT = "ephemeralcontainerfs.limit"
 
 
 class LimitFinding(msgspec.Struct, frozen=True):
-    """A pod that broke a storage limit of its own; `signal` is the metric's label."""
+    """A pod that exceeds a storage limit of its own; `signal` is the metric's label."""
 
     pod: Pod
     signal: str
@@ -42,7 +43,7 @@ class EvictionMessage(msgspec.Struct, frozen=True):
 def limit_finding(
     pod: Pod, usage: PodUsage | None, layout: FsLayout = "single", *, gates: Gates = DEFAULT_GATES
 ) -> LimitFinding | None:
-    """The first storage limit that the pod exceeds; no pressure is needed, and critical pods are spared (§6)."""
+    """The first storage limit that the pod exceeds, also without pressure; critical pods are exempt (§6)."""
     if usage is None or is_critical(pod):
         return None
     return (
@@ -98,7 +99,7 @@ def eviction_message(
     *,
     gates: Gates = DEFAULT_GATES,
 ) -> EvictionMessage:
-    """The message M and the event's annotations (§7); every sentence ends with a space, the last one too."""
+    """The message and the event's annotations (§7); every sentence ends with a space, including the last."""
     text = f"The node was low on resource: {resource}. " + _shortage(resource, thresholds, observations)
     if usage is None:
         return EvictionMessage(text)
@@ -130,7 +131,7 @@ def _shortage(resource: str, thresholds: Iterable[Threshold], observations: Mapp
 
 
 def _offenders(pod: Pod, usage: PodUsage, resource: str) -> list[tuple[str, Quantity, Quantity]]:
-    """Regular and init containers above their own request, in the order of the statistics."""
+    """Containers and init containers above their own request, in the order of the statistics."""
     requests = {
         container.name: (container.resources.requests or {}).get(resource, ZERO)
         for container in (*pod.spec.init_containers, *pod.spec.containers)
@@ -144,7 +145,7 @@ def _offenders(pod: Pod, usage: PodUsage, resource: str) -> list[tuple[str, Quan
 
 
 def _container_usage(container: ContainerUsage, resource: str) -> int | None:
-    """For inodes and processes no container is named."""
+    """None for inodes and processes: the message names no container."""
     if resource == MEMORY:
         return container.memory_bytes
     rootfs, logs = container.rootfs.used_bytes, container.logs.used_bytes
@@ -162,13 +163,13 @@ def _exceeds(used: int, limit: Quantity) -> bool:
 
 
 THRESHOLD_MET = "EvictionThresholdMet"
-EVICTION_DECISION = "EvictionDecision"  # ours, on the pod: why this one
+EVICTION_DECISION = "EvictionDecision"  # an event on the pod, not in Kubernetes: why this pod
 NO_REASON = ""
-SHOWN = 20  # places of the order that a decision keeps
+SHOWN = 20  # how many candidates a decision keeps
 
 
 class EvictionCandidate(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod's place in the order. `before` says which key puts it before the next one that can be evicted."""
+    """One pod in the order. `before`: the key that puts it before the next pod that can be evicted."""
 
     uid: str
     namespace: str
@@ -190,19 +191,19 @@ class EvictionDecision(msgspec.Struct, frozen=True, rename="camel"):
     hard: bool
     grace_s: float
     order: tuple[EvictionCandidate, ...]
-    victim: EvictionCandidate | None  # None: everybody is exempt
+    victim: EvictionCandidate | None  # None: all pods are exempt
     reason: str = EVICTED
     message: str = ""
     annotations: Mapping[str, str] = {}
     time_s: float = 0.0
-    reclaimed_bytes: int = 0  # before, and not enough
+    reclaimed_bytes: int = 0  # before the eviction, without success
     pods: int = 0  # how many were ranked; `order` has the first of them
-    exempt: int = 0  # how many of them nobody may evict
-    following: EvictionCandidate | None = None  # who goes after the victim
+    exempt: int = 0  # how many of them must not be evicted
+    following: EvictionCandidate | None = None  # the next victim
 
 
 def attempt_text(resource: str) -> str:
-    """The node's event before anything is done (§3.13)."""
+    """The node's event before it acts (§3.13)."""
     return f"Attempting to reclaim {resource}"
 
 
@@ -219,11 +220,11 @@ def decision(
     time_s: float = 0.0,
     most: int | None = SHOWN,
 ) -> EvictionDecision | None:
-    """Whom to evict for the most urgent threshold; None where there is none.
+    """The pod to evict for the most urgent threshold; None if no threshold is urgent.
 
-    `most`: how many places of the order are kept, None is all.
+    `most`: how many candidates are kept, None for all.
     """
-    threshold = next((each for each in urgent if each.signal in RESOURCE_OF), None)
+    threshold = next((threshold for threshold in urgent if threshold.signal in RESOURCE_OF), None)
     if threshold is None:
         return None
     resource, observed = RESOURCE_OF[threshold.signal], observations[threshold.signal]
@@ -241,27 +242,29 @@ def decision(
         None,
         time_s=time_s,
         pods=len(places),
-        exempt=sum(each.critical for each in places),
+        exempt=sum(place.critical for place in places),
     )
     if chosen is None:
         return base
-    told = eviction_message(chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, gates=gates)
+    message = eviction_message(
+        chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, gates=gates
+    )
     grace = eviction_grace_s(threshold, chosen.pod, max_pod_grace_s, hard_grace_s)
     at = order.index(chosen)
     return msgspec.structs.replace(
         base,
         grace_s=float(grace),
         victim=places[at],
-        following=next((each for each in places[at + 1 :] if not each.critical), None),
-        message=told.text,
-        annotations=told.annotations,
+        following=next((place for place in places[at + 1 :] if not place.critical), None),
+        message=message.text,
+        annotations=message.annotations,
     )
 
 
 def why_sentence(found: EvictionDecision) -> str:
-    """Why this pod, and who is next: for an event on the pod."""
+    """Why this pod, and which is next: for an event on the pod."""
     if found.victim is None:
-        return f"{found.signal}: nobody can be evicted"
+        return f"{found.signal}: no pod can be evicted"
     others = found.pods - found.exempt - 1
     text = (
         f"{found.signal} is {found.available} and should be {found.threshold}: chosen before {others} other "
@@ -274,7 +277,7 @@ def why_sentence(found: EvictionDecision) -> str:
             f"because: {found.victim.before}"
         )
     if found.reclaimed_bytes:
-        text += f"; {from_units(found.reclaimed_bytes, 'BinarySI')} were reclaimed first, which was not enough"
+        text += f"; {from_units(found.reclaimed_bytes, 'BinarySI')} were reclaimed first, but that was not enough"
     return text
 
 
@@ -282,12 +285,12 @@ def _figures(place: EvictionCandidate, resource: str) -> str:
     used = str(from_units(place.usage, "BinarySI" if resource in (MEMORY, EPHEMERAL_STORAGE) else "DecimalSI"))
     if not place.has_usage:
         used = "an unknown amount"
-    asked = "" if resource == PIDS else f", requests {place.request}"
-    return f"priority {place.priority}, uses {used}{asked}"
+    requested = "" if resource == PIDS else f", requests {place.request}"
+    return f"priority {place.priority}, uses {used}{requested}"
 
 
 def candidates(order: Sequence[Ranked], signal: str) -> tuple[EvictionCandidate, ...]:
-    """The order with what people want to know of each place in it."""
+    """The order as it is reported."""
     return tuple(
         EvictionCandidate(
             rank.pod.metadata.uid,
@@ -306,7 +309,7 @@ def candidates(order: Sequence[Ranked], signal: str) -> tuple[EvictionCandidate,
 
 
 def _reasons(order: Sequence[Ranked], signal: str) -> list[str]:
-    """Why each goes before the next one that can go at all; one that cannot needs no reason."""
+    """Why each pod is before the next one that can be evicted; critical pods have no reason."""
     reasons, following = [], None
     for rank in reversed(order):
         if rank.critical:

@@ -1,10 +1,15 @@
-"""Who is evicted first (04 §5).
+"""The order of eviction (04 §5).
 
-Pods are compared key by key: for memory and disk whether they use more than they requested, then priority, then by how
-much; for process numbers priority, then the count. The QoS class is no key: a BestEffort pod comes first only because
-whatever it uses exceeds its request of zero. A pod without statistics is suspected before any pod that has some.
+Pods are compared key by key: for memory and disk, whether usage exceeds the request, then priority, then the excess;
+for process numbers, priority, then the count. The QoS class is no key: a BestEffort pod comes first only because any
+usage exceeds its request of zero. A pod without statistics comes before pods that have some.
 
-`Ranked` keeps every figure that went into the keys, so that the order can be explained, not only shown.
+Priority 0 each: 600Mi used of 500Mi requested (excess 100Mi) is evicted before 550Mi of 500Mi, and both before 1Gi of
+2Gi.
+
+`Ranked` keeps the figures behind the keys, so that the order can be explained.
+
+Kubernetes: pkg/kubelet/eviction/helpers.go, rankMemoryPressure.
 """
 
 from __future__ import annotations
@@ -30,11 +35,11 @@ RankReason = Literal[
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """One pod in the order of eviction. A smaller `key` goes first; equal keys may go in any order."""
+    """One pod in the order of eviction. A smaller `key` is evicted first; equal keys in any order."""
 
     pod: Pod
     key: tuple[int, int, int]
-    critical: bool  # stays in the order, but its eviction is refused
+    critical: bool  # is listed, but never evicted
     has_usage: bool
     exceeds: bool
     priority: int
@@ -43,9 +48,9 @@ class Ranked(msgspec.Struct, frozen=True):
 
 
 def ranking_request(pod: Pod, name: str, *, gates: Gates = DEFAULT_GATES) -> Quantity:
-    """What a pod counts as having requested here; it differs from its effective request (§5, also used by §9).
+    """The request that eviction and critical-pod preemption count; it differs from the effective request (§5, §9).
 
-    With pod-level resources the containers are ignored altogether, and overhead counts only on top of something.
+    With pod-level resources the containers are ignored, and overhead is added only to a request above zero.
     """
     if gates.pod_level and pod_level_set(pod.spec.resources):
         requests = (pod.spec.resources.requests if pod.spec.resources is not None else None) or {}
@@ -73,7 +78,7 @@ def ranked(
 
 
 def victim(order: Iterable[Ranked]) -> Ranked | None:
-    """The first whose eviction is not refused."""
+    """The first pod that is not critical."""
     return next((rank for rank in order if not rank.critical), None)
 
 
@@ -84,8 +89,8 @@ def reason_before(first: Ranked, second: Ranked, signal: str) -> RankReason:
         if signal == PID_AVAILABLE
         else ("exceeds its request" if first.has_usage else "no statistics", "lower priority", "larger excess")
     )
-    for mine, other, reason in zip(first.key, second.key, reasons, strict=True):
-        if mine != other:
+    for own, other, reason in zip(first.key, second.key, reasons, strict=True):
+        if own != other:
             return reason
     return "equal"
 
@@ -104,7 +109,7 @@ def _by_excess(pod: Pod, usage: PodUsage | None, signal: str, layout: FsLayout, 
         used = (usage.memory_bytes or 0) if usage is not None else 0
     else:
         used_bytes, used_inodes = (0, 0) if usage is None else disk_usage(pod, usage, disk_parts(signal, layout))
-        # The byte request is subtracted from inodes as well: that is what the kubelet does.
+        # The kubelet subtracts the byte request from inodes as well.
         subtracted = ranking_request(pod, EPHEMERAL_STORAGE, gates=gates)
         if signal.endswith(".inodesFree"):
             used, compared = used_inodes, ranking_request(pod, INODES, gates=gates)

@@ -41,7 +41,7 @@ class WritePod(msgspec.Struct, frozen=True, tag="pod"):
     """Write `values` (only what changes) into the pod cgroup.
 
     The runtime hears the complete values (`after`): before the write, and again the old ones (`before`) if that fails,
-    or once it is written (`Profile.sandbox_told_first`).
+    or once it is written (`Profile.sandbox_updated_first`).
     """
 
     resource: ResizedResource

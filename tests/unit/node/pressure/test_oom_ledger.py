@@ -139,4 +139,4 @@ def test_whether_the_container_goes_on(pid: int, lives: bool) -> None:
     told = found.logged(KILL, 1.0)
     assert told is not None
     assert told.container_lives is lives
-    assert ("goes on" in oom_sentence(told)) is lives
+    assert ("continues" in oom_sentence(told)) is lives

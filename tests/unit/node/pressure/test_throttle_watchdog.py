@@ -126,12 +126,12 @@ async def test_what_the_kernel_does_not_have_is_not_done(
     parked.refusal, parked.is_heeded = refusal, False
     await turns(parked, lambda: len(parked.lifted) == 3)
     ((_, message),) = parked.told
-    assert "it was not possible to" in message and "tried again" in message
+    assert "failed to" in message and "retried" in message
     assert ("EBUSY" if refusal else "memory.high is 52428800, not") in message
     parked.refusal, parked.is_heeded = None, True
     parked.told.clear()
     await turns(parked, lambda: bool(parked.told))
-    assert ("is raised to" if policy == "raise" else "is lifted") in parked.told[0][1]
+    assert ("is raised to" if policy == "raise" else "is removed") in parked.told[0][1]
 
 
 async def test_a_container_that_goes_between_two_reads_ends_nobody(

@@ -34,7 +34,7 @@ def test_what_can_be_no_cgroup_is_refused(path: str) -> None:
 
 
 def test_one_path_for_two_is_refused() -> None:
-    with pytest.raises(InvalidNameError, match='stands for "a" and for "b"'):
+    with pytest.raises(InvalidNameError, match='is both "a" and "b"'):
         wanted(node(Cgroup("pod", "a", "/x"), Cgroup("pod", "b", "/x")))
 
 

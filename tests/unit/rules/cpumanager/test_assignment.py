@@ -15,7 +15,7 @@ from plimsoll.rules.cpumanager.assignment import (
     NotWholeCoresError,
     assigned,
     reserved_set,
-    state_trouble,
+    state_error,
     take,
     taken_by,
 )
@@ -195,7 +195,7 @@ TROUBLES = [
 @pytest.mark.parametrize(("shared", "entries", "strict", "trouble"), TROUBLES)
 def test_a_state_that_does_not_fit(shared: str, entries: dict[str, str], strict: bool, trouble: str) -> None:
     plan = CpuPlan(HT8, cpus("0,4"), strict=strict)
-    assert state_trouble({"a": owned(**entries)}, cpus(shared), plan) == trouble
+    assert state_error({"a": owned(**entries)}, cpus(shared), plan) == trouble
 
 
 # --- for every machine and every sequence of pods ---
@@ -247,7 +247,7 @@ def test_properties(topology: CpuTopology, reserve: int, steps: list[Any], stric
         assert not plan.reserved & taken_by(held)
         shared = plan.shared(held)
         assert shared == topology.cpus - taken_by(held) - (plan.reserved if strict else NO_CPUS)
-        assert state_trouble(held, shared, plan) == ""
+        assert state_error(held, shared, plan) == ""
         if full_cores:
             assert all(len(each) % topology.threads_per_core == 0 for each in found.values())
 

@@ -35,7 +35,7 @@ def test_odd_machines(
 
 
 def test_what_is_no_list_is_refused() -> None:
-    with pytest.raises(InvalidConfigError, match="online is '0-', which is no list of CPUs"):
+    with pytest.raises(InvalidConfigError, match="online is '0-', which is not a list of CPUs"):
         details("0-\n", {}, {})
 
 

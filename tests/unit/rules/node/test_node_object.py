@@ -101,7 +101,7 @@ def test_annotations(changed: dict[str, Any], marks: dict[str, str]) -> None:
     assert {name: text for name, text in found.items() if name.startswith("plimsoll.dev/")} == marks
 
 
-# pressures, troubles → status and reason of the four
+# pressures, problems → status and reason of the four
 CONDITIONS: list[tuple[str, NodeHealth, list[tuple[str, str, str]]]] = [
     (
         "well",
@@ -125,7 +125,7 @@ CONDITIONS: list[tuple[str, NodeHealth, list[tuple[str, str, str]]]] = [
     ),
     (
         "troubled",
-        NodeHealth(troubles=("container runtime is down", "disk is gone", "disk is gone")),
+        NodeHealth(problems=("container runtime is down", "disk is gone", "disk is gone")),
         [
             ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
             ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -252,7 +252,7 @@ EVENTS = [
     ("memory comes", WELL, NodeHealth(frozenset({"MemoryPressure"})), ["NodeHasInsufficientMemory"]),
     ("memory goes", NodeHealth(frozenset({"MemoryPressure"})), WELL, ["NodeHasSufficientMemory"]),
     ("disk, pid", WELL, NodeHealth(frozenset({"DiskPressure", "PIDPressure"})), ["NodeHasDiskPressure", "NodeHasInsufficientPID"]),
-    ("not ready", WELL, NodeHealth(troubles=("down",)), ["NodeNotReady"]),
+    ("not ready", WELL, NodeHealth(problems=("down",)), ["NodeNotReady"]),
 ]  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.node.node_config import Machine, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.resources.allocated_status import (
+    actuated_level,
+    actuated_resources,
     allocated_from_status,
-    given_level,
-    given_resources,
     is_resize_pending,
 )
 
@@ -193,6 +193,6 @@ def test_given(kind: str, actual: Json, given: tuple[Json, Json]) -> None:
         spec, status = {"resources": allocated, "containers": []}, {"resources": actual}
     pod = from_document({"spec": spec, "status": status}, Pod)
     if kind == "pod":
-        assert texts(given_level(pod)) == given
+        assert texts(actuated_level(pod)) == given
     else:
-        assert {name: texts(each) for name, each in given_resources(pod).items()} == {"c": given}
+        assert {name: texts(each) for name, each in actuated_resources(pod).items()} == {"c": given}
