@@ -1,4 +1,4 @@
-"""What a person wants to hear about a pod: why it has its class, how to make it Guaranteed, what is dangerous."""
+"""Advice about a pod: why it has its class, how to make it Guaranteed, what is dangerous."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from plimsoll.rules.resources.values import UNLIMITED, Values
 
 
 class AdvisedChange(msgspec.Struct, frozen=True):
-    """One field to set; `value` empty means: any amount, the same for request and limit."""
+    """One field to set; an empty `value` means any amount, the same for request and limit."""
 
     field: str
     value: str
 
 
 def qos_sentence(work: Workload, setting: NodeConfig) -> str:
-    """Why the pod has its class; for Burstable, the first container that keeps it from Guaranteed."""
+    """Why the pod has its class; for Burstable, the first container that prevents Guaranteed."""
     pod = work.desired
     computed = computed_qos_class(pod, gates=setting.policy.gates)
     if computed != work.qos:
@@ -66,31 +66,31 @@ def _first_obstacle(work: Workload) -> str:
 
 
 def guaranteed_changes(work: Workload, setting: NodeConfig) -> list[AdvisedChange]:
-    """The fewest fields to set for Guaranteed: a limit keeps its value, a lone request becomes the limit too."""
+    """The fewest fields to set for Guaranteed: limits stay, a request without a limit becomes the limit too."""
     if work.qos == GUARANTEED:
         return []
     pod = work.pod
     if pod.spec.resources is not None and setting.policy.gates.pod_level:
         return _pod_level_changes(work, pod.spec.resources)
-    found = []
+    changes = []
     for field, container in _containers(work):
         requests, limits = container.resources.requests or {}, container.resources.limits or {}
         for name in (CPU, MEMORY):
             request, limit = requests.get(name), limits.get(name)
             if _positive(limit):
                 if request != limit:
-                    found.append(AdvisedChange(f"{field}.resources.requests.{name}", str(limit)))
+                    changes.append(AdvisedChange(f"{field}.resources.requests.{name}", str(limit)))
             elif _positive(request):
-                found.append(AdvisedChange(f"{field}.resources.limits.{name}", str(request)))
+                changes.append(AdvisedChange(f"{field}.resources.limits.{name}", str(request)))
             else:
-                found.append(AdvisedChange(f"{field}.resources.limits.{name}", ""))
-                if request is not None:  # a zero is set for D-1, so the limit would not become the request
-                    found.append(AdvisedChange(f"{field}.resources.requests.{name}", ""))
-    return found
+                changes.append(AdvisedChange(f"{field}.resources.limits.{name}", ""))
+                if request is not None:  # a zero counts as set (D-1), so the limit would not become the request
+                    changes.append(AdvisedChange(f"{field}.resources.requests.{name}", ""))
+    return changes
 
 
 def _pod_level_changes(work: Workload, resources: Resources) -> list[AdvisedChange]:
-    """At pod level an amount must hold every container's limit (V-26); requests are said, or D-2 would fill them."""
+    """A pod-level amount must cover every container's limit (V-26); requests are listed, or D-2 would set them."""
     field, found = f"{work.base}.resources", []
     requests, limits = resources.requests or {}, resources.limits or {}
     for name in (CPU, MEMORY):
@@ -98,8 +98,8 @@ def _pod_level_changes(work: Workload, resources: Resources) -> list[AdvisedChan
         if not _positive(limit) and not _positive(request):
             found += [AdvisedChange(f"{field}.limits.{name}", ""), AdvisedChange(f"{field}.requests.{name}", "")]
             continue
-        held = [(each.resources.limits or {}).get(name) for each in work.pod.spec.containers]
-        amount = limit if _positive(limit) else max(filter(None, [request, *held]))
+        own = [(container.resources.limits or {}).get(name) for container in work.pod.spec.containers]
+        amount = limit if _positive(limit) else max(filter(None, [request, *own]))
         if limit != amount:
             found.append(AdvisedChange(f"{field}.limits.{name}", str(amount)))
         if request != amount:
@@ -177,7 +177,7 @@ def _no_pod_limit(work: Workload, setting: NodeConfig) -> Iterator[str]:
 
 
 def setting_warnings(setting: NodeConfig) -> list[str]:
-    """Gates and settings that do nothing, or harm, on this node."""
+    """Gates and settings without effect, or with a harmful one, on this node."""
     found = []
     config, policy = setting.config, setting.policy
     if config.gate("MemoryQoS") and policy.cgroup_version == 1:
@@ -189,27 +189,27 @@ def setting_warnings(setting: NodeConfig) -> list[str]:
         )
     if policy.memory_qos and policy.reservation == "tiered":
         found.append(
-            "memory.low of Burstable pods is effective only where cgroup2 is mounted with memory_recursiveprot "
+            "memory.low of Burstable pods is effective only if cgroup2 is mounted with memory_recursiveprot "
             "(systemd's default): kubepods itself has none"
         )
     if setting.profile.name == "1.27" and config.memory_reservation_policy:
         found.append("memoryReservationPolicy is new in 1.36; a real 1.27 kubelet refuses it")
     if setting.profile.name == "1.27" and policy.limited_swap:
-        found.append("LimitedSwap is shown as 1.36 does it; in 1.27 it meant memory and swap together up to the limit")
+        found.append("LimitedSwap is shown as in 1.36; in 1.27 it limited memory and swap together")
     if not config.cgroups_per_qos:
-        found.append("cgroupsPerQOS is false: no kubepods, class or pod cgroups; only the containers' own limits hold")
+        found.append("cgroupsPerQOS is false: no kubepods, class or pod cgroups; only the containers' own limits apply")
     if "memory.available" not in config.eviction_hard:
         found.append("evictionHard has no memory.available: the kernel's OOM killer acts before any eviction")
     if setting.driver == "systemd":
-        found.append("the systemd driver keeps cpu quotas in whole percents of a CPU, rounded up")
+        found.append("the systemd driver stores cpu quotas in whole percents of a CPU, rounded up")
     return found
 
 
 def _containers(work: Workload) -> list[tuple[str, Container]]:
     spec = work.pod.spec
-    return [(f"{work.base}.initContainers[{index}]", each) for index, each in enumerate(spec.init_containers)] + [
-        (f"{work.base}.containers[{index}]", each) for index, each in enumerate(spec.containers)
-    ]
+    return [
+        (f"{work.base}.initContainers[{index}]", container) for index, container in enumerate(spec.init_containers)
+    ] + [(f"{work.base}.containers[{index}]", container) for index, container in enumerate(spec.containers)]
 
 
 def _positive(quantity: Quantity | None) -> bool:

@@ -1,6 +1,6 @@
-"""One pod → everything a node will do with it, as plain values: the batch form of `explain` (`plimsoll plan`).
+"""The values of one pod on a node, without reasons: `plimsoll plan`.
 
-This is the hot path for fleets: no formulas, no texts, nothing computed that is not printed.
+A PodPlan is a projection of `cgroups.desired.Workload`. `batch` computes the same for whole blocks of pods.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where pods' cgroups go: the parents of each class and the driver that spells the names."""
+    """The parent cgroups of each QoS class, and the driver, which decides how names are spelled."""
 
     driver: Driver
     parents: dict[QoSClass, Parent]
@@ -38,7 +38,7 @@ class ContainerPlan(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_
 
 
 class PodPlan(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """Requests and limits are whole units: cpu in milli-cores, everything else in bytes or pieces."""
+    """Requests and limits are whole units: cpu in milli-cores, others in bytes or pieces."""
 
     namespace: str
     name: str
@@ -49,7 +49,7 @@ class PodPlan(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
     cgroup: str
     files: Files
     containers: list[ContainerPlan]
-    init_containers: int = 0  # how many of `containers` are init containers: they come first
+    init_containers: int = 0  # how many of `containers` are init containers; they come first
     hugetlb: dict[str, int] | None = None
 
 

@@ -89,8 +89,8 @@ async def until_helped(parked: Parked) -> None:
     [
         ("event", [], False, "nothing is changed"),
         ("raise", [str(55 * MIB)], False, "memory.high is raised to"),
-        ("release", ["max"], False, "memory.high is lifted"),
-        ("reclaim", [], True, "bytes are asked back"),
+        ("release", ["max"], False, "memory.high is removed"),
+        ("reclaim", [], True, "bytes are reclaimed"),
     ],
 )
 async def test_what_is_done(policy: Policy, lifted: list[str], reclaims: bool, says: str, tmp_path: Path) -> None:

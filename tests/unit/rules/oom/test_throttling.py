@@ -99,8 +99,8 @@ def test_help_that_came_to_nothing_is_tried_again(policy: Policy) -> None:
     assert len(found) == 4
     assert all(later - earlier == AGAIN_S for (earlier, _), (later, _) in pairwise(found))
     sentence = throttle_sentence("c", found[0][1], "the kernel said no")
-    assert sentence.endswith("which is tried again: the kernel said no")
-    assert not any(words in sentence for words in ("is raised", "is lifted", "are asked back"))
+    assert sentence.endswith("which is retried: the kernel said no")
+    assert not any(words in sentence for words in ("is raised", "is removed", "are reclaimed"))
 
 
 def test_reclaim_is_asked_again() -> None:
