@@ -40,5 +40,5 @@ def config_document(config: KubeletConfig) -> JsonObject:
         level = document
         for group in groups:
             level = level.setdefault(group, {})
-        level[name] = _WRITTEN.get(row.kind, lambda given: given)(value)
+        level[name] = _WRITTEN.get(row.kind, lambda written: written)(value)
     return document

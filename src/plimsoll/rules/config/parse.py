@@ -214,11 +214,11 @@ def _out_of_bounds(row: Row, value: Any, path: str) -> Problems:
 
 
 def _resolved_gates(
-    given: Mapping[str, bool], profile: Profile, problems: Problems
+    configured: Mapping[str, bool], profile: Profile, problems: Problems
 ) -> tuple[dict[str, bool], list[str]]:
     gates = {gate.name: gate.default(profile.name) for gate in GATES}
     notes = []
-    for name, on in given.items():
+    for name, on in configured.items():
         if name in ("AllAlpha", "AllBeta"):
             notes.append(f"feature gate {name} is not supported: name the single gates")
         elif name not in KNOWN_GATES:

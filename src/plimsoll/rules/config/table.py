@@ -90,7 +90,7 @@ ROWS: tuple[Row, ...] = (
 
     # CPU
     Row("cpuCFSQuota", "boolean", True, "--cpu-cfs-quota",
-        "Turn CPU limits into quotas.", "cpu_cfs_quota"),
+        "Enforce CPU limits as quotas.", "cpu_cfs_quota"),
     Row("cpuCFSQuotaPeriod", "period", "100ms", "--cpu-cfs-quota-period",
         "Period of these quotas, 1ms to 1s.", "cpu_cfs_quota_period_us",
         least="1ms", most="1s", gate="CustomCPUCFSQuotaPeriod"),

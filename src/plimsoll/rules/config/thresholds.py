@@ -126,11 +126,11 @@ def parsed_thresholds(
     return tuple(thresholds)
 
 
-def eviction_hard(given: Mapping[str, str] | None, *, merge_defaults: bool = False) -> Mapping[str, str]:
+def eviction_hard(configured: Mapping[str, str] | None, *, merge_defaults: bool = False) -> Mapping[str, str]:
     """The effective map: a configured one replaces all defaults unless `mergeDefaultEvictionSettings` (§2.2)."""
-    if given is None:
+    if configured is None:
         return DEFAULT_EVICTION_HARD
-    return {**DEFAULT_EVICTION_HARD, **given} if merge_defaults else given
+    return {**DEFAULT_EVICTION_HARD, **configured} if merge_defaults else configured
 
 
 def flag_map(text: str, separator: Literal["<", "="]) -> dict[str, str]:

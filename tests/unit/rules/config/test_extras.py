@@ -81,7 +81,7 @@ def test_rows_are_the_attributes() -> None:
     [({"kind": KIND}, True), ({"apiVersion": "plimsoll.dev/v2"}, True), ({"kind": "KubeletConfiguration"}, False), ([], False)],
     ids=["kind", "group", "kubelet", "list"],
 )  # fmt: skip
-def test_whose_document(document: Any, ours: bool) -> None:
+def test_kind_of_document(document: Any, ours: bool) -> None:
     assert is_extras(document) == ours
 
 

@@ -160,7 +160,7 @@ def test_the_reservation_policy_has_no_default_in_1_27() -> None:
     assert read(policy.replace("None", '"None"')).config.memory_reservation_policy == "None"
 
 
-def test_default_values_as_held() -> None:
+def test_default_values_as_stored() -> None:
     config = default_config(PROFILE_1_27)
     assert config.sync_frequency_s == 60
     assert config.eviction_pressure_transition_period_s == 300
@@ -639,10 +639,10 @@ def test_missing_cpus_are_named() -> None:
     assert error.reason == "not among the online CPUs: 4, 5"
 
 
-@pytest.mark.parametrize(("given_value", "v1", "v2"), [(None, True, False), (True, True, True), (False, False, False)])
-def test_single_process_oom_kill_follows_the_host(given_value: bool | None, v1: bool, v2: bool) -> None:
-    """02 §5: config defaulting turns an unset field into false on v2 and true on v1."""
-    config = msgspec.structs.replace(default_config(PROFILE_1_36), single_process_oom_kill=given_value)
+@pytest.mark.parametrize(("configured", "v1", "v2"), [(None, True, False), (True, True, True), (False, False, False)])
+def test_single_process_oom_kill_follows_the_host(configured: bool | None, v1: bool, v2: bool) -> None:
+    """02 §5: config defaulting sets an unset field to false on v2 and true on v1."""
+    config = msgspec.structs.replace(default_config(PROFILE_1_36), single_process_oom_kill=configured)
     assert (on_host(config, 1).single_process_oom_kill, on_host(config, 2).single_process_oom_kill) == (v1, v2)
 
 

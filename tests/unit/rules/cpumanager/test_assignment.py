@@ -1,4 +1,4 @@
-"""Exclusive CPUs: whole parts first, reserved ones never, nobody's twice; the shared pool is the rest (02 §10)."""
+"""Exclusive CPUs: whole parts first, reserved ones never, none twice; the shared pool is the rest (02 §10)."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_full_pcpus_only(cpu: str, taken: str, text: str) -> None:
     assert (caught.value.reason, str(caught.value)) == ("SMTAlignmentError", text)
 
 
-TROUBLES = [
+STATE_ERRORS = [
     pytest.param("0-2,4-7", {"x": "3"}, False, "", id="as it should be"),
     pytest.param("1-7", {"x": "3"}, False, 'not all reserved cpus: "0,4" are present in defaultCpuSet: "1-7"', id="reserved"),
     pytest.param("0-7", {"x": "3"}, False, 'pod: a, container: x cpuset: "3" overlaps with default cpuset "0-7"', id="overlap"),
@@ -192,10 +192,10 @@ TROUBLES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shared", "entries", "strict", "trouble"), TROUBLES)
-def test_a_state_that_does_not_fit(shared: str, entries: dict[str, str], strict: bool, trouble: str) -> None:
+@pytest.mark.parametrize(("shared", "entries", "strict", "error"), STATE_ERRORS)
+def test_a_state_that_does_not_fit(shared: str, entries: dict[str, str], strict: bool, error: str) -> None:
     plan = CpuPlan(HT8, cpus("0,4"), strict=strict)
-    assert state_error({"a": owned(**entries)}, cpus(shared), plan) == trouble
+    assert state_error({"a": owned(**entries)}, cpus(shared), plan) == error
 
 
 # --- for every machine and every sequence of pods ---

@@ -7,7 +7,7 @@ import pytest
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.cpumanager.topology import CpuTexts, CpuTopology, LogicalCpu, details, flat
 
-# Two sockets of two cores with two threads: core ids count anew in each socket, CPU numbers go round the cores first.
+# Two sockets of two cores with two threads: core ids restart in each socket, CPU numbers go round the cores first.
 PACKAGES = {0: "0\n", 1: "1\n", 2: "0\n", 3: "1\n", 4: "0\n", 5: "1\n", 6: "0\n", 7: "1\n"}
 SIBLINGS = {cpu: f"{cpu % 4},{cpu % 4 + 4}\n" for cpu in range(8)}
 TEXTS = {cpu: CpuTexts(PACKAGES[cpu], SIBLINGS[cpu]) for cpu in range(8)}

@@ -1,4 +1,4 @@
-"""When to look again: never later than memory could run out, never idle work for nothing."""
+"""When to poll again: before memory can run out, and not more often than needed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_fall_is_believed_at_once_and_forgotten_slowly() -> None:
     assert resting.moved_s == 1.0
 
 
-def test_several_signals_are_looked_at_for_the_most_urgent() -> None:
+def test_the_most_urgent_of_several_signals_decides() -> None:
     assert next_poll_s([Trend(64 * GIB, 0.0), Trend(768 * MIB, 0.0)]) == pytest.approx(1.0)
     assert next_poll_s([]) == POLL_MOST_S
 
@@ -71,13 +71,13 @@ def test_several_signals_are_looked_at_for_the_most_urgent() -> None:
     ],
     ids=["far", "near and at rest", "near", "met"],
 )
-def test_pause_where_the_kernel_tells_of_the_threshold(found: Trend, expected_s: float) -> None:
+def test_pause_if_the_kernel_notifies_of_the_threshold(found: Trend, expected_s: float) -> None:
     assert pause_s(found, kernel_notifies=True) == expected_s
     assert next_poll_s([found], kernel_notifies=True) == expected_s
 
 
 @given(distance=st.floats(0, 1e12), rate=st.floats(0, 1e12), rested_s=st.floats(0, 1000), kernel_notifies=st.booleans())
-def test_several_looks_come_before_the_threshold(
+def test_several_polls_come_before_the_threshold(
     distance: float, rate: float, rested_s: float, kernel_notifies: bool
 ) -> None:
     found = Trend(distance, rested_s, rate, 0.0)

@@ -225,7 +225,7 @@ def test_the_ranking_request(spec: dict[str, Any], name: str, expected: str) -> 
     assert str(ranking_request(pod(**spec), name)) == expected
 
 
-def test_without_the_gate_pod_level_is_not_looked_at() -> None:
+def test_without_the_gate_pod_level_is_ignored() -> None:
     level = pod(containers=TWO, resources={"requests": {"memory": "9Gi"}})
     assert ranking_request(level, "memory", gates=Gates(pod_level=False)) == QUANTITIES["3Gi"]
 

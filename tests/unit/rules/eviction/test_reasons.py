@@ -192,7 +192,7 @@ def test_disk_needs_both_figures() -> None:
 
 
 @pytest.mark.parametrize("resource", ["inodes", "pids"])
-def test_for_inodes_and_processes_nobody_is_named(resource: str) -> None:
+def test_for_inodes_and_processes_no_container_is_named(resource: str) -> None:
     usage = PodUsage(GI, 9, (ContainerUsage("c", GI, FsUsage(GI, 9), FsUsage(GI, 9)),))
     found = eviction_message(pod(), usage, resource, HARD, SEEN)
     assert found.text == f"The node was low on resource: {resource}. "

@@ -163,10 +163,10 @@ def test_conditions_of_our_own_come_and_go() -> None:
     sentence = "container c stands elsewhere"
     before = conditions(NodeHealth(), (), T0)
     assert "CgroupDriverMismatch" not in {each["type"] for each in before}
-    held = conditions(NodeHealth(warnings={"CgroupDriverMismatch": sentence}), before, T0)
-    (found,) = [each for each in held if each["type"] == "CgroupDriverMismatch"]
+    reported = conditions(NodeHealth(warnings={"CgroupDriverMismatch": sentence}), before, T0)
+    (found,) = [each for each in reported if each["type"] == "CgroupDriverMismatch"]
     assert (found["status"], found["message"]) == ("True", sentence)
-    after = conditions(NodeHealth(), held, T1)
+    after = conditions(NodeHealth(), reported, T1)
     (found,) = [each for each in after if each["type"] == "CgroupDriverMismatch"]
     assert (found["status"], found["reason"]) == ("False", "NoCgroupDriverMismatch")
 

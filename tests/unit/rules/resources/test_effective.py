@@ -137,11 +137,11 @@ def resized(reason: str = "", *, allocated: Json | None = None, actual: Json | N
     return {"spec": spec, "status": status}
 
 
-HELD = {"allocated": {"cpu": "1"}, "actual": {"requests": {"cpu": "800m"}, "limits": {"cpu": "900m"}}}
+IN_USE = {"allocated": {"cpu": "1"}, "actual": {"requests": {"cpu": "800m"}, "limits": {"cpu": "900m"}}}
 RESIZED = [
-    ("E-13 spec is the largest", resized(**HELD), "1500m", "2"),
-    ("E-13 Infeasible", resized("Infeasible", **HELD), "1", "900m"),
-    ("E-10 Deferred keeps the spec", resized("Deferred", **HELD), "1500m", "2"),
+    ("E-13 spec is the largest", resized(**IN_USE), "1500m", "2"),
+    ("E-13 Infeasible", resized("Infeasible", **IN_USE), "1", "900m"),
+    ("E-10 Deferred keeps the spec", resized("Deferred", **IN_USE), "1500m", "2"),
     ("E-10 actual is the largest", resized(allocated={"cpu": "1"}, actual={"requests": {"cpu": "3"}, "limits": {"cpu": "4"}}), "3", "4"),
     ("E-10 allocated is the largest", resized(allocated={"cpu": "7"}, actual={"requests": {"cpu": "3"}}), "7", "2"),
     ("E-10 no status resources", resized("Infeasible", allocated={"cpu": "7"}), "1500m", "2"),
@@ -186,7 +186,7 @@ ADDITIVE = [
     ("Infeasible: what is allocated", "Infeasible", "1", "3"),
     ("InProgress: what is allocated", "InProgress", "1", "3"),
     ("Deferred: the larger", "Deferred", "100", "102"),
-    ("nothing told: the larger", "", "100", "102"),
+    ("no status: the larger", "", "100", "102"),
 ]
 
 

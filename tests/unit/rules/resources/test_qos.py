@@ -54,7 +54,7 @@ def test_class(blocks: list[Json], fields: Json, expected: str) -> None:
     assert computed_qos_class(pod) == expected
 
 
-def test_the_gate_off_looks_at_containers() -> None:
+def test_without_the_gate_containers_decide() -> None:
     pod = defaulted(lean(document([EQUAL], {"resources": {}})), gates=Gates(pod_level=False))
     assert computed_qos_class(pod, gates=Gates(pod_level=False)) == G
     assert qos_class(pod, gates=Gates(pod_level=False)) == G
@@ -68,9 +68,9 @@ def test_a_stored_class_wins() -> None:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(plain_pods())
-def test_second_writing(given_document: Json) -> None:
+def test_second_writing(source: Json) -> None:
     """QC-5: for a valid pod, Guaranteed means that every container has both limits and equal requests."""
-    pod = defaulted(lean(given_document))
+    pod = defaulted(lean(source))
     entries = [
         (block.requests.get(name) if block.requests else None, block.limits.get(name) if block.limits else None)
         for block in (container.resources for container in pod.spec.containers)
@@ -87,16 +87,14 @@ def test_second_writing(given_document: Json) -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(valid_pods(pod_level=False, stored=False))
-def test_order_of_containers_does_not_matter(given_document: Json) -> None:
-    spec = given_document["spec"]
-    turned = {**given_document, "spec": {**spec, "containers": spec["containers"][::-1]}}
-    assert computed_qos_class(defaulted(lean(given_document))) == computed_qos_class(defaulted(lean(turned)))
+def test_order_of_containers_does_not_matter(source: Json) -> None:
+    spec = source["spec"]
+    turned = {**source, "spec": {**spec, "containers": spec["containers"][::-1]}}
+    assert computed_qos_class(defaulted(lean(source))) == computed_qos_class(defaulted(lean(turned)))
     as_init = {
         "spec": {
             "containers": spec["containers"][:1],
             "initContainers": spec["containers"][1:] + spec.get("initContainers", []),
         }
     }
-    assert computed_qos_class(defaulted(lean(given_document))) == computed_qos_class(defaulted(lean(as_init))), (
-        "QC-3: by sum"
-    )
+    assert computed_qos_class(defaulted(lean(source))) == computed_qos_class(defaulted(lean(as_init))), "QC-3: by sum"

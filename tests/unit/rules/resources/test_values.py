@@ -33,7 +33,7 @@ NODE = NodePolicy(8 * GI, 8 * GI)
 
 
 def block(cpu: str | None = None, memory: str | None = None, *, requests: Json | None = None, **more: str) -> Json:
-    """A container's resources: limits as named, requests as given or following."""
+    """A container's resources: limits as named, requests as set or from limits."""
     limits = {name: text for name, text in (("cpu", cpu), ("memory", memory)) if text is not None} | more
     return {"limits": limits} | ({} if requests is None else {"requests": requests})
 
@@ -88,7 +88,7 @@ DECLARED = [
     ("an unlimited sidecar after a limited one", pod(FULL, inits=((FULL, True), (EMPTY, True))), (True, True)),
     ("pod-level cpu limit", pod(EMPTY, resources={"limits": {"cpu": "1"}}), (True, False)),
     ("pod-level zero", pod(EMPTY, resources={"limits": {"cpu": "0", "memory": "1Gi"}}), (False, True)),
-    ("overhead is not looked at", pod(EMPTY, overhead={"cpu": "1", "memory": "1Gi"}), (False, False)),
+    ("overhead does not count", pod(EMPTY, overhead={"cpu": "1", "memory": "1Gi"}), (False, False)),
 ]
 
 
@@ -273,7 +273,7 @@ def test_protection(reservation, each: Pod, in_pod, in_container) -> None:
 
 
 def test_memory_high_is_of_the_own_limit() -> None:
-    """02 §6.1: pod-level limits are ignored; allocatable stands in."""
+    """02 §6.1: pod-level limits are ignored; allocatable is used."""
     policy = changed(memory_qos=True, allocatable_memory_bytes=4 * GI)
     each = pod({"requests": {"memory": "1Gi"}}, resources={"limits": {"memory": "2Gi"}})
     assert of_container(each, policy=policy).memory_high_bytes == int((GI + 3 * GI * 0.9) // 4096) * 4096
