@@ -112,15 +112,6 @@ def nearest_float32(numerator: int, denominator: int = 1) -> float:
     return math.ldexp(units, exponent)
 
 
-def shortest_float32(value: float) -> float:
-    """The number with the fewest digits that is this float32: 0.100000001490116… → 0.1."""
-    for digits in range(1, 9):
-        text = f"{value:.{digits}g}"
-        if nearest_float32(*Decimal(text).as_integer_ratio()) == value:
-            return float(text)
-    return float(f"{value:.9g}")
-
-
 def quoted(text: str) -> str:
     """As Go's strconv quotes: printable characters stay."""
     return '"' + "".join(_ESCAPES.get(letter) or _printable(letter) for letter in text) + '"'

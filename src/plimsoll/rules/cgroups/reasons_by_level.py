@@ -98,8 +98,8 @@ def node_reasons(setting: NodeConfig, values: Values, sums: ClassSums, *, enforc
     for name in _LIMIT_FILES:
         reasons[name] = Reason(lead, source, note or "absolute allocatable: the eviction threshold is not subtracted")
     if values.pids is not None and setting.machine.pid_capacity is not None:
-        reserved = [each.get(PID) for each in (setting.reserved.system, setting.reserved.kube) if each]
-        terms = [_amount(each, PID) for each in reserved if each and enforced]
+        reserved = [amount.get(PID) for amount in (setting.reserved.system, setting.reserved.kube) if amount]
+        terms = [_amount(amount, PID) for amount in reserved if amount and enforced]
         rest = " − ".join([str(setting.machine.pid_capacity), *terms])
         reasons["pids.max"] = Reason(
             f"max(⌈{rest}⌉, 1) = {max(values.pids, 1)}" if terms else "",
@@ -283,22 +283,22 @@ def _effective_steps(
 def _aggregate_expression(pod: Pod, base: str, name: str, kind: str) -> tuple[str, str, bool]:
     def amount(container: object) -> Quantity | None:
         resources = container.resources  # type: ignore[attr-defined]
-        found = resources.requests if kind == "requests" else resources.limits
-        return (found or {}).get(name)
+        amounts = resources.requests if kind == "requests" else resources.limits
+        return (amounts or {}).get(name)
 
     spec = pod.spec
-    running = [_amount(amount(each), name) for each in spec.containers if amount(each) is not None]
+    running = [_amount(amount(container), name) for container in spec.containers if amount(container) is not None]
     fields = [
         f"{base}.containers[{index}].resources.{kind}.{name}"
-        for index, each in enumerate(spec.containers)
-        if amount(each) is not None
+        for index, container in enumerate(spec.containers)
+        if amount(container) is not None
     ]
     moments, sidecars = [], []
-    for index, each in enumerate(spec.init_containers):
-        own = amount(each)
+    for index, container in enumerate(spec.init_containers):
+        own = amount(container)
         if own is not None:
             fields.append(f"{base}.initContainers[{index}].resources.{kind}.{name}")
-        if is_sidecar(each):
+        if is_sidecar(container):
             if own is not None:
                 sidecars.append(_amount(own, name))
                 running.append(_amount(own, name))

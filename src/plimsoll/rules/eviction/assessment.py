@@ -164,7 +164,11 @@ def assess(
         for condition in NODE_CONDITIONS
         if condition in last_seen_s and now_s - last_seen_s[condition] < transition_period_s
     )
-    fresh = [each for each in active if _is_fresh(observations[each.signal], before.observations.get(each.signal))]
+    fresh = [
+        threshold
+        for threshold in active
+        if _is_fresh(observations[threshold.signal], before.observations.get(threshold.signal))
+    ]
     return Assessment(
         Pressure(reported, active, first_met_s, last_seen_s, dict(observations)),
         tuple(sorted(fresh, key=lambda threshold: RESOURCE_OF[threshold.signal] != MEMORY)),

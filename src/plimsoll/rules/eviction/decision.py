@@ -136,12 +136,12 @@ def _offenders(pod: Pod, usage: PodUsage, resource: str) -> list[tuple[str, Quan
         container.name: (container.resources.requests or {}).get(resource, ZERO)
         for container in (*pod.spec.init_containers, *pod.spec.containers)
     }
-    found = []
+    offenders = []
     for container in usage.containers:
         used = _container_usage(container, resource)
         if used is not None and container.name in requests and _exceeds(used, requests[container.name]):
-            found.append((container.name, from_units(used, "BinarySI"), requests[container.name]))
-    return found
+            offenders.append((container.name, from_units(used, "BinarySI"), requests[container.name]))
+    return offenders
 
 
 def _container_usage(container: ContainerUsage, resource: str) -> int | None:
@@ -261,23 +261,23 @@ def decision(
     )
 
 
-def why_sentence(found: EvictionDecision) -> str:
+def why_sentence(decision: EvictionDecision) -> str:
     """Why this pod, and which is next: for an event on the pod."""
-    if found.victim is None:
-        return f"{found.signal}: no pod can be evicted"
-    others = found.pods - found.exempt - 1
+    if decision.victim is None:
+        return f"{decision.signal}: no pod can be evicted"
+    others = decision.pods - decision.exempt - 1
     text = (
-        f"{found.signal} is {found.available} and should be {found.threshold}: chosen before {others} other "
-        f"{'pod' if others == 1 else 'pods'}{f', {found.exempt} exempt' if found.exempt else ''}; "
-        f"{_figures(found.victim, found.resource)}"
+        f"{decision.signal} is {decision.available} and should be {decision.threshold}: chosen before {others} other "
+        f"{'pod' if others == 1 else 'pods'}{f', {decision.exempt} exempt' if decision.exempt else ''}; "
+        f"{_figures(decision.victim, decision.resource)}"
     )
-    if (following := found.following) is not None:
+    if (following := decision.following) is not None:
         text += (
-            f"; before {following.namespace}/{following.name} ({_figures(following, found.resource)}) "
-            f"because: {found.victim.before}"
+            f"; before {following.namespace}/{following.name} ({_figures(following, decision.resource)}) "
+            f"because: {decision.victim.before}"
         )
-    if found.reclaimed_bytes:
-        text += f"; {from_units(found.reclaimed_bytes, 'BinarySI')} were reclaimed first, but that was not enough"
+    if decision.reclaimed_bytes:
+        text += f"; {from_units(decision.reclaimed_bytes, 'BinarySI')} were reclaimed first, but that was not enough"
     return text
 
 

@@ -78,12 +78,12 @@ def disk_parts(signal: str, layout: FsLayout) -> tuple[DiskPart, ...]:
 
 def disk_usage(pod: Pod, usage: PodUsage, parts: tuple[DiskPart, ...]) -> tuple[int, int]:
     """Bytes and inodes that the pod uses in these parts."""
-    found: list[FsUsage] = []
+    parts_used: list[FsUsage] = []
     for container in usage.containers:
         if "rootfs" in parts:
-            found.append(container.rootfs)
+            parts_used.append(container.rootfs)
         if "logs" in parts:
-            found.append(container.logs)
+            parts_used.append(container.logs)
     if "volumes" in parts:
-        found += [usage.volumes.get(volume.name, NO_FS_USAGE) for volume in pod.spec.volumes if is_local(volume)]
-    return sum(fs.used_bytes or 0 for fs in found), sum(fs.inodes or 0 for fs in found)
+        parts_used += [usage.volumes.get(volume.name, NO_FS_USAGE) for volume in pod.spec.volumes if is_local(volume)]
+    return sum(fs.used_bytes or 0 for fs in parts_used), sum(fs.inodes or 0 for fs in parts_used)

@@ -77,7 +77,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 def explanation(workloads: Sequence[Workload], setting: NodeConfig, *, advise: bool = False) -> Explanation:
     return Explanation(
         _node(workloads, setting),
-        tuple(_pod(each, setting, advise=advise) for each in workloads),
+        tuple(_pod(work, setting, advise=advise) for work in workloads),
         with_effective(desired_tree(workloads, setting), setting.absolute[CPU].milli, _shared_cpus(workloads, setting)),
     )
 
@@ -102,12 +102,12 @@ def _shared_cpus(workloads: Sequence[Workload], setting: NodeConfig) -> int | No
     if not setting.policy.static_cpus:
         return None
     strict = setting.config.cpu_manager_policy_options.get("strict-cpu-reservation") == "true"
-    kept = reserved_cpus(setting.config) if strict else 0
-    return max(setting.machine.cores - kept - sum(each.exclusive_cpus for each in workloads), 0)
+    reserved = reserved_cpus(setting.config) if strict else 0
+    return max(setting.machine.cores - reserved - sum(work.exclusive_cpus for work in workloads), 0)
 
 
 def _cpu_warnings(workloads: Sequence[Workload], setting: NodeConfig) -> list[str]:
-    wanted = sum(each.exclusive_cpus for each in workloads)
+    wanted = sum(work.exclusive_cpus for work in workloads)
     offered = setting.machine.cores - reserved_cpus(setting.config)
     if not setting.policy.static_cpus or wanted <= offered:
         return []

@@ -69,7 +69,9 @@ def preemption(
     preemptor: Pod, pods: Iterable[Pod], shortfalls: Iterable[Shortfall], *, gates: Gates = DEFAULT_GATES
 ) -> CriticalPodPreemption:
     """`pods` are the active pods with their allocated resources; `shortfalls` are all that admission found."""
-    shortage = {each.resource: each.requested - (each.capacity - each.used) for each in shortfalls}
+    shortage = {
+        shortfall.resource: shortfall.requested - (shortfall.capacity - shortfall.used) for shortfall in shortfalls
+    }
     classes: dict[QoSClass, list[_Candidate]] = {GUARANTEED: [], BURSTABLE: [], BEST_EFFORT: []}
     for pod in pods:
         if is_preemptable(pod, preemptor):
@@ -82,7 +84,7 @@ def preemption(
     first = _nearest(guaranteed, _less(shortage, [*best_effort, *burstable]))
     second = _nearest(burstable, _less(shortage, [*best_effort, *first]))
     third = _nearest(best_effort, _less(shortage, [*second, *first]))
-    return CriticalPodPreemption(tuple(each.pod for each in (*third, *second, *first)))
+    return CriticalPodPreemption(tuple(candidate.pod for candidate in (*third, *second, *first)))
 
 
 def is_preemptable(pod: Pod, preemptor: Pod) -> bool:
@@ -212,10 +214,10 @@ def admit(
         return refusals[0]
     if not missing:
         return Admitted()
-    found = preemption(pod, (each.pod for each in others.residents.values()), missing, gates=gates)
-    if found.failure:
-        return AdmissionRefusal(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + found.failure)
-    return Admitted(found.victims, missing[0].resource)
+    preempted = preemption(pod, (resident.pod for resident in others.residents.values()), missing, gates=gates)
+    if preempted.failure:
+        return AdmissionRefusal(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + preempted.failure)
+    return Admitted(preempted.victims, missing[0].resource)
 
 
 def shortfalls(pod: Pod, load: NodeLoad) -> list[Shortfall]:
@@ -238,19 +240,19 @@ def _other_system(pod: Pod) -> AdmissionRefusal | None:
 
 def _unfit(own: PodLoad, others: NodeLoad, profile: Profile) -> list[AdmissionRefusal]:
     """Failures that preemption cannot resolve."""
-    found: list[tuple[str, str]] = []
+    failures: list[tuple[str, str]] = []
     pod, node = own.pod, others.node
     if not matches_affinity(pod, node):
-        found.append(("NodeAffinity", AFFINITY_MISMATCH))
+        failures.append(("NodeAffinity", AFFINITY_MISMATCH))
     if pod.spec.node_name and pod.spec.node_name != node.metadata.name:
-        found.append(("NodeName", OTHER_NODE_NAME))
+        failures.append(("NodeName", OTHER_NODE_NAME))
     if own.ports and ports_taken(own.ports, others.residents.values()):
-        found.append(("NodePorts", PORTS_TAKEN))
+        failures.append(("NodePorts", PORTS_TAKEN))
     if not is_static(pod) and any(
         taint.effect == NO_EXECUTE and not is_tolerated(taint, pod.spec.tolerations) for taint in node.spec.taints
     ):
-        found.append(("TaintToleration", UNTOLERATED_TAINTS))
-    return [AdmissionRefusal(name, _predicate_text(name, reason, profile)) for name, reason in found]
+        failures.append(("TaintToleration", UNTOLERATED_TAINTS))
+    return [AdmissionRefusal(name, _predicate_text(name, reason, profile)) for name, reason in failures]
 
 
 def _predicate_text(name: str, reason: str, profile: Profile) -> str:

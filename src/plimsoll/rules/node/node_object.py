@@ -133,8 +133,8 @@ def node_status(
 
 def conditions(health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str) -> list[JsonObject]:
     """The node's own conditions in order, after those of other writers. A transition time changes with its status."""
-    known = {each.get("type"): each for each in before}
-    made = [dict(each) for each in before if each.get("type") not in (*CONDITION_ORDER, *OWN_CONDITIONS)]
+    known = {condition.get("type"): condition for condition in before}
+    made = [dict(condition) for condition in before if condition.get("type") not in (*CONDITION_ORDER, *OWN_CONDITIONS)]
     for kind in OWN_CONDITIONS:
         if kind in health.warnings:
             made.append(_condition(kind, "True", kind, health.warnings[kind], known.get(kind), now))
@@ -175,7 +175,7 @@ def _joined(problems: Sequence[str]) -> str:
 def _images(images: Iterable[ImageOnNode], most: int) -> list[JsonObject]:
     """The largest images, or all if `most` is −1; each with at most five names, as in the kubelet."""
     largest = sorted(images, key=lambda image: (-image.size_bytes, image.names))[: None if most < 0 else most]
-    return [{"names": list(each.names[:5]), "sizeBytes": each.size_bytes} for each in largest]
+    return [{"names": list(image.names[:5]), "sizeBytes": image.size_bytes} for image in largest]
 
 
 def _node_info(facts: NodeFacts) -> JsonObject:
@@ -237,9 +237,11 @@ def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObje
         # Addresses merge by type, so two of one type would become one: replace the list, as a kubelet does.
         change["addresses"] = [*status["addresses"], {"$patch": "replace"}]
     if (have.get("conditions") or []) != status["conditions"]:
-        known = {each.get("type"): each for each in have.get("conditions") or ()}
-        change["conditions"] = [each for each in status["conditions"] if known.get(each["type"]) != each]
-        change["$setElementOrder/conditions"] = [{"type": each["type"]} for each in status["conditions"]]
+        known = {condition.get("type"): condition for condition in have.get("conditions") or ()}
+        change["conditions"] = [
+            condition for condition in status["conditions"] if known.get(condition["type"]) != condition
+        ]
+        change["$setElementOrder/conditions"] = [{"type": condition["type"]} for condition in status["conditions"]]
     return {"status": change} if change else None
 
 
@@ -255,26 +257,28 @@ def _without_heartbeats(node: Mapping[str, Any]) -> JsonObject:
     return {"status": {**status, "conditions": _timeless(status.get("conditions") or ())}}
 
 
-def _timeless(found: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
-    return [{name: value for name, value in each.items() if name != "lastHeartbeatTime"} for each in found]
+def _timeless(conditions: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
+    return [
+        {name: value for name, value in condition.items() if name != "lastHeartbeatTime"} for condition in conditions
+    ]
 
 
 def transitions(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Literal["Normal", "Warning"], str]]:
     """(type, reason) of the events for changed conditions."""
-    known = {each.get("type"): each.get("status") for each in before}
-    found: list[tuple[Literal["Normal", "Warning"], str]] = []
-    for each in after:
-        kind, status = each["type"], each["status"]
+    known = {condition.get("type"): condition.get("status") for condition in before}
+    events: list[tuple[Literal["Normal", "Warning"], str]] = []
+    for condition in after:
+        kind, status = condition["type"], condition["status"]
         if known.get(kind) == status:
             continue
         if kind == READY:
-            found.append(("Normal", "NodeReady" if status == "True" else "NodeNotReady"))
+            events.append(("Normal", "NodeReady" if status == "True" else "NodeNotReady"))
         elif kind in _PRESSURES:
             under, free = _PRESSURES[kind]
-            found.append(("Normal", (under if status == "True" else free)[2]))
-    return found
+            events.append(("Normal", (under if status == "True" else free)[2]))
+    return events
 
 
 def event_message(name: str, reason: str) -> str:
