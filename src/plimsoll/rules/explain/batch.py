@@ -3,7 +3,7 @@
 `batch_walk` computes the totals of each pod. Then the control files and OOM scores are computed column by column, first
 for all containers, then for all pods, with the rules of `rules.resources`. What depends on one number alone (a weight,
 the text of a quota, a score) is cached per number: a fleet repeats the same few hundred amounts. Pods that need exact
-quantities take `pod_plan` one by one. Property tests compare both ways (docs/adr: the batch twin).
+quantities take `pod_plan` one by one. Property tests compare both ways (docs/adr/0006-batch-form-of-plan.md).
 """
 
 from __future__ import annotations
