@@ -326,7 +326,7 @@ def a_killed_child_is_told_and_the_container_goes_on(world: PressureWorld) -> No
     world.create(pod("parent", container("c", ["/usr/bin/python3", "-S", "-I", "-c", CHILD], **LIMIT), fellow()))
     event = told_soon(world, "parent", world.said("parent", "died"))
     assert "out of memory at the container's memory limit (64Mi)" in event["message"]
-    assert "the container goes on" in event["message"]
+    assert "the container continues" in event["message"]
     assert event["involvedObject"]["fieldPath"] == "spec.containers{c}"
     (kill,) = world.kills_of("parent")
     assert (kill["level"], kill["container"], kill["containerLives"]) == ("container", "c", True)

@@ -140,7 +140,7 @@ def test_memory_high_alone_leaves_a_process_parked_and_the_watchdog_resolves_it(
     )
     assert released_s - reached_s <= RESOLVED_S
     (event,) = world.until(lambda: world.events("MemoryThrottled", "parked"))
-    assert "memory.high is lifted" in event["message"]
+    assert "memory.high is removed" in event["message"]
     # Nobody repairs it: not the next pod, not the next agent.
     world.create(pod("other", container("c", eater(1))))
     world.running("other")
@@ -151,7 +151,7 @@ def test_memory_high_alone_leaves_a_process_parked_and_the_watchdog_resolves_it(
 
 
 @pytest.mark.parametrize(
-    ("policy", "says"), [("raise", "; memory.high is raised to "), ("reclaim", " bytes are asked back from it")]
+    ("policy", "says"), [("raise", "; memory.high is raised to "), ("reclaim", " bytes are reclaimed")]
 )
 def test_the_watchdog_raises_the_mark_step_by_step_or_asks_for_memory(policy: str, says: str, start: Start) -> None:
     world = start(QOS, {"throttleWatchdog": policy})

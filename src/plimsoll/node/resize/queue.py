@@ -18,13 +18,14 @@ import msgspec
 
 from plimsoll.node.checkpoint import Checkpoint, CheckpointWriteError
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Container, Pod, ResourceList
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.resize.allocation import Allocation, NodeResizeGates, allocated_pod, is_allocated
+from plimsoll.rules.resize.allocation import Allocation, allocated_pod, is_allocated
 from plimsoll.rules.resize.conditions import (
     NO_RESIZE_CONDITIONS,
     ResizeConditions,
@@ -52,7 +53,7 @@ class ResizePolicyOfNode(msgspec.Struct, frozen=True):
     """The settings that verdicts depend on and that do not change while the agent runs."""
 
     profile: Profile
-    gates: NodeResizeGates
+    gates: Gates
     absolute_allocatable: ResourceList
     static_cpus: bool = False
     static_memory: bool = False

@@ -15,13 +15,14 @@ from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.resize import queue
 from plimsoll.node.resize.queue import ResizePolicyOfNode, Resizes
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.resize.allocation import NodeResizeGates, allocated_pod, allocation_of
+from plimsoll.rules.resize.allocation import allocated_pod, allocation_of
 from plimsoll.rules.resize.conditions import resize_conditions, resize_word
 from plimsoll.rules.scheduling.fit import NodeLoad, allocated_load
 from plimsoll.rules.timestamps import rfc3339
@@ -49,7 +50,7 @@ class World:
         self.cores = cores
         self.now_s = 100.0
         self.meters = NodeMeters("n")
-        gates = NodeResizeGates()
+        gates = Gates()
         self.resizes = Resizes(
             ResizePolicyOfNode(self.profile, gates, {"cpu": parse(cores), "memory": parse("8Gi")}),
             self.checkpoint,

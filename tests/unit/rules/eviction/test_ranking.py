@@ -13,6 +13,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.config.thresholds import SIGNALS
 from plimsoll.rules.eviction.ranking import Ranked, ranked, ranking_request, reason_before, victim
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage, disk_usage, working_set_bytes
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.quantity import QUANTITIES
 
@@ -224,9 +225,9 @@ def test_the_ranking_request(spec: dict[str, Any], name: str, expected: str) -> 
     assert str(ranking_request(pod(**spec), name)) == expected
 
 
-def test_without_the_gate_pod_level_is_not_looked_at() -> None:
+def test_without_the_gate_pod_level_is_ignored() -> None:
     level = pod(containers=TWO, resources={"requests": {"memory": "9Gi"}})
-    assert ranking_request(level, "memory", pod_level=False) == QUANTITIES["3Gi"]
+    assert ranking_request(level, "memory", gates=Gates(pod_level=False)) == QUANTITIES["3Gi"]
 
 
 # --- properties ---

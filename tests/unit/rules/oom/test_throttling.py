@@ -45,7 +45,7 @@ def parked(seconds: int, *, usage: int = HIGH, stalled: bool | None = None) -> l
     ]
 
 
-def test_parked_is_found_within_five_seconds_and_told_once() -> None:
+def test_parked_is_found_within_five_seconds_and_reported_once() -> None:
     ((at_s, finding),) = run(parked(20))
     assert PARKED_AFTER_S <= at_s <= 5
     assert finding.action == "event"
@@ -94,13 +94,13 @@ def test_policies(policy: Policy, count: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["raise", "reclaim", "release"])
-def test_help_that_came_to_nothing_is_tried_again(policy: Policy) -> None:
+def test_a_failed_action_is_retried(policy: Policy) -> None:
     found = run(parked(40), policy, "the kernel said no")
     assert len(found) == 4
     assert all(later - earlier == AGAIN_S for (earlier, _), (later, _) in pairwise(found))
     sentence = throttle_sentence("c", found[0][1], "the kernel said no")
-    assert sentence.endswith("which is tried again: the kernel said no")
-    assert not any(words in sentence for words in ("is raised", "is lifted", "are asked back"))
+    assert sentence.endswith("which is retried: the kernel said no")
+    assert not any(words in sentence for words in ("is raised", "is removed", "are reclaimed"))
 
 
 def test_reclaim_is_asked_again() -> None:
