@@ -260,7 +260,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as directory:
         options = ("--capacity", "cpu=200,memory=8Gi,pods=110")
-        with containerd_node(Path(directory) / "world", options=options) as (node, daemon):
+        with containerd_node(Path(directory) / "cluster", options=options) as (node, daemon):
             print(f"load of the machine: {os.getloadavg()[0]:.1f}")
             if asked.first:
                 go_first(node, daemon)

@@ -281,8 +281,8 @@ def main() -> None:
         kind = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
         config.write_text(json.dumps({**kind, "maxPods": 600, "registryPullQPS": 0}))
         options = ("--config", str(config), "--capacity", "cpu=700,memory=8Gi,pods=600")
-        before = (sys.executable, str(HERE / "woken_node.py"), f"{directory}/world/woken.json")
-        with real_node(Path(directory) / "world", options=options, before=before) as node:
+        before = (sys.executable, str(HERE / "woken_node.py"), f"{directory}/cluster/woken.json")
+        with real_node(Path(directory) / "cluster", options=options, before=before) as node:
             print(f"load of the machine: {os.getloadavg()[0]:.1f}")
             if asked.first:
                 go_first(node)

@@ -37,14 +37,14 @@ sys.path[:0] = [str(ROOT)]
 
 from plimsoll.cgroups.drivers.detect import this_host  # noqa: E402
 from tests.kernel.guest import GUEST_VARIABLE, JOB_VARIABLE, PYTHON, GuestMissingError  # noqa: E402
-from tests.kernel.pressure_world import (  # noqa: E402
+from tests.kernel.pressure_node import (  # noqa: E402
     MIB,
-    PressureWorld,
+    PressureNode,
     container,
     eater,
     memory,
     pod,
-    pressure_world,
+    pressure_node,
 )
 
 SETTINGS = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "0s"}
@@ -61,9 +61,9 @@ STOLEN_EVERY_S = 0.05
 class Run:
     """One crossing, as seen from outside by a thread that does nothing else."""
 
-    def __init__(self, world: PressureWorld) -> None:
-        self._path = world.kubepods / ("memory.usage_in_bytes" if this_host().version == 1 else "memory.current")
-        self._stat = world.kubepods / "memory.stat"
+    def __init__(self, node: PressureNode) -> None:
+        self._path = node.kubepods / ("memory.usage_in_bytes" if this_host().version == 1 else "memory.current")
+        self._stat = node.kubepods / "memory.stat"
         self._key = b"total_inactive_file " if this_host().version == 1 else b"\ninactive_file "
         self._mark = (CAPACITY_MIB - THRESHOLD_MIB) * MIB
         self.crossed_s = self.shrank_s = self.free_s = 0.0
@@ -113,27 +113,27 @@ def _after(text: bytes, key: bytes) -> int:
     return int(text.partition(key)[2].split(b"\n", 1)[0])
 
 
-def measured(world: PressureWorld, pace: float, number: int, *, at_once: bool) -> dict[str, Any]:
+def measured(node: PressureNode, pace: float, number: int, *, at_once: bool) -> dict[str, Any]:
     name = f"hog{number}"
-    run = Run(world)
+    run = Run(node)
     try:
-        world.create(pod(name, container("c", eater(600, pace), **memory("5Mi")), restartPolicy="Never"))
+        node.create(pod(name, container("c", eater(600, pace), **memory("5Mi")), restartPolicy="Never"))
         deadline = time.monotonic() + GIVEN_UP_S
         # Asked seldom: in a guest with one CPU the question itself would keep the agent from its work.
         while not run.over.wait(ASKED_EVERY_S) and time.monotonic() < deadline:
-            if world.status(name).get("phase") == "Failed":
+            if node.status(name).get("phase") == "Failed":
                 break
-        world.until(lambda: world.status(name).get("phase") == "Failed", 30)
+        node.until(lambda: node.status(name).get("phase") == "Failed")
         if not run.crossed_s:  # it was over between two looks from outside, so nobody can say how long it took
             return {"unseen": True}
-        world.until(run.ended, 10)
-        status = world.status(name)
+        node.until(run.ended)
+        status = node.status(name)
         by_kernel = status.get("reason") != "Evicted" or any(
             each["state"].get("terminated", {}).get("reason") == "OOMKilled" for each in status["containerStatuses"]
         )
         told_s = run.shrank_s
-        if not at_once and not by_kernel and "told" in world.log(name):
-            told_s = world.said(name, "told")
+        if not at_once and not by_kernel and "told" in node.log(name):
+            told_s = node.said(name, "told")
         return {
             "by_kernel": by_kernel,
             "signal_s": told_s - run.crossed_s,
@@ -143,8 +143,8 @@ def measured(world: PressureWorld, pace: float, number: int, *, at_once: bool) -
         }
     finally:
         run.close()
-        world.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
-        world.until(lambda: not world.pod(name) and len(world.pod_cgroups()) == 1, 30)
+        node.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+        node.until(lambda: not node.pod(name) and len(node.pod_cgroups()) == 1)
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -188,8 +188,8 @@ def told(title: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 class Poller:
     """Looks at the pods' memory every ten seconds, whatever happens, and kills one pod when it finds memory short."""
 
-    def __init__(self, world: PressureWorld) -> None:
-        self._world, self._mark = world, Run(world)
+    def __init__(self, node: PressureNode) -> None:
+        self._node, self._mark = node, Run(node)
         self._mark.close()
         self.victim = ""
         self._is_over = threading.Event()
@@ -199,7 +199,7 @@ class Poller:
     def _look(self) -> None:
         while not self._is_over.wait(KUBELET_LOOKS_S):
             if self.victim and self._mark.is_short():
-                for file in self._world.cgroup_files(self.victim, "cgroup.procs"):
+                for file in self._node.cgroup_files(self.victim, "cgroup.procs"):
                     for pid in file.read_text().split():
                         os.kill(int(pid), signal.SIGKILL)
 
@@ -208,20 +208,20 @@ class Poller:
         self._thread.join()
 
 
-def polled(world: PressureWorld, pace: float, count: int) -> list[dict[str, Any]]:
+def polled(node: PressureNode, pace: float, count: int) -> list[dict[str, Any]]:
     """The same crossings with nobody but the poller to see them; each run begins at another moment between its looks."""
-    runs, poller, dice = [], Poller(world), random.Random(1)
+    runs, poller, dice = [], Poller(node), random.Random(1)
     try:
         for number in range(count):
             name = f"polled{number}"
             time.sleep(dice.uniform(0.0, KUBELET_LOOKS_S))  # a run ends with a look: the next must not begin with it
-            run = Run(world)
+            run = Run(node)
             mib = CAPACITY_MIB - THRESHOLD_MIB - BALLAST_MIB + 30
-            world.create(pod(name, container("c", eater(mib, pace), **memory("5Mi")), restartPolicy="Never"))
-            poller.victim = world.pod(name)["metadata"]["uid"]
-            world.until(run.ended, GIVEN_UP_S)
+            node.create(pod(name, container("c", eater(mib, pace), **memory("5Mi")), restartPolicy="Never"))
+            poller.victim = node.pod(name)["metadata"]["uid"]
+            node.until(run.ended, GIVEN_UP_S)
             run.close()
-            by_kernel = bool([each for each in world.kills() if each.get("pod") == name])
+            by_kernel = bool([each for each in node.kills() if each.get("pod") == name])
             runs.append(
                 {
                     "by_kernel": by_kernel,
@@ -230,32 +230,32 @@ def polled(world: PressureWorld, pace: float, count: int) -> list[dict[str, Any]
                 }
             )
             poller.victim = ""
-            world.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
-            world.until(lambda: len(world.pod_cgroups()) == 1, 30)
+            node.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+            node.until(lambda: len(node.pod_cgroups()) == 1)
     finally:
         poller.close()
     return runs
 
 
 @contextmanager
-def filled(extras: dict[str, Any], settings: dict[str, Any] = SETTINGS) -> Iterator[PressureWorld]:
+def filled(extras: dict[str, Any], settings: dict[str, Any] = SETTINGS) -> Iterator[PressureNode]:
     with (
         tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as directory,
-        pressure_world(Path(directory) / "world", settings, extras, capacity_mib=CAPACITY_MIB) as world,
+        pressure_node(Path(directory) / "cluster", settings, extras, capacity_mib=CAPACITY_MIB) as node,
     ):
         limits = {"resources": {"limits": {"memory": f"{BALLAST_MIB + 32}Mi", "cpu": "100m"}}}
-        world.create(pod("ballast", container("c", eater(BALLAST_MIB), **limits)))
-        world.full("ballast")
-        yield world
-        world.empty()
+        node.create(pod("ballast", container("c", eater(BALLAST_MIB), **limits)))
+        node.full("ballast")
+        yield node
+        node.empty()
 
 
-def idle_share(world: PressureWorld) -> float:
+def idle_share(node: PressureNode) -> float:
     """Of one core, by the agent with a pod at rest: watching, and everything else it does then."""
-    assert world.node is not None
+    assert node.node is not None
 
     def spent_s() -> float:
-        words = Path(f"/proc/{world.node.pid if world.node else 0}/stat").read_text().rpartition(")")[2].split()
+        words = Path(f"/proc/{node.node.pid if node.node else 0}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     before_s, begin_s = spent_s(), time.monotonic()
@@ -269,30 +269,30 @@ def measure(
     results: dict[str, Any] = {}
     unwatched = 0.0
     if polls or idle:
-        with filled({}, {"evictionHard": {"nodefs.available": "1Mi"}}) as world:
+        with filled({}, {"evictionHard": {"nodefs.available": "1Mi"}}) as node:
             if idle:
-                unwatched = idle_share(world)
+                unwatched = idle_share(node)
             if polls:
                 title = f"{paces[0]:g} MiB/s, a real look every 10 s"
-                results[title] = told(title, polled(world, paces[0], polls))
+                results[title] = told(title, polled(node, paces[0], polls))
     number = 0
     for at_once in graces:
         grace = "without grace" if at_once else "grace as specified"
-        with filled({"evictionHardGraceSeconds": 0} if at_once else {}) as world:
+        with filled({"evictionHardGraceSeconds": 0} if at_once else {}) as node:
             number += 1
             first = f"{grace}: the first of an agent"
-            results[first] = told(first, [measured(world, paces[0], number, at_once=at_once)])
+            results[first] = told(first, [measured(node, paces[0], number, at_once=at_once)])
             for pace in paces:
                 runs = []
                 for _ in range(count):
                     number += 1
-                    runs.append(measured(world, pace, number, at_once=at_once))
+                    runs.append(measured(node, pace, number, at_once=at_once))
                 results[f"{pace:g} MiB/s, {grace}"] = told(f"{pace:g} MiB/s, {grace}", runs)
             if at_once and fast:
-                runs = [measured(world, 1024.0, number + index + 1, at_once=True) for index in range(fast)]
+                runs = [measured(node, 1024.0, number + index + 1, at_once=True) for index in range(fast)]
                 results["1 GiB/s, without grace"] = told("1 GiB/s, without grace", runs)
             if at_once and idle:
-                share = idle_share(world)
+                share = idle_share(node)
                 results["idle_percent_of_a_core"] = round(share * 100, 3)
                 results["idle_percent_without_watching_memory"] = round(unwatched * 100, 3)
                 print(

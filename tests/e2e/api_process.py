@@ -9,7 +9,7 @@ from pathlib import Path
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
 
-STOP_S = 15
+STOP_S = 60
 _PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
 
 

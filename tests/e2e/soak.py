@@ -132,7 +132,7 @@ def judged(books: list[Books], pods: int) -> list[str]:
 
 def run(directory: Path, pods: int, per_s: float = 10.0) -> tuple[dict[str, Any], list[str]]:
     counts: Counter[str] = Counter()
-    with real_node(directory / "world") as node:
+    with real_node(directory / "cluster") as node:
         books = asyncio.run(soaked(node, pods, per_s, counts))
         faults = judged(books, pods)
         left_on_disk = list((node.state / "node").glob("pods/*"))

@@ -9,18 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.real_node import NODE, Document, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
+from tests.e2e.real_node import NODE, Document, RealNode, pod_of, real_node, reasons, running, status_of
 from tests.e2e.waiting import until
 
 SLEEPS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 PREEMPTED = "Preempted in order to admit critical pod"
 
-pytestmark = pytest.mark.xdist_group("critical pods")  # one world for all
-
-
-@pytest.fixture(scope="module")
-def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("manifests")
+pytestmark = pytest.mark.xdist_group("critical pods")  # one node for all
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +23,17 @@ def node(
     tmp_path_factory: pytest.TempPathFactory, manifests: Path, exercised: Callable[[str, str], None]
 ) -> Iterator[RealNode]:
     options = ("--pod-manifest-path", str(manifests))
-    with real_node(tmp_path_factory.mktemp("critical") / "world", options=options) as made:
+    with real_node(tmp_path_factory.mktemp("critical") / "cluster", options=options) as made:
         exercised("critical pods", "this machine, cgroup v1, embedded runtime")
         yield made
 
 
 @pytest.fixture
-def kube(node: RealNode, manifests: Path, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
-        yield made
-        for file in manifests.iterdir():
-            file.unlink()
+def kube(kube: Kubectl, manifests: Path) -> Iterator[Kubectl]:
+    """The shared one; afterwards there are no manifests any more."""
+    yield kube
+    for file in manifests.iterdir():
+        file.unlink()
 
 
 def pod(name: str, cpu: str, *, guaranteed: bool = False, critical: bool = False, placed: bool = True) -> Document:

@@ -26,19 +26,13 @@ CLASS = {"Guaranteed": "", "Burstable": "burstable/", "BestEffort": "besteffort/
 UNLIMITED = 1 << 62
 Document = dict[str, Any]
 
-pytestmark = pytest.mark.xdist_group("node of the documents")  # one world for all
+pytestmark = pytest.mark.xdist_group("node of the documents")  # one node for all
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[RealNode]:
-    with real_node(tmp_path_factory.mktemp("documents") / "world") as made:
+    with real_node(tmp_path_factory.mktemp("documents") / "cluster") as made:
         exercised("the documents' pods", "this machine, cgroup v1, embedded runtime")
-        yield made
-
-
-@pytest.fixture
-def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
         yield made
 
 
@@ -109,7 +103,7 @@ def test_the_pods_of_the_documents_run_in_their_cgroups(node: RealNode, kube: Ku
         "besteffort": ((2, -1, -1), 1000),
         "demo": ((1024, 100_000, 200 * MIB), -997),
     }
-    kube("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
+    kube("wait", "pods", "--all", "--for=condition=Ready", "--timeout=120s")
     pods = {each["metadata"]["name"]: each for each in json.loads(kube("get", "pods", "-o", "json").out)["items"]}
     seen = {}
     for name, (figures, adjustment) in wanted.items():
@@ -194,7 +188,7 @@ def test_the_gate_of_the_node(node: RealNode, kube: Kubectl) -> None:
 
 def test_a_runtime_is_told_what_the_documents_say(tmp_path: Path) -> None:
     """000-06, 000-30, 002-60, 002-61, 004-37: containerd's two containers of a pod, pause and nginx, in its cgroup."""
-    with containerd_node(tmp_path / "world") as (node, daemon), kubectl_for(node, tmp_path) as kube:
+    with containerd_node(tmp_path / "cluster") as (node, daemon), kubectl_for(node, tmp_path) as kube:
         apply(kube, "000-example")
         (found,) = running(kube, "example")["containerStatuses"]
         assert re.fullmatch("containerd://[0-9a-f]{64}", found["containerID"])
@@ -223,7 +217,7 @@ def eater(name: str, mib: int, requests: Document | None = None) -> str:
 
 def test_whom_the_kernel_kills_first(tmp_path: Path) -> None:
     """002-33, 002-39, 002-49: the score is the share of memory plus oom_score_adj; the class alone decides nothing."""
-    with real_node(tmp_path / "world", options=SMALL) as node, kubectl_for(node, tmp_path) as kube:
+    with real_node(tmp_path / "cluster", options=SMALL) as node, kubectl_for(node, tmp_path) as kube:
         for calm, calm_mib, calm_requests, hungry, hungry_requests in (
             ("burstable", 20, {"memory": "16Mi"}, "besteffort", None),  # 938 + 8 % of the memory, 1000 + 90 %
             ("besteffort", 20, None, "burstable", {"memory": "64Mi"}),  # 1000 + 8 %, 750 + 90 %

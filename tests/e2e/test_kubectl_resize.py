@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.e2e.fake_cluster import FakeCluster
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import guaranteed, pod, resized
 from tests.e2e.waiting import until
-from tests.e2e.world import World
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "examples" / "documents"
 ALLOCATED, ACTUAL = "allocatedResources", "resources.requests"
@@ -22,11 +22,11 @@ NOT_CHANGEABLE = (
 def demo(kubectl: Kubectl) -> None:
     """The pod of document 003."""
     kubectl("apply", "-f", str(DOCUMENTS / "003-demo.yaml"))
-    kubectl("wait", "pod/demo", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pod/demo", "--for=condition=Ready", "--timeout=120s")
     assert kubectl("get", "pod", "demo", "-o", "jsonpath={.status.qosClass}").out == "Guaranteed"
 
 
-def asked(cluster: World) -> tuple[str, ...]:
+def asked(cluster: FakeCluster) -> tuple[str, ...]:
     """How the documents' reader asks for a resize: 1.27 by a plain patch."""
     return ("patch", "pod", "demo", *(() if cluster.profile == "1.27" else ("--subresource", "resize")))
 
@@ -37,11 +37,11 @@ def cpu(kubectl: Kubectl, where: str) -> str:
 
 def wait_for_cpu(kubectl: Kubectl, amount: str) -> None:
     path = "{.status.containerStatuses[0].resources.requests.cpu}"
-    said = kubectl("wait", "pod/demo", f"--for=jsonpath={path}={amount}", "--timeout=30s")
+    said = kubectl("wait", "pod/demo", f"--for=jsonpath={path}={amount}", "--timeout=120s")
     assert said.out == "pod/demo condition met\n"
 
 
-def test_resize_to_two_cpus(kubectl: Kubectl, cluster: World) -> None:
+def test_resize_to_two_cpus(kubectl: Kubectl, cluster: FakeCluster) -> None:
     demo(kubectl)
     with kubectl.background(
         "get", "pod", "demo", "-w", "-o", "jsonpath={.status.resize},{.status.conditions[*].type}\n"
@@ -67,7 +67,7 @@ def described(kubectl: Kubectl, event: str) -> str:
     return until(lambda: text if event in (text := kubectl("describe", "pod", "demo").out) else "")
 
 
-def test_class_must_not_change(kubectl: Kubectl, cluster: World) -> None:
+def test_class_must_not_change(kubectl: Kubectl, cluster: FakeCluster) -> None:
     """Must hold: the very words of document 003 in 1.27, those of 1.36 there."""
     demo(kubectl)
     patch = (DOCUMENTS / "003-patch-qos-change.json").read_text()
@@ -87,7 +87,7 @@ def test_class_must_not_change(kubectl: Kubectl, cluster: World) -> None:
     assert cpu(kubectl, ALLOCATED) == "1"
 
 
-def test_more_than_the_node_has(kubectl: Kubectl, cluster: World) -> None:
+def test_more_than_the_node_has(kubectl: Kubectl, cluster: FakeCluster) -> None:
     demo(kubectl)
     patch = resized("demo", {"cpu": "100"}, {"cpu": "100"})
     if cluster.profile == "1.36":
@@ -108,7 +108,7 @@ def test_more_than_the_node_has(kubectl: Kubectl, cluster: World) -> None:
     assert kubectl("get", "pod", "demo", "-o", "jsonpath={.status.resize}").out == ""
 
 
-def test_memory_restarts_the_container(kubectl: Kubectl, cluster: World) -> None:
+def test_memory_restarts_the_container(kubectl: Kubectl, cluster: FakeCluster) -> None:
     demo(kubectl)
     assert (
         kubectl(*asked(cluster), "-p", (DOCUMENTS / "003-patch-memory-500mi.json").read_text()).out
@@ -130,9 +130,9 @@ def test_edit_of_the_resources(kubectl: Kubectl) -> None:
     assert row[:4] == ["demo", "1/1", "Running", "0"]
 
 
-def test_refusals(kubectl: Kubectl, cluster: World) -> None:
+def test_refusals(kubectl: Kubectl, cluster: FakeCluster) -> None:
     kubectl("apply", "-f", "-", stdin=pod("demo", guaranteed("demo", "1", "200Mi")))
-    kubectl("wait", "pod/demo", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pod/demo", "--for=condition=Ready", "--timeout=120s")
     resize = ("patch", "pod", "demo", "--subresource", "resize", "-p")
     is_old = cluster.profile == "1.27"
     said = kubectl.refused(*resize, resized("demo", {"cpu": "2"}))
@@ -144,7 +144,7 @@ def test_refusals(kubectl: Kubectl, cluster: World) -> None:
     assert "only cpu and memory resources are mutable" in said if not is_old else "spec: Forbidden" in said
     burstable = pod("loose", guaranteed("a", "1", "200Mi"), {"name": "b", "image": "nginx:1.25"})
     kubectl("apply", "-f", "-", stdin=burstable)
-    kubectl("wait", "pod/loose", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pod/loose", "--for=condition=Ready", "--timeout=120s")
     removal = ("patch", "pod", "loose", "--subresource", "resize", "-p", resized("a", {}, {"cpu": None}))
     if is_old:
         assert kubectl(*removal).out == "pod/loose patched\n"

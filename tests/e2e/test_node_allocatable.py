@@ -80,7 +80,7 @@ def place(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[Pla
     driver = open_cgroupfs(found)
     for path in (root, f"{root}/system"):
         asyncio.run(driver.make(path))
-    directory = tmp_path / "world"
+    directory = tmp_path / "cluster"
     directory.mkdir()
     node = RealNode(directory, root, "1.27")
     options: tuple[str, ...] = (
@@ -100,7 +100,7 @@ def place(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[Pla
         yield Place(node, Kubectl(any_binary(), node.kubeconfig, tmp_path))
     finally:
         node.close()
-        until(lambda: node.memory_cgroups() == ["system"], 10.0)
+        until(lambda: node.memory_cgroups() == ["system"])
         for path in (f"{root}/system", root):
             asyncio.run(driver.remove(path))
         shutil.rmtree(directory)
@@ -120,10 +120,10 @@ def test_memory_of_pods_ends_where_the_reserve_begins(place: Place) -> None:
         assert system.stdout is not None
         assert system.stdout.readline() == "held\n"
         place.kube("create", "-f", "-", stdin=hog("large", HOLDS.format(250)))
-        running(place.kube, "large", 60.0)
-        until(lambda: "held" in place.kube("logs", "large").out, 30.0)
+        running(place.kube, "large")
+        until(lambda: "held" in place.kube("logs", "large").out)
         place.kube("create", "-f", "-", stdin=hog("larger", HOLDS.format(300)))
-        ends = until(lambda: _ended_for_memory(place.kube), 60.0)
+        ends = until(lambda: _ended_for_memory(place.kube))
         assert ends, "somebody had to go"
         assert place.number("memory", place.pods, "memory.max_usage_in_bytes") <= PODS_MIB * MIB
         assert system.poll() is None, "the system's process was killed"
@@ -147,7 +147,7 @@ def test_cpu_of_the_system_is_its_share_under_hogs(place: Place) -> None:
     assert place.number("cpu", place.system, "cpu.shares") == 512
     cores = os.cpu_count() or 1
     place.kube("create", "-f", "-", stdin=hog("busy", BURNS, 2 * cores))
-    running(place.kube, "busy", 60.0)
+    running(place.kube, "busy")
     with ExitStack() as burning:
         for _ in range(cores):
             system_process = burning.enter_context(place.in_system(BURNS))
@@ -173,4 +173,4 @@ def test_a_pod_larger_than_allocatable_is_not_taken(place: Place) -> None:
     document = json.loads(hog("big", HOLDS.format(1)))
     document["spec"]["containers"][0]["resources"] = {"requests": {"memory": f"{PODS_MIB + 1}Mi"}}
     place.kube("create", "-f", "-", stdin=json.dumps(document))
-    until(lambda: "Insufficient memory" in place.kube("describe", "pod", "big").out, 30.0)
+    until(lambda: "Insufficient memory" in place.kube("describe", "pod", "big").out)

@@ -17,9 +17,10 @@ import pytest
 from plimsoll.cgroups.drivers.detect import this_host
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.resources.files import cpu_weight
-from tests.e2e.held_api import Asked, HeldApi, held_api
+from tests.e2e.blocked_api import Asked, BlockedApi, blocked_api
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
+from tests.e2e.manifests import pod
+from tests.e2e.real_node import NODE, RealNode, pod_of, real_node, reasons, running, status_of
 from tests.e2e.resize_kill import ResizeKill, missing
 from tests.e2e.waiting import until
 from tests.kernel.guest import GUEST_VARIABLE
@@ -32,7 +33,7 @@ Document = dict[str, Any]
 
 
 def _profile(name: str) -> Any:
-    return pytest.param(name, marks=pytest.mark.xdist_group(f"resize {name}"), id=name)  # one world for each
+    return pytest.param(name, marks=pytest.mark.xdist_group(f"resize {name}"), id=name)  # one node for each
 
 
 OLDER = pytest.mark.parametrize("node", [_profile("1.27")], indirect=True, scope="module")
@@ -43,15 +44,9 @@ def node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]
 ) -> Iterator[RealNode]:
     root = "/plimsolltest" if GUEST_VARIABLE in os.environ else ""
-    with real_node(tmp_path_factory.mktemp("resize") / "world", request.param, cgroup_root=root) as made:
+    with real_node(tmp_path_factory.mktemp("resize") / "cluster", request.param, cgroup_root=root) as made:
         place = f"{'a guest' if root else 'this machine'}, cgroup v{this_host().version}"
         exercised("resize by the node agent", f"{place}, embedded runtime, profile {request.param}")
-        yield made
-
-
-@pytest.fixture
-def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
         yield made
 
 
@@ -64,11 +59,6 @@ def resources(cpu: str | None = None, memory: str | None = None, **more: str) ->
     limits = {name: more.get(f"{name}_limit", text) for name, text in requests.items()}
     limits = {name: text for name, text in limits.items() if text != "-"}
     return {"requests": requests, **({"limits": limits} if limits else {})}
-
-
-def pod(name: str, *containers: Document, **spec: object) -> str:
-    spec = {"terminationGracePeriodSeconds": 2, **spec, "containers": list(containers)}
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 
 
 def shell(name: str, size: Document, script: str = HANDLES_TERM, **more: object) -> Document:
@@ -99,7 +89,7 @@ def files(node: RealNode, kube: Kubectl, name: str, container: str = "") -> dict
     }
 
 
-def settled(kube: Kubectl, name: str, container: str, size: Document, timeout_s: float = 20.0) -> Document:
+def settled(kube: Kubectl, name: str, container: str, size: Document) -> Document:
     """Its status, as soon as it says that the resources are these and nothing is left to do."""
 
     def look() -> Document:
@@ -110,7 +100,7 @@ def settled(kube: Kubectl, name: str, container: str, size: Document, timeout_s:
         is_done = not status.get("resize") and not {"PodResizePending", "PodResizeInProgress"} & conditions
         return found if is_so and is_done and found.get("state", {}).get("running") else {}
 
-    return until(look, timeout_s)
+    return until(look)
 
 
 def pending(kube: Kubectl, name: str) -> Document:
@@ -186,10 +176,10 @@ def timeline_patch(number: int) -> str:
 
 
 @pytest.fixture
-def held(node: RealNode, kube: Kubectl) -> Iterator[HeldApi]:
+def held(node: RealNode, kube: Kubectl) -> Iterator[BlockedApi]:
     """The same node, its agent started anew behind something that can hold its requests; given back before `kube`."""
     direct, through = node.node_kubeconfig, node.directory / "held.kubeconfig"
-    with held_api(direct, node.api_state / "pki", through) as api:
+    with blocked_api(direct, node.api_state / "pki", through) as api:
         node.kill_node()
         node.node_kubeconfig = through
         node.start_node()
@@ -200,7 +190,7 @@ def held(node: RealNode, kube: Kubectl) -> Iterator[HeldApi]:
     node.start_node()
 
 
-def test_the_timeline_of_the_document(node: RealNode, held: HeldApi, kube: Kubectl) -> None:
+def test_the_timeline_of_the_document(node: RealNode, held: BlockedApi, kube: Kubectl) -> None:
     """Every row is read from the store while the agent's next request is held back."""
     kube("create", "-f", "-", stdin=pod("filler", shell("c", {"requests": {"cpu": "6100m"}})))
     running(kube, "filler")
@@ -339,10 +329,10 @@ def test_a_crash_loop_begins_anew_with_other_resources(node: RealNode, kube: Kub
         reason = found.get("state", {}).get("waiting", {}).get("reason")
         return found.get("restartCount", 0) >= 2 and reason == "CrashLoopBackOff"
 
-    until(waits, 40.0)
+    until(waits)
     before = status_of(kube, "crash", "c")["restartCount"]
     ask(node, kube, "crash", patch_of(c=resources("200m", "48Mi")))
-    until(lambda: status_of(kube, "crash", "c")["restartCount"] > before, 12.0)  # of at least 20 s
+    until(lambda: status_of(kube, "crash", "c")["restartCount"] > before)  # of at least 20 s
 
     def accepted() -> bool:
         found, whole = status_of(kube, "crash", "c"), status_of(kube, "crash")

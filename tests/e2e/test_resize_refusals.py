@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.real_node import RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
+from tests.e2e.real_node import RealNode, pod_of, real_node, reasons, running, status_of
 from tests.e2e.test_resize_node import MIB, files, patch_of, pod, resources, settled, shell
 from tests.e2e.waiting import until
 
@@ -17,21 +16,21 @@ HOLDS = "head -c 60000000 /dev/zero >/data/file; echo holding; trap 'exit 0' TER
 IN_MEMORY = {"volumes": [{"name": "data", "emptyDir": {"medium": "Memory"}}]}
 MOUNTED = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
 
-pytestmark = pytest.mark.xdist_group("resize refusals")  # one world for all
+pytestmark = pytest.mark.xdist_group("resize refusals")  # one node for all
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[RealNode]:
-    with real_node(tmp_path_factory.mktemp("refusals") / "world", "1.36", options=("--shrink", "kubernetes")) as made:
+    with real_node(tmp_path_factory.mktemp("refusals") / "cluster", "1.36", options=("--shrink", "kubernetes")) as made:
         exercised("resize by the node agent", "this machine, cgroup v1, memory lowered as Kubernetes does")
         yield made
 
 
 @pytest.fixture
-def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
-        yield made
-    made("delete", "quota,limits", "--all")
+def kube(kube: Kubectl) -> Iterator[Kubectl]:
+    """The shared one; afterwards there are no quotas or limit ranges any more."""
+    yield kube
+    kube("delete", "quota,limits", "--all")
 
 
 def resized(kube: Kubectl, name: str, patch: str) -> None:

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.fake_cluster import FakeCluster
 from tests.e2e.manifests import container, pod, together
 from tests.e2e.verbs import Verbs, namespace
 from tests.e2e.waiting import until
-from tests.e2e.world import World
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "examples" / "documents"
 ENDS_S = 20.0
@@ -36,7 +36,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def verbs(cluster: World) -> Iterator[Verbs]:
+def verbs(cluster: FakeCluster) -> Iterator[Verbs]:
     """With the pod of document 003."""
     made = Verbs(cluster, f"resize-{next(_NUMBER)}")
     made("apply", "-f", "-", stdin=json.dumps(namespace(made.namespace)))
@@ -95,7 +95,7 @@ def test_with_a_restart(verbs: Verbs) -> None:
     assert amounts(verbs)["memory"] == "500Mi"
 
 
-def test_larger_than_the_node(verbs: Verbs, cluster: World) -> None:
+def test_larger_than_the_node(verbs: Verbs, cluster: FakeCluster) -> None:
     ran = verbs.ran("resize", "demo", "--cpu", "100", "--yes", "--wait")
     assert re.search("cpu: the most for container demo here is 15500m(; [0-9m]+ fits now)?\n", ran.out)
     if cluster.profile == "1.36":
@@ -114,7 +114,7 @@ def test_larger_than_the_node(verbs: Verbs, cluster: World) -> None:
     assert ran.code == 0, ran
 
 
-def test_refused_before_it_is_sent(verbs: Verbs, cluster: World) -> None:
+def test_refused_before_it_is_sent(verbs: Verbs, cluster: FakeCluster) -> None:
     ran = verbs.ran("resize", "demo", "--cpu", "3", "--limits-only")
     assert ran.code == 2
     words = "Pod QoS is immutable" if cluster.profile == "1.27" else "Pod QOS Class may not change as a result of"

@@ -19,10 +19,10 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.fake_cluster import FakeCluster
 from tests.e2e.manifests import container, guaranteed, pod, together
 from tests.e2e.verbs import Verbs, namespace
 from tests.e2e.waiting import until
-from tests.e2e.world import World
 from tests.unit.console import run
 
 _NUMBER = itertools.count(1)
@@ -34,7 +34,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def verbs(cluster: World) -> Iterator[Verbs]:
+def verbs(cluster: FakeCluster) -> Iterator[Verbs]:
     made = Verbs(cluster, f"verbs-{next(_NUMBER)}")
     made("apply", "-f", "-", stdin=json.dumps(namespace(made.namespace)))
     yield made
@@ -242,9 +242,9 @@ def test_events(verbs: Verbs) -> None:
 def test_what_the_node_tells(verbs: Verbs) -> None:
     assert "memory.available  1.0 GiB    32.0 GiB  100.0 MiB  hard   924.0 MiB" in verbs("pressure")
     assert json.loads(verbs("pressure", "n1", "-o", "json"))["signals"][0]["available"] == "1Gi"
-    ran = run("oom", "--kubeconfig", str(verbs.world.kubeconfig))
+    ran = run("oom", "--kubeconfig", str(verbs.cluster.kubeconfig))
     assert (ran.out.count("was killed by the kernel"), ran.code) == (2, 0)
-    ran = run("oom", "web", "--kubeconfig", str(verbs.world.kubeconfig))
+    ran = run("oom", "web", "--kubeconfig", str(verbs.cluster.kubeconfig))
     assert ran.out.count("was killed by the kernel: out of memory at the container's memory limit (256Mi)") == 1
     assert verbs("oom") == "no kill is known\n"
     assert 'nodes "n9" not found' in verbs.ran("pressure", "n9").err
@@ -259,14 +259,14 @@ def test_live_eviction_order(verbs: Verbs) -> None:
 
     def known() -> list[dict[str, Any]]:
         """Once metrics have been taken of both."""
-        words = ["--kubeconfig", str(verbs.world.kubeconfig), "-o", "json"]
+        words = ["--kubeconfig", str(verbs.cluster.kubeconfig), "-o", "json"]
         found = json.loads(run("explain", "eviction-order", *words).out)
         mine = [each for each in found["decision"]["order"] if each["namespace"] == verbs.namespace]
         return mine if all(each["hasUsage"] for each in mine) else []
 
     order = until(known)
     assert [(each["name"], each["exceeds"]) for each in order] == [("best", True), ("web", False)]
-    asked = ["explain", "eviction-order", "--available", "1Gi", "--kubeconfig", str(verbs.world.kubeconfig)]
+    asked = ["explain", "eviction-order", "--available", "1Gi", "--kubeconfig", str(verbs.cluster.kubeconfig)]
     ran = run(*asked)
     assert "memory.available: 1Gi available, soft threshold 2Gi: met" in ran.out  # the node's own
     assert "note" not in ran.out

@@ -68,7 +68,7 @@ class Up:
         return next(word for word in self.output.split() if word.startswith("https://"))
 
     def ready(self) -> Up:
-        until(lambda: READY in self.output or self.process.poll() is not None, 60)
+        until(lambda: READY in self.output or self.process.poll() is not None)
         assert READY in self.output, f"{self.output}\n{self.log('node')}\n{self.log('api')}"
         return self
 
@@ -82,7 +82,7 @@ class Up:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
-    def ended(self, timeout_s: float = 30.0) -> int:
+    def ended(self, timeout_s: float = 90.0) -> int:
         code = self.process.wait(timeout_s)
         self._reader.join(10)
         return code
@@ -92,7 +92,7 @@ class Up:
         if self.process.poll() is None:
             self.interrupt()
             try:
-                self.process.wait(20)
+                self.process.wait(90)
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self.process.wait()

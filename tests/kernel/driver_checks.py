@@ -29,7 +29,7 @@ HOG = "import sys, time; b = bytearray(int(sys.argv[1])); b[::4096] = b'x' * len
 BUSY = "while True: pass"
 
 
-def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 20.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 60.0) -> None:
     end = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
@@ -301,9 +301,9 @@ def a_fork_bomb_is_killed(driver: Cgroupfs, root: str) -> None:
         eventually(lambda: len(first & set(driver.members(pod, deep=True))) < 5, "its pids are others by now")
         begin = time.monotonic()
         asyncio.run(driver.kill(pod))
-        assert time.monotonic() - begin < 9
+        assert time.monotonic() - begin < 30  # before the bomb would end by itself
         assert driver.members(pod, deep=True) == []
-        process.wait(10)
+        process.wait(60)
         assert process.returncode == -9
     run_remove(driver, container)
     run_remove(driver, pod)

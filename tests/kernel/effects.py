@@ -50,7 +50,7 @@ Resources = Mapping[str, Mapping[str, str]]
 MIB = 1 << 20
 KILLED = -9
 REGULAR_S = 0.02  # between two beats of a worker that gets to run
-SOON_S = 30.0  # for what takes less than a second on an idle machine
+SOON_S = 60.0  # for what takes less than a second on an idle machine
 
 _PROGRAM = """
 import array, mmap, os, select, sys, time

@@ -279,7 +279,7 @@ def main() -> int:
     parser.add_argument("--cgroup-root", default="")
     asked = parser.parse_args()
     options = ("--driver", asked.driver, "--capacity", "cpu=8,memory=4Gi,pods=110")
-    with real_node(asked.directory / "world", options=options, cgroup_root=asked.cgroup_root) as node:
+    with real_node(asked.directory / "cluster", options=options, cgroup_root=asked.cgroup_root) as node:
         answer = asyncio.run(told(node))
         if answer["faults"]:
             answer["log"] = (node.directory / "node.log").read_text()[-6000:]

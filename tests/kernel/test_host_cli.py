@@ -14,27 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, default_root, open_cgroupfs, this_host, writable
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.v1 import CgroupsV1
 from plimsoll.cgroups.engine.journal import Journal
 from plimsoll.rules.cgroups.steps import Make
+from tests.e2e.up_process import problem
 
 ROOT = Path(__file__).resolve().parents[2]
 PODS = str(ROOT / "examples" / "three-classes.yaml")
 CAPACITY = ("--capacity", "cpu=8,memory=4Gi")
 
 
-def _problem() -> str:
-    if os.geteuid() != 0:
-        return "root is needed"
-    try:
-        default_root(this_host(), writable(this_host()))
-    except CgroupsUnusableError as error:
-        return str(error)
-    return ""
-
-
-pytestmark = pytest.mark.skipif(bool(_problem()), reason=f"host: {_problem()}")
+pytestmark = pytest.mark.skipif(bool(problem()), reason=f"host: {problem()}")
 
 
 class Machine:

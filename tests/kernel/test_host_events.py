@@ -54,7 +54,7 @@ def v1_mount(controller: str) -> Path | None:
     return None
 
 
-def eventually(true: Callable[[], bool], deadline_s: float = 10.0) -> bool:
+def eventually(true: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     end = time.monotonic() + deadline_s
     while not true():
         if time.monotonic() > end:
@@ -129,7 +129,7 @@ def heard(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-async def fires(watcher: CgroupWatcher[str], deadline_s: float = 10.0) -> frozenset[str]:
+async def fires(watcher: CgroupWatcher[str], deadline_s: float = 60.0) -> frozenset[str]:
     async with asyncio.timeout(deadline_s):
         return await anext(watcher)
 

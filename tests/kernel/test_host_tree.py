@@ -58,7 +58,7 @@ def make(path: str) -> None:
         os.makedirs(mount + path, exist_ok=True)
 
 
-def removed(directory: str, deadline_s: float = 10.0) -> None:
+def removed(directory: str, deadline_s: float = 60.0) -> None:
     """A process that has just ended still counts for a moment."""
     end = time.monotonic() + deadline_s
     while True:

@@ -20,7 +20,7 @@ def main(seed: int) -> dict[str, Any]:
         raise RuntimeError(why)
     counts: dict[str, Any] = {"seed": seed, "failed": 0}
     for profile in ("1.27", "1.36"):
-        with tempfile.TemporaryDirectory() as directory, real_node(Path(directory) / "world", profile) as node:
+        with tempfile.TemporaryDirectory() as directory, real_node(Path(directory) / "cluster", profile) as node:
             kills, killed = ResizeKill(node), Counter[str]()
             try:
                 for call in CALLS:

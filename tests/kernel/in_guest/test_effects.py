@@ -158,7 +158,7 @@ def test_cpu_requests_split_a_cpu(tmp_path: Path) -> None:
         for each in (small, large):
             worker = node.start(each, "app")
             worker.tell("loop", 0)
-            worker.until("looping", 120.0)
+            worker.until("looping")
         one, ten = node.cpu_shares(small, large, seconds=10)
         assert one + ten > 0.8
         assert 8 <= ten / one <= 12

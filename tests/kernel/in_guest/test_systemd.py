@@ -93,7 +93,7 @@ def text_of(driver: SystemdCgroups, path: str, file: str) -> str:
     return seen.files[file]
 
 
-def eventually(condition: Callable[[], bool], deadline_s: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     end = time.monotonic() + deadline_s
     while not condition():
         if time.monotonic() > end:

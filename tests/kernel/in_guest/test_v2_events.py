@@ -53,7 +53,7 @@ def child(directory: Directory, *command: str) -> Iterator[subprocess.Popen[byte
         process.stdin.close()
 
 
-async def sees(watcher: CgroupWatcher[str], true: Callable[[], bool], deadline_s: float = 20.0) -> set[str]:
+async def sees(watcher: CgroupWatcher[str], true: Callable[[], bool], deadline_s: float = 60.0) -> set[str]:
     """Look again at each event, and at nothing else, until it is so; the keys that came on the way."""
     keys: set[str] = set()
     async with asyncio.timeout(deadline_s):
@@ -62,7 +62,7 @@ async def sees(watcher: CgroupWatcher[str], true: Callable[[], bool], deadline_s
     return keys
 
 
-def eventually(true: Callable[[], bool], deadline_s: float = 20.0) -> bool:
+def eventually(true: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     end = time.monotonic() + deadline_s
     while not true():
         if time.monotonic() > end:

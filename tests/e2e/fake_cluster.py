@@ -12,10 +12,10 @@ import msgspec
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "n1"
-START_S, STOP_S = 30, 15
+STOP_S = 60
 
 
-class World(msgspec.Struct, frozen=True):
+class FakeCluster(msgspec.Struct, frozen=True):
     profile: str
     state: Path
     url: str
@@ -27,17 +27,17 @@ class World(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def world(directory: Path, profile: str, *options: str) -> Iterator[World]:
+def fake_cluster(directory: Path, profile: str, *options: str) -> Iterator[FakeCluster]:
     """`directory` must not be there yet; logs of both processes stay in it."""
     state = directory / "state"
     directory.mkdir(parents=True)
     with ExitStack() as stack:
         server = ["api", "--state-dir", str(state), "--listen", "127.0.0.1:0", "--profile", profile, *options]
         url = stack.enter_context(_running([*_plimsoll(), *server], directory / "api.log", "https://"))
-        made = World(profile, state, url, state / "admin.kubeconfig")
+        made = FakeCluster(profile, state, url, state / "admin.kubeconfig")
         node_config = directory / "node.kubeconfig"
         node_config.write_bytes(made.token("--node", NODE))
-        play = [sys.executable, "-m", "tests.e2e.playnode", "--kubeconfig", str(node_config)]
+        play = [sys.executable, "-m", "tests.e2e.fake_node", "--kubeconfig", str(node_config)]
         play += ["--name", NODE, "--profile", profile]
         stack.enter_context(_running(play, directory / "node.log", "playing"))
         yield made

@@ -129,7 +129,7 @@ class Container:
         }
 
 
-class PlayedPod:
+class FakePod:
     def __init__(self, pod: Document, wake: asyncio.Event) -> None:
         self.policy: str = pod["spec"]["restartPolicy"]
         self.containers = {each["name"]: Container(each) for each in pod["spec"]["containers"]}
@@ -161,7 +161,7 @@ class PlayedPod:
         return "Failed" if any(each["exitCode"] for each in ends if each) else "Succeeded"
 
 
-def pod_status(pod: Document, played: PlayedPod, profile: Profile) -> Document:
+def pod_status(pod: Document, played: FakePod, profile: Profile) -> Document:
     """A patch of the status, complete in what the node has to say."""
     phase, containers = played.phase, played.containers.values()
     since = max(each.started_at for each in containers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.rules.profile import Profile
-from tests.e2e.played_containers import Document
+from tests.e2e.fake_containers import Document
 
 CAPACITY = {"cpu": "16", "memory": "33554432Ki", "ephemeral-storage": "102400Mi", "pods": "110"}
 ALLOCATABLE = {**CAPACITY, "cpu": "15500m", "memory": "32Gi"}

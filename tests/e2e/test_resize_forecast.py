@@ -18,7 +18,7 @@ import pytest
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.request import ListName, change_of, chosen_container, resize_patch
-from tests.e2e.asks import Asks
+from tests.e2e.api_client import ApiClient
 from tests.e2e.real_node import NODE, PODS, RealNode, real_node
 from tests.e2e.waiting import until
 from tests.unit.console import Ran, run
@@ -60,10 +60,10 @@ class Foretold:
     """One node, its pods, and wishes one after the other: what is pending stays so until a later wish."""
 
     def __init__(self, node: RealNode) -> None:
-        self.node, self.ask, self.seen = node, Asks(node.kubeconfig), Counter[str]()
+        self.node, self.ask, self.seen = node, ApiClient(node.kubeconfig), Counter[str]()
         for each in pods():
             self.ask("POST", PODS, each)
-        until(lambda: all(self._is_ready(each["metadata"]["name"]) for each in pods()), 30)
+        until(lambda: all(self._is_ready(each["metadata"]["name"]) for each in pods()))
 
     def pod(self, name: str) -> Document:
         return self.ask("GET", f"{PODS}/{name}")
@@ -148,7 +148,7 @@ def wishes(number: int) -> Iterator[Wish]:
 def foretold(
     request: pytest.FixtureRequest, tmp_path: Path, exercised: Callable[[str, str], None]
 ) -> Iterator[Foretold]:
-    with real_node(tmp_path / "world", request.param) as node:
+    with real_node(tmp_path / "cluster", request.param) as node:
         exercised("what resizes come to, foretold", f"this machine, profile {request.param}")
         made = Foretold(node)
         yield made

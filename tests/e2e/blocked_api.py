@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from plimsoll.kube import kubeconfig
-from tests.e2e.waiting import SLOW
+from tests.e2e.waiting import DEADLINE_S
 
 Document = dict[str, Any]
-WAIT_S = 30.0 * SLOW
+WAIT_S = DEADLINE_S
 
 
 class Asked:
@@ -40,7 +40,7 @@ class Asked:
         return self.code
 
 
-class HeldApi:
+class BlockedApi:
     def __init__(self) -> None:
         self._holds: Callable[[Asked], bool] = lambda _asked: False
         self._held: list[Asked] = []
@@ -75,11 +75,11 @@ class HeldApi:
 
 
 @contextmanager
-def held_api(access_file: Path, pki: Path, through: Path) -> Iterator[HeldApi]:
+def blocked_api(access_file: Path, pki: Path, through: Path) -> Iterator[BlockedApi]:
     """`access_file`: the agent's kubeconfig; `through`: where the one is written that leads through here."""
     access = kubeconfig.load(access_file)
     assert access.certificate is not None and access.key is not None and access.ca is not None
-    held = HeldApi()
+    held = BlockedApi()
     with tempfile.TemporaryDirectory() as folder:
         pair = Path(folder) / "client.pem"
         pair.write_bytes(access.certificate + b"\n" + access.key)
@@ -108,7 +108,7 @@ def held_api(access_file: Path, pki: Path, through: Path) -> Iterator[HeldApi]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    api: ClassVar[HeldApi]
+    api: ClassVar[BlockedApi]
     tls: ClassVar[ssl.SSLContext]
     target: ClassVar[str]
 

@@ -1,10 +1,10 @@
 """A node that is only played: it speaks to the API as an agent does, and runs nothing.
 
 It registers its Node, renews its lease, follows its pods and reports them as running, grants resizes in two steps
-(allocated, then actual), and lets pods go when they are deleted. `play_endpoint` answers at its endpoint. The kubeconfig
+(allocated, then actual), and lets pods go when they are deleted. `fake_endpoint` answers at its endpoint. The kubeconfig
 of `plimsoll api token create --node` is all it gets: the certificate in it is also its endpoint's.
 
-    python -m tests.e2e.playnode --kubeconfig FILE --name n1 --profile 1.27
+    python -m tests.e2e.fake_node --kubeconfig FILE --name n1 --profile 1.27
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.kube.request import ApiError
 from plimsoll.rules.profile import Profile, profile_named
 from plimsoll.rules.quantity import parse
-from tests.e2e.play_endpoint import endpoint
-from tests.e2e.played_containers import Container, Document, PlayedPod, pod_status
-from tests.e2e.played_node import ALLOCATABLE, node_document
+from tests.e2e.fake_containers import Container, Document, FakePod, pod_status
+from tests.e2e.fake_endpoint import endpoint
+from tests.e2e.fake_node_object import ALLOCATABLE, node_document
 
 HEARTBEAT_S = 5.0
 ACTUATION_S = 0.4  # how long a runtime is said to take; the step between allocated and actual can be seen meanwhile
@@ -42,10 +42,10 @@ def micro_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class PlayNode:
+class FakeNode:
     def __init__(self, client: Client, name: str, profile: Profile) -> None:
         self._client, self._name, self._profile = client, name, profile
-        self.pods: dict[tuple[str, str], PlayedPod] = {}
+        self.pods: dict[tuple[str, str], FakePod] = {}
         self._wishes: dict[str, Document] = {}  # uid → the pod as it was last seen
         self._workers: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
@@ -95,7 +95,7 @@ class PlayNode:
 
     async def _play(self, key: tuple[str, str], uid: str, wake: asyncio.Event) -> None:
         """One pod, looked at again whenever it may have changed, until it is gone."""
-        played = self.pods[key] = PlayedPod(self._wishes[uid], wake)
+        played = self.pods[key] = FakePod(self._wishes[uid], wake)
         while True:
             await wake.wait()
             wake.clear()
@@ -112,7 +112,7 @@ class PlayNode:
                     raise
                 wake.set()  # somebody was faster: the watch brings what to do
 
-    async def _sync(self, pod: Document, played: PlayedPod) -> None:
+    async def _sync(self, pod: Document, played: FakePod) -> None:
         played.run_commands(now())
         wish = {each["name"]: each.get("resources") or {} for each in pod["spec"]["containers"]}
         changed = [each for each in played.containers.values() if not _same(wish[each.name], each.allocated)]
@@ -134,7 +134,7 @@ class PlayNode:
             await self._actuate(pod, played, changed)
             await self._tell(pod, "Normal", "ResizeCompleted", f"Pod resize completed: {told}")
 
-    async def _actuate(self, pod: Document, played: PlayedPod, changed: list[Container]) -> None:
+    async def _actuate(self, pod: Document, played: FakePod, changed: list[Container]) -> None:
         for each in changed:
             if each.must_restart(pod):
                 await self._tell(pod, "Normal", "Killing", f"Container {each.name} resize requires restart")
@@ -143,7 +143,7 @@ class PlayNode:
         played.verdict = ""
         await self._report(pod, played)
 
-    async def _report(self, pod: Document, played: PlayedPod) -> None:
+    async def _report(self, pod: Document, played: FakePod) -> None:
         status = pod_status(pod, played, self._profile)
         if status == played.reported:
             return
@@ -152,7 +152,7 @@ class PlayNode:
         await self._client.ask(request.patch(request.PODS, metadata["name"], change, metadata["namespace"], "status"))
         played.reported = status
 
-    async def _end(self, pod: Document, played: PlayedPod) -> None:
+    async def _end(self, pod: Document, played: FakePod) -> None:
         """Stop it, say so, then take away what the API still has of it."""
         for each in played.containers.values():
             each.stop(now(), 0)
@@ -207,7 +207,7 @@ def _told(pod: Document, wish: dict[str, Document]) -> str:
 async def run(file: Path, name: str, profile: Profile) -> None:
     access = kubeconfig.load(file)
     transport = HttpTransport(access, agent="playnode/1.0")
-    node = PlayNode(Client(transport), name, profile)
+    node = FakeNode(Client(transport), name, profile)
     async with endpoint(access, node.pods) as port, asyncio.TaskGroup() as group:
         await node.register(port)
         group.create_task(node.heartbeat())

@@ -12,13 +12,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plimsoll.kube.kubeconfig import load
-from tests.e2e.waiting import SLOW
+from tests.e2e.waiting import DEADLINE_S
 
 Document = dict[str, Any]
-TIMEOUT_S = 30.0 * SLOW
+TIMEOUT_S = DEADLINE_S
 
 
-class Asks:
+class ApiClient:
     """As the administrator, one request after the other."""
 
     def __init__(self, kubeconfig: Path) -> None:
