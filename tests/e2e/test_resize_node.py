@@ -352,7 +352,7 @@ def test_an_out_of_memory_loop_ends_with_enough_memory(node: RealNode, kube: Kub
         lambda: (status_of(kube, "hungry", "c").get("lastState", {}).get("terminated", {})).get("reason") == "OOMKilled"
     )
     ask(node, kube, "hungry", patch_of(c=resources("500m", "160Mi")))
-    after = settled(kube, "hungry", "c", resources("500m", "160Mi"), 30.0)
+    after = settled(kube, "hungry", "c", resources("500m", "160Mi"))
     for where in ("", "c"):
         assert files(node, kube, "hungry", where)["memory.limit_in_bytes"] == 160 * MIB
     time.sleep(1.0)  # long enough for it to be killed once more, if it were to be
@@ -398,7 +398,7 @@ def test_a_limit_below_what_is_in_use_waits_and_kills_nobody(node: RealNode, kub
     for where in ("", "c"):
         assert files(node, kube, "full", where)["memory.limit_in_bytes"] == 160 * MIB
     kube("exec", "full", "--", "touch", "/tmp/let-go")
-    after = settled(kube, "full", "c", resources("500m", "48Mi"), 40.0)
+    after = settled(kube, "full", "c", resources("500m", "48Mi"))
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
     for where in ("", "c"):
         assert files(node, kube, "full", where)["memory.limit_in_bytes"] == 48 * MIB
@@ -433,7 +433,7 @@ def test_a_refused_write_is_told_and_tried_again(node: RealNode, kube: Kubectl) 
         until(lambda: "ResizeError" in reasons(kube, "bound"))
     finally:
         quota.write_text("-1")
-    after = settled(kube, "bound", "c", resources("2", "32Mi"), 30.0)
+    after = settled(kube, "bound", "c", resources("2", "32Mi"))
     assert after["restartCount"] == 0
     for where in ("", "c"):
         found = files(node, kube, "bound", where)
@@ -547,7 +547,7 @@ def test_the_oom_score_follows_what_was_given_before_a_refusal(node: RealNode, k
     until(lambda: scores(node, kube, "partly", "b") == {small})
     assert scores(node, kube, "partly", "a") == {large}
     kube("exec", "partly", "-c", "a", "--", "touch", "/tmp/let-go")
-    settled(kube, "partly", "a", size("40Mi", "48Mi"), 40.0)
+    settled(kube, "partly", "a", size("40Mi", "48Mi"))
     until(lambda: scores(node, kube, "partly", "a") == {small} == scores(node, kube, "partly", "b"))
 
 

@@ -80,7 +80,7 @@ def test_memory_in_use_is_compared_first(node: RealNode, kube: Kubectl) -> None:
     assert "attempting to set" in told["message"] and "below current usage" in told["message"], told
     assert files(node, kube, "full", "c")["memory.limit_in_bytes"] == 160 * MIB
     kube("exec", "full", "--", "rm", "/data/file")
-    after = settled(kube, "full", "c", resources("500m", "48Mi"), 40.0)
+    after = settled(kube, "full", "c", resources("500m", "48Mi"))
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
     assert files(node, kube, "full", "c")["memory.limit_in_bytes"] == 48 * MIB
 

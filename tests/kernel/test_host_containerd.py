@@ -91,7 +91,7 @@ async def test_what_the_runtime_is(bench: Bench) -> None:
     assert runtime.name == "containerd" and runtime.version[0].isdigit()
     assert runtime.configured_driver == "cgroupfs"
     health = await runtime.health()
-    assert health.runtime_ready and not health.network_ready and "NetworkReady: NetworkPluginNotReady" in health.trouble
+    assert health.runtime_ready and not health.network_ready and "NetworkReady: NetworkPluginNotReady" in health.error
     assert IMAGE in {name for image in await runtime.images() for name in image.names}
     assert (await runtime.filesystems()).images.endswith("overlayfs")
 

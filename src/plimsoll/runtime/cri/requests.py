@@ -1,4 +1,4 @@
-"""What the agent wants, as CRI's messages (spec 03 §12)."""
+"""The agent's requests as CRI messages (03 §12)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTAINER_NAME = "io.kubernetes.container.name"
 RESTART_COUNT = "io.kubernetes.container.restartCount"
 TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 
-# A runtime hides what it is told to hide, and nothing else: the kubelet's lists for containers without privileges.
+# A runtime masks only what the request lists: the kubelet's lists for containers without privileges.
 MASKED_PATHS = (
     "/proc/asound",
     "/proc/acpi",

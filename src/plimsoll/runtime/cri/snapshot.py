@@ -1,11 +1,10 @@
-"""What there is, in few calls: two lists, and a status only for what is new or has changed.
+"""The runtime's state in few calls: two lists, and a status only for what is new or has changed.
 
-Lists are cheap and say id and state; of each entry only these are read, for the rest never changes. A status costs the
-runtime more and is asked once per state. An exit may be told before the OOM kill that caused it, so a container that
-was just killed is asked again until its story is settled.
+Lists are cheap and have id and state; the rest of an entry never changes. A status costs the runtime more and is read
+once per state. An exit may be reported before the OOM kill that caused it, so the status of a container that was just
+killed is read again until its reason is final.
 
-Whoever wants to know gets an answer that was asked for after he came; those who come while one is under way share the
-next.
+A caller always gets a snapshot that was read after its call; callers that arrive during a read share the next one.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from plimsoll.runtime.cri.grpc import NOT_FOUND
 from plimsoll.runtime.interface import ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
 
 T = TypeVar("T")
-AT_ONCE = 8  # statuses asked in parallel
+AT_ONCE = 8  # statuses read in parallel
 KILLED = 137
-SETTLED_S = 2.0  # after that the reason of a kill is what it is
+SETTLED_S = 2.0  # after that the reason of a kill is final
 
 
 class _Sandbox(msgspec.Struct, frozen=True):
@@ -45,31 +44,31 @@ class _Container(msgspec.Struct, frozen=True):
     seen: ContainerStateSeen
     listed: m.Container
     settled_s: float  # when what is seen is final, by the loop's clock
-    began: bool = True  # else it is as if it were not there
+    began: bool = True  # else it counts as absent
 
 
-class Look:
+class SnapshotReader:
     def __init__(self, client: CriClient) -> None:
         self._client = client
         self._sandboxes: dict[str, _Sandbox] = {}
         self._containers: dict[str, _Container] = {}
-        self._looking = asyncio.Lock()
+        self._reading = asyncio.Lock()
         self._shared: asyncio.Future[RuntimeSnapshot] | None = None
         self._few = asyncio.Semaphore(AT_ONCE)
 
-    async def now(self) -> RuntimeSnapshot:
+    async def read(self) -> RuntimeSnapshot:
         if self._shared is None:
             shared = self._shared = asyncio.get_running_loop().create_future()
             try:
-                async with self._looking:
-                    self._shared = None  # whoever comes from here on wants a newer one
-                    seen = await self._look()
+                async with self._reading:
+                    self._shared = None  # later callers get a newer one
+                    seen = await self._read()
             except BaseException as error:
                 if self._shared is shared:
                     self._shared = None
                 if isinstance(error, CallRefusedError):
                     shared.set_exception(error)
-                    shared.exception()  # nobody else may have waited for it
+                    shared.exception()  # there may be no other waiter
                 else:
                     shared.cancel()
                 raise
@@ -81,25 +80,25 @@ class Look:
             except asyncio.CancelledError:
                 if not shared.cancelled() or _cancelled_ourselves():
                     raise
-        return await self.now()
+        return await self.read()
 
     def pids(self) -> dict[str, int]:
-        """Of everything that runs, by id; 0 where the runtime does not tell."""
+        """Of everything that runs, by id; 0 where the runtime does not report it."""
         sandboxes = {each: found.pid for each, found in self._sandboxes.items() if found.seen.ready}
         running = {each: found.seen.pid for each, found in self._containers.items() if found.seen.phase == "running"}
         return sandboxes | running
 
     def is_created(self, container_id: str) -> bool:
-        """Whether it was last seen to be there and not started, or was not seen yet."""
+        """Whether it was last read as created, or was not read yet."""
         found = self._containers.get(container_id)
         return found is None or found.seen.phase == "created"
 
     def unreachable_pid(self, sandbox_id: str) -> int:
-        """Of a sandbox without an address of its own, who is in its network; 0 where nobody is, or it has one."""
+        """A process in the network of a sandbox without an address; 0 where there is none, or it has an address."""
         found = self._sandboxes.get(sandbox_id)
         return found.pid if found is not None and found.seen.ready and not found.seen.ip else 0
 
-    async def _look(self) -> RuntimeSnapshot:
+    async def _read(self) -> RuntimeSnapshot:
         sandboxes, containers = await asyncio.gather(
             self._client.ask(LIST_SANDBOXES, m.ListPodSandboxRequest()),
             self._client.ask(LIST_CONTAINERS, m.ListContainersRequest()),
@@ -171,7 +170,7 @@ class Look:
 async def _known_or_asked(
     items: Sequence[bytes], known: Callable[[bytes], T | None], ask: Callable[[bytes], Awaitable[T | None]]
 ) -> list[T | None]:
-    """Those that nothing is known of are asked about side by side; most are known."""
+    """Read the unknown ones in parallel; most are known."""
     found = [known(data) for data in items]
     missing = [at for at, each in enumerate(found) if each is None]
     for at, each in zip(missing, await asyncio.gather(*(ask(items[at]) for at in missing)), strict=True):

@@ -1,9 +1,7 @@
-"""The embedded runtime as the agent sees it: the calls of `runtime.Runtime`, made to the supervisor.
+"""The embedded runtime: the calls of `interface.ContainerRuntime`, made to the supervisor.
 
-The supervisor is nobody's child: the agent may be killed, containers go on. `limitations` says in whole sentences what
-this machine does not allow.
-
-What the agent asks for, in the words of the supervisor: ids that can be known beforehand, and a container's plan.
+The supervisor is detached: if the agent is killed, containers keep running. Ids are derived from the pod, so they are
+known beforehand. `limitations` says in whole sentences what this machine does not allow.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ def container_id(sandbox: SandboxSpec, name: str, attempt: int) -> str:
 
 
 def plan_document(spec: ContainerSpec) -> dict[str, object]:
-    """The container as the supervisor's `plan.Plan` has it; RuntimeTrouble for what can't be honoured."""
+    """The supervisor's `plan.LaunchPlan` of a container; RuntimeCallError for what can't be honoured."""
     program = bundled.program(spec.image_ref)
     argv = program.argv(spec.command, spec.args)
     if not argv:
@@ -272,7 +270,7 @@ class ProcessRuntime(SupervisorClient):
         return fds
 
     async def _kill_run(self, number: int) -> None:
-        """Where it still runs; no error where it does not, or where the supervisor is gone and with it the run."""
+        """If it still runs; no error if it has ended, or if the supervisor is gone."""
         if self._ends.pop(number, None) is not None and self._connection is not None:
             with contextlib.suppress(RuntimeCallError):
                 await self._call("kill_run", run=number)

@@ -113,5 +113,5 @@ def test_a_full_disk_is_told_and_does_not_raise() -> None:
     log._place, log._fd, log._size, log.max_bytes, log.max_files = ("/dev", [], "full"), -1, 0, 0, 5
     log._fd = os.open("/dev/full", os.O_WRONLY)
     log.write(b"lost\n")
-    assert log.trouble == "log output is lost: No space left on device"
+    assert log.error == "log output is lost: No space left on device"
     log.close()
