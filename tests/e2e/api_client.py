@@ -1,5 +1,4 @@
-"""Requests to the API over one kept connection: for looking often, where starting a kubectl each time would cost more
-than all that is looked at."""
+"""Requests to the API over one connection: for frequent reads, for which starting kubectl each time would cost too much."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 The server runs in this process with its loops and scheduler; requests are ASGI calls, some of them from eight askers at
 a time (`fuzz`), and a slice goes over TLS to a server in a process of its own (`fuzz_over_tls`). Of every answer:
 
-- it comes within two seconds (but for those that wait for a version that nobody has given out yet: 504, 05 B6);
+- it comes within two seconds (but for those that wait for a future version: 504, 05 B6);
 - an error is a Kubernetes Status with the HTTP code in it and the reason that belongs to the code, or the plain text of
   an unknown path; a 500 is one of those that Kubernetes answers on purpose (05 B6), never a fault of ours;
 - what is not an error is readable.

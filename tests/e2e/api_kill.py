@@ -9,7 +9,7 @@ listed and watched, and:
 - no resourceVersion ever stands for two different states, over all lives;
 - a watcher, which goes on from the last version it saw in the life before, is sent rising versions only and events that
   follow from what it knows; it ends with what the list shows, and saw every acknowledged change exactly once, unless it
-  was told to list again.
+  had to list again.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class Watcher:
         self.seen: Counter[int] = Counter()
 
     async def run(self, transport: HttpTransport) -> None:
-        """Until the server is gone, or whoever started it cancels."""
+        """Until the server is gone, or the caller cancels."""
         try:
             while True:
                 if not self.last:

@@ -1,4 +1,4 @@
-"""One control plane with a played node per profile and worker, and every kubectl that is to be had."""
+"""One control plane with a fake node per profile and worker, and every available kubectl."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _installed() -> dict[str, Binary]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The newest kubectl with every profile, each other one with one of them, in turn.
+    """The newest kubectl with every profile, each other one with one of them, alternately.
 
     What belongs to one pair stays together: it shares a server.
     """

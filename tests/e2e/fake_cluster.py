@@ -1,4 +1,4 @@
-"""A control plane with one played node, as processes of their own, for as long as the tests of one profile run."""
+"""A control plane with one fake node, as processes, for as long as the tests of one profile run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FakeCluster(msgspec.Struct, frozen=True):
     kubeconfig: Path
 
     def token(self, *words: str) -> bytes:
-        """A kubeconfig for somebody else."""
+        """A kubeconfig for another client."""
         return _said(*_plimsoll(), "api", "--state-dir", str(self.state), "token", "create", *words)
 
 
@@ -39,7 +39,7 @@ def fake_cluster(directory: Path, profile: str, *options: str) -> Iterator[FakeC
         node_config.write_bytes(made.token("--node", NODE))
         play = [sys.executable, "-m", "tests.e2e.fake_node", "--kubeconfig", str(node_config)]
         play += ["--name", NODE, "--profile", profile]
-        stack.enter_context(_running(play, directory / "node.log", "playing"))
+        stack.enter_context(_running(play, directory / "node.log", "running"))
         yield made
 
 
@@ -53,7 +53,7 @@ def _said(*command: str) -> bytes:
 
 @contextmanager
 def _running(command: list[str], log: Path, ready: str) -> Iterator[str]:
-    """The line with which it says that it is ready; ended by SIGTERM."""
+    """The line that reports that it is ready; ended by SIGTERM."""
     with log.open("wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True)
     assert process.stdout is not None

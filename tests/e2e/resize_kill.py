@@ -1,9 +1,9 @@
-"""A resize with the agent killed −9 at one of its steps: at the n-th call of a kind that changes a file or tells the API.
+"""A resize with the agent killed −9 at one of its steps: at the n-th call of a kind that changes a file or calls the API.
 
 strace makes the kill exact: attached before the resize is asked for, it counts the calls of a thread and lets SIGKILL
-come with the n-th. Memory limits are written in a thread beside the main one, so that one is looked at by itself. The
+come with the n-th. Memory limits are written in a thread beside the main one, so they are counted separately. The
 next agent must bring the resize to its end: then what is asked for, allocated, given and what the kernel has are one,
-and the container has never stopped. A step beyond the last one of a resize kills nobody, so the first of those tells
+and the container has never stopped. A step beyond the last one of a resize kills nothing, so the first of those shows
 how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_members_file`.)
 """
 
@@ -55,7 +55,7 @@ class ResizeKill:
         self._node, self._api = node, ApiClient(node.kubeconfig)
         self._api("POST", PODS, POD)
         self._container = until(self._running)["containerID"]
-        self._turn = 0
+        self._round = 0
         self.faults: list[str] = []
 
     def close(self) -> None:
@@ -67,8 +67,8 @@ class ResizeKill:
         """Whether the next resize, down and up in turn, had such a step, and so the agent was killed there."""
         node = self._node
         assert node.node is not None
-        cpu, memory_mib = SIZES[self._turn % 2]
-        self._turn += 1
+        cpu, memory_mib = SIZES[self._round % 2]
+        self._round += 1
         process = node.node
         with _Killer(process.pid, call, step):
             self._ask(cpu, memory_mib)

@@ -87,7 +87,7 @@ def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube
     cpu = cgroup(node, kube, "plain", "cpu", "c")
     assert number(cpu / "cpu.cfs_quota_us") == number(cpu.parent / "cpu.cfs_quota_us") == 25_000
     assert number(cpu / "cpu.shares") == 256
-    assert (own / "cgroup.procs").read_text().split(), "nobody is in the container's cgroup"
+    assert (own / "cgroup.procs").read_text().split(), "no process is in the container's cgroup"
     assert "up" in until(lambda: kube("logs", "plain").out)
     assert kube("exec", "plain", "--", "sh", "-c", "echo $((6*7))").out.strip() == "42"
     assert kube("exec", "-i", "plain", "--", "head", "-n1", stdin="through\n").out == "through\n"
@@ -173,7 +173,7 @@ def test_images_that_cannot_be_had(kube: Kubectl) -> None:
     until(lambda: "ErrImageNeverPull" in reasons(kube, "never"))
 
 
-def test_root_is_refused_where_nobody_shall_be_root(kube: Kubectl) -> None:
+def test_root_is_refused_with_run_as_non_root(kube: Kubectl) -> None:
     create(kube, pod("nonroot", shell("c", "true"), securityContext={"runAsNonRoot": True}))
 
     def message() -> str:
@@ -182,12 +182,12 @@ def test_root_is_refused_where_nobody_shall_be_root(kube: Kubectl) -> None:
     until(lambda: "image will run as root" in message())
 
 
-def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nobody(node: RealNode, kube: Kubectl) -> None:
+def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nothing(node: RealNode, kube: Kubectl) -> None:
     # Memory of tmpfs, which cannot be given back: 24 MiB that a lower limit cannot have.
-    held = "dd if=/dev/zero of=/dev/shm/held bs=1M count=24 2>/dev/null; echo held; " + HANDLES_TERM
-    create(kube, pod("sized", shell("c", held, **limits("64Mi", "250m"))))
+    taken = "dd if=/dev/zero of=/dev/shm/taken bs=1M count=24 2>/dev/null; echo taken; " + HANDLES_TERM
+    create(kube, pod("sized", shell("c", taken, **limits("64Mi", "250m"))))
     before = running(kube, "sized")["containerStatuses"][0]
-    until(lambda: "held" in kube("logs", "sized").out)
+    until(lambda: "taken" in kube("logs", "sized").out)
 
     def resized(memory: str, cpu: str) -> None:
         patch = {"name": "c", "resources": {"limits": {"memory": memory, "cpu": cpu}}}
@@ -213,7 +213,7 @@ def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nobody(node: Re
 
 
 def summary_of(kube: Kubectl, name: str) -> Document:
-    """What the node tells of a pod."""
+    """The node's summary of a pod."""
     found = kube.api("GET", f"/api/v1/nodes/{NODE}/proxy/stats/summary")
     return next((each for each in found["pods"] if each["podRef"]["name"] == name), {})
 
@@ -222,16 +222,16 @@ def writes(mib: int) -> str:
     return f"dd if=/dev/zero of=/written bs=1M count={mib} 2>/dev/null; echo written; {HANDLES_TERM}"
 
 
-def test_what_a_container_writes_to_its_own_files_is_told(kube: Kubectl) -> None:
+def test_writable_layers_are_reported(kube: Kubectl) -> None:
     """04 §13b. containerd counts every ten seconds."""
-    kube("create", "configmap", "told", "--from-literal=greeting=hello")
-    mounts = [{"name": "words", "mountPath": "/words"}, {"name": "held", "mountPath": "/held"}]
-    volumes = [{"name": "words", "configMap": {"name": "told"}}, {"name": "held", "emptyDir": {"medium": "Memory"}}]
-    writer = shell("writer", f"dd if=/dev/zero of=/held/x bs=1M count=4 2>/dev/null; {writes(20)}", volumeMounts=mounts)
+    kube("create", "configmap", "words", "--from-literal=greeting=hello")
+    mounts = [{"name": "words", "mountPath": "/words"}, {"name": "taken", "mountPath": "/taken"}]
+    volumes = [{"name": "words", "configMap": {"name": "words"}}, {"name": "taken", "emptyDir": {"medium": "Memory"}}]
+    writer = shell("writer", f"dd if=/dev/zero of=/taken/x bs=1M count=4 2>/dev/null; {writes(20)}", volumeMounts=mounts)
     create(kube, pod("writes", writer, shell("calm", HANDLES_TERM), volumes=volumes))
     running(kube, "writes")
 
-    def told() -> Document:
+    def summary() -> Document:
         found = summary_of(kube, "writes")
         every = {each["name"]: each["rootfs"] for each in found.get("containers", [])}
         return found if every and all(each.get("usedBytes") for each in every.values()) and large(every) else {}
@@ -239,19 +239,19 @@ def test_what_a_container_writes_to_its_own_files_is_told(kube: Kubectl) -> None
     def large(every: dict[str, Document]) -> bool:
         return bool(every["writer"]["usedBytes"] >= 20 * MIB)
 
-    found = until(told)
+    found = until(summary)
     used = {each["name"]: each["rootfs"] for each in found["containers"]}
     assert 20 * MIB <= used["writer"]["usedBytes"] < 24 * MIB, used
     assert used["calm"]["usedBytes"] < MIB and used["writer"]["inodesUsed"] >= 1
-    volumes_told = {each["name"]: each["usedBytes"] for each in found["volume"]}
-    assert 0 < volumes_told["words"] < MIB and volumes_told["held"] >= 4 * MIB
+    volume_stats = {each["name"]: each["usedBytes"] for each in found["volume"]}
+    assert 0 < volume_stats["words"] < MIB and volume_stats["taken"] >= 4 * MIB
     stored = found["ephemeral-storage"]["usedBytes"]
     parts = sum(each[part]["usedBytes"] for each in found["containers"] for part in ("rootfs", "logs"))
-    assert stored == parts + volumes_told["words"], "what is in memory is not on disk"
+    assert stored == parts + volume_stats["words"], "what is in memory is not on disk"
 
 
 def test_a_container_above_its_storage_limit_is_evicted(kube: Kubectl) -> None:
-    """04 §6.3: it is within what its pod may have, so that it is the container's own limit that is told."""
+    """04 §6.3: it is within what its pod may have, so the container's own limit is reported."""
 
     def limited(name: str, script: str, storage: str) -> Document:
         return shell(name, script, resources={"limits": {"ephemeral-storage": storage}})
@@ -278,7 +278,7 @@ def test_pods_outlive_the_runtime(daemon: Containerd, kube: Kubectl, how: signal
     before = running(kube, "stay")["containerStatuses"][0]
     first = daemon.pid
     daemon.stop(how)
-    create(kube, pod("late", shell("c", HANDLES_TERM)))  # while nobody can start it
+    create(kube, pod("late", shell("c", HANDLES_TERM)))  # while no runtime can start it
     daemon.start()
     assert daemon.pid != first
     running(kube, "late")
@@ -298,10 +298,10 @@ def test_no_pod_of_a_killed_agent_is_lost_doubled_or_restarted(node: RealNode, k
     dice = random.Random(5)
     create(kube, pod("stay", shell("c", HANDLES_TERM)))
     before = running(kube, "stay")["containerStatuses"][0]["containerID"]
-    for turn in range(KILLS):
-        create(kube, pod(f"come{turn}", shell("c", HANDLES_TERM)))
-        if turn:
-            kube("delete", "pod", f"come{turn - 1}", "--wait=false")
+    for number in range(KILLS):
+        create(kube, pod(f"come{number}", shell("c", HANDLES_TERM)))
+        if number:
+            kube("delete", "pod", f"come{number - 1}", "--wait=false")
         time.sleep(dice.uniform(0.0, 0.8))  # the moment of the kill, not a wait for anything
         node.kill_node()
         node.start_node()
@@ -317,7 +317,7 @@ def names(kube: Kubectl) -> list[str]:
 
 
 def test_pods_of_others_in_the_same_runtime_are_left_alone(node: RealNode, daemon: Containerd) -> None:
-    """What is below our kubepods and unknown is ended; a sandbox elsewhere is somebody else's."""
+    """What is below our kubepods and unknown is ended; a sandbox elsewhere is left as it is."""
     with cgroup_parent() as elsewhere:
         places = {"theirs": f"{elsewhere}/podtheirs", "ours": f"{node.cgroup_root}/kubepods/besteffort/podours"}
 

@@ -83,7 +83,7 @@ def test_the_cheapest_pod_that_helps_makes_room(node: RealNode, kube: Kubectl) -
         assert status_of(kube, name)["containerStatuses"] == before[name]["containerStatuses"], name
 
 
-def test_nobody_is_ended_where_that_would_not_help(node: RealNode, kube: Kubectl) -> None:
+def test_nothing_is_preempted_where_that_would_not_help(node: RealNode, kube: Kubectl) -> None:
     before = filled(kube)
     create(kube, pod("giant", "9", critical=True))
     refused = failed(kube, "giant")
@@ -96,7 +96,7 @@ def test_nobody_is_ended_where_that_would_not_help(node: RealNode, kube: Kubectl
         assert status_of(kube, name)["containerStatuses"] == status["containerStatuses"], name
 
 
-def test_an_ordinary_pod_makes_nobody_leave(node: RealNode, kube: Kubectl) -> None:
+def test_an_ordinary_pod_preempts_nothing(node: RealNode, kube: Kubectl) -> None:
     filled(kube)
     create(kube, pod("ordinary", "3"))
     refused = failed(kube, "ordinary")

@@ -16,7 +16,7 @@ from tests.kernel.pressure_node import MIB, Document, PressureNode, container, m
 pytestmark = pytest.mark.xdist_group("pressure")
 
 # A mebibyte at a time, and never back: by busybox, as the images have nothing else.
-HOG = 'BEGIN { piece = sprintf("%1048576s", "x"); for (n = 0; ; n++) { held[n] = piece n; system("sleep 0.02") } }'
+HOG = 'BEGIN { piece = sprintf("%1048576s", "x"); for (n = 0; ; n++) { taken[n] = piece n; system("sleep 0.02") } }'
 DISK_MIB = 160
 HOLDS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 
@@ -81,7 +81,7 @@ def test_on_an_imagefs_of_its_own_who_writes_to_its_root_goes_first(small_disk: 
         f"dd if=/dev/zero of=/second bs=1M count=96 2>/dev/null; {HOLDS}"
     )
     writer = container("c", ("sh", "-c", script), volumeMounts=[{"name": "signs", "mountPath": "/signs"}])
-    large = f"dd if=/dev/zero of=/data/held bs=1M count=64 2>/dev/null; {HOLDS}"
+    large = f"dd if=/dev/zero of=/data/taken bs=1M count=64 2>/dev/null; {HOLDS}"
     holder = container("c", ("sh", "-c", large), volumeMounts=[{"name": "data", "mountPath": "/data"}])
     with own_containerd(small_disk) as daemon:
         words, before = node_options(daemon), inside(daemon)

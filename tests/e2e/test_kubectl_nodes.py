@@ -140,7 +140,7 @@ def test_larger_than_any_node(kubectl: Kubectl, cluster: FakeCluster) -> None:
 
 
 def test_only_the_api_server_may_ask_a_node(kubectl: Kubectl, cluster: FakeCluster) -> None:
-    """The joint's other half, seen from outside: the played node turns away whom an agent must turn away."""
+    """The other side of the proxy, from outside: the fake node refuses the clients that an agent must refuse."""
     port = kubectl("get", "node", NODE, "-o", "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}").out
     access = load(cluster.kubeconfig)
     assert access.ca is not None

@@ -107,8 +107,8 @@ def test_following_a_log(kube: Kubectl) -> None:
 def test_exec(kube: Kubectl) -> None:
     started(kube, pod("demo"))
     assert kube("exec", "demo", "--", "echo", "a", "b").out == "a b\n"
-    seven = kube.run("exec", "demo", "--", "sh", "-c", "echo told >&2; exit 7")
-    assert (seven.code, seven.err) == (7, "told\ncommand terminated with exit code 7\n")
+    seven = kube.run("exec", "demo", "--", "sh", "-c", "echo failed >&2; exit 7")
+    assert (seven.code, seven.err) == (7, "failed\ncommand terminated with exit code 7\n")
     none = kube.run("exec", "demo", "--", "nonesuch")
     assert none.code != 0
     assert "nonesuch" in none.err

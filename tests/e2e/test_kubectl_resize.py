@@ -57,9 +57,9 @@ def test_resize_to_two_cpus(kubectl: Kubectl, cluster: FakeCluster) -> None:
     seen = [word for index, word in enumerate(words) if index == 0 or words[index - 1] != word]
     assert seen == (["", "Proposed", "InProgress", ""] if cluster.profile == "1.27" else [""]), lines
     assert kubectl("get", "pod", "demo", "-o", "jsonpath={.metadata.generation}").out == "2"
-    told = described(kubectl, "ResizeCompleted")
-    assert re.search(r'Normal +ResizeStarted .*Pod resize started: \{"containers":\[\{"name":"demo"', told)
-    assert re.search(r"Normal +ResizeCompleted .*Pod resize completed: ", told)
+    shown = described(kubectl, "ResizeCompleted")
+    assert re.search(r'Normal +ResizeStarted .*Pod resize started: \{"containers":\[\{"name":"demo"', shown)
+    assert re.search(r"Normal +ResizeCompleted .*Pod resize completed: ", shown)
 
 
 def described(kubectl: Kubectl, event: str) -> str:
@@ -100,9 +100,9 @@ def test_more_than_the_node_has(kubectl: Kubectl, cluster: FakeCluster) -> None:
     until(lambda: kubectl("get", "pod", "demo", "-o", "jsonpath={.status.resize}").out == "Infeasible")
     assert (cpu(kubectl, ALLOCATED), cpu(kubectl, ACTUAL)) == ("1", "1")
     assert kubectl("get", "pod", "demo").table[0][1:4] == ["1/1", "Running", "0"]
-    told = described(kubectl, "ResizeInfeasible")
-    assert re.search(r"(?m)^  PodResizePending +True", told)
-    assert re.search(r"Warning +ResizeInfeasible .*Pod resize Infeasible: ", told)
+    shown = described(kubectl, "ResizeInfeasible")
+    assert re.search(r"(?m)^  PodResizePending +True", shown)
+    assert re.search(r"Warning +ResizeInfeasible .*Pod resize Infeasible: ", shown)
     assert kubectl(*asked(cluster), "-p", resized("demo", {"cpu": "3"}, {"cpu": "3"})).out == "pod/demo patched\n"
     wait_for_cpu(kubectl, "3")
     assert kubectl("get", "pod", "demo", "-o", "jsonpath={.status.resize}").out == ""
@@ -116,8 +116,8 @@ def test_memory_restarts_the_container(kubectl: Kubectl, cluster: FakeCluster) -
     )
     until(lambda: kubectl("get", "pod", "demo").table[0][3] == "1")
     assert re.search(r"(?m)^demo +1/1 +Running +1 \(\d+s ago\) +\d+s$", kubectl("get", "pod", "demo").out)
-    told = kubectl("events", "--for", "pod/demo").out
-    assert "Container demo resize requires restart" in told
+    shown = kubectl("events", "--for", "pod/demo").out
+    assert "Container demo resize requires restart" in shown
     assert kubectl("logs", "demo", "--previous").lines[0] == "demo started, attempt 0"
 
 

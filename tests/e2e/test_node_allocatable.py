@@ -30,10 +30,10 @@ MIB = 1 << 20
 CAPACITY_MIB, RESERVED_MIB = 600, 200
 PODS_MIB = CAPACITY_MIB - RESERVED_MIB
 HOLDS = """
-held = bytearray({} << 20)
-for place in range(0, len(held), 4096):
-    held[place] = 1
-print('held', flush=True)
+taken = bytearray({} << 20)
+for place in range(0, len(taken), 4096):
+    taken[place] = 1
+print('taken', flush=True)
 import time
 time.sleep(1000)
 """
@@ -118,13 +118,13 @@ def test_memory_of_pods_ends_where_the_reserve_begins(place: Place) -> None:
     assert place.number("memory", place.system, "memory.limit_in_bytes") == RESERVED_MIB * MIB
     with place.in_system(HOLDS.format(RESERVED_MIB - 60)) as system:
         assert system.stdout is not None
-        assert system.stdout.readline() == "held\n"
+        assert system.stdout.readline() == "taken\n"
         place.kube("create", "-f", "-", stdin=hog("large", HOLDS.format(250)))
         running(place.kube, "large")
-        until(lambda: "held" in place.kube("logs", "large").out)
+        until(lambda: "taken" in place.kube("logs", "large").out)
         place.kube("create", "-f", "-", stdin=hog("larger", HOLDS.format(300)))
         ends = until(lambda: _ended_for_memory(place.kube))
-        assert ends, "somebody had to go"
+        assert ends, "one pod had to be killed"
         assert place.number("memory", place.pods, "memory.max_usage_in_bytes") <= PODS_MIB * MIB
         assert system.poll() is None, "the system's process was killed"
         assert place.number("memory", place.system, "memory.usage_in_bytes") >= (RESERVED_MIB - 60) * MIB

@@ -49,11 +49,11 @@ def _raw(kube: Kubectl, path: str) -> str:
 
 
 def test_a_log_in_every_way(kube: Kubectl) -> None:
-    _run(kube, "talk", f"for i in 1 2 3; do echo line $i; done; sleep 0.3; echo trouble >&2; {HANDLES_TERM}")
+    _run(kube, "talk", f"for i in 1 2 3; do echo line $i; done; sleep 0.3; echo warning >&2; {HANDLES_TERM}")
     running(kube, "talk")
-    until(lambda: "trouble" in kube("logs", "talk").out)
-    assert kube("logs", "talk").lines == ["line 1", "line 2", "line 3", "trouble"]
-    assert kube("logs", "talk", "--tail=1").out == "trouble\n"
+    until(lambda: "warning" in kube("logs", "talk").out)
+    assert kube("logs", "talk").lines == ["line 1", "line 2", "line 3", "warning"]
+    assert kube("logs", "talk", "--tail=1").out == "warning\n"
     stamped = kube("logs", "talk", "--timestamps", "--tail=2").lines
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z line 3", stamped[0])
     assert kube("logs", "talk", "--limit-bytes=9").out == "line 1\nli"
@@ -212,8 +212,8 @@ def test_what_the_node_counts(kube: Kubectl) -> None:
 
 def test_how_the_node_is_configured(node: RealNode, kube: Kubectl) -> None:
     """As `explain --config` takes it: the allocatable computed from it is the Node's own."""
-    told = json.loads(_raw(kube, "configz"))["kubeletconfig"]
-    config = reading(told, profile_named(node.profile)).config
+    shown = json.loads(_raw(kube, "configz"))["kubeletconfig"]
+    config = reading(shown, profile_named(node.profile)).config
     described = json.loads(kube("get", "node", NODE, "-o", "json").out)
     machine = machine_from_capacity(from_document(described, Node).status.capacity or {})
     found = resolved(machine, config, profile_named(node.profile), cgroup_version=this_host().version)

@@ -29,7 +29,7 @@ PODS = "/api/v1/namespaces/default/pods"
 HOSTILE = Path(__file__).with_name("hostile.py")
 DEFAULT_CAPABILITIES = 0x00000000A80425FB  # containerd's default set
 NET_ADMIN, CHOWN = 12, 0
-SECRET = "nobody else may read this"
+SECRET = "no other pod may read this"
 Document = dict[str, Any]
 
 
@@ -61,11 +61,11 @@ class Place:
         return found
 
     def phase(self, name: str, *wanted: str) -> Document:
-        def look() -> Document:
+        def read() -> Document:
             found = self.status(name)
             return found if found.get("phase") in wanted else {}
 
-        return until(look)
+        return until(read)
 
     def log(self, name: str) -> str:
         return self.ask("GET", f"{PODS}/{name}/log")[1].decode()

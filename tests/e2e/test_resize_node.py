@@ -50,7 +50,7 @@ def node(
         yield made
 
 
-# --- asking and looking ---
+# --- requests and reads ---
 
 
 def resources(cpu: str | None = None, memory: str | None = None, **more: str) -> Document:
@@ -92,7 +92,7 @@ def files(node: RealNode, kube: Kubectl, name: str, container: str = "") -> dict
 def settled(kube: Kubectl, name: str, container: str, size: Document) -> Document:
     """Its status, as soon as it says that the resources are these and nothing is left to do."""
 
-    def look() -> Document:
+    def read() -> Document:
         status = status_of(kube, name)
         conditions = {each["type"] for each in status.get("conditions", ())}
         found = next(each for each in status["containerStatuses"] if each["name"] == container)
@@ -100,7 +100,7 @@ def settled(kube: Kubectl, name: str, container: str, size: Document) -> Documen
         is_done = not status.get("resize") and not {"PodResizePending", "PodResizeInProgress"} & conditions
         return found if is_so and is_done and found.get("state", {}).get("running") else {}
 
-    return until(look)
+    return until(read)
 
 
 def pending(kube: Kubectl, name: str) -> Document:
@@ -176,9 +176,9 @@ def timeline_patch(number: int) -> str:
 
 
 @pytest.fixture
-def held(node: RealNode, kube: Kubectl) -> Iterator[BlockedApi]:
-    """The same node, its agent started anew behind something that can hold its requests; given back before `kube`."""
-    direct, through = node.node_kubeconfig, node.directory / "held.kubeconfig"
+def blocked(node: RealNode, kube: Kubectl) -> Iterator[BlockedApi]:
+    """The same node, its agent restarted behind a proxy that can block its requests; restored before `kube`."""
+    direct, through = node.node_kubeconfig, node.directory / "blocked.kubeconfig"
     with blocked_api(direct, node.api_state / "pki", through) as api:
         node.kill_node()
         node.node_kubeconfig = through
@@ -190,17 +190,17 @@ def held(node: RealNode, kube: Kubectl) -> Iterator[BlockedApi]:
     node.start_node()
 
 
-def test_the_timeline_of_the_document(node: RealNode, held: BlockedApi, kube: Kubectl) -> None:
-    """Every row is read from the store while the agent's next request is held back."""
+def test_the_timeline_of_the_document(node: RealNode, blocked: BlockedApi, kube: Kubectl) -> None:
+    """Every row is read from the store while the agent's next request is blocked."""
     kube("create", "-f", "-", stdin=pod("filler", shell("c", {"requests": {"cpu": "6100m"}})))
     running(kube, "filler")
-    held.hold(is_status)
+    blocked.block(is_status)
     kube("apply", "-f", str(DOCUMENTS / "003-timeline.yaml"))
     seen = ("1", "1", "-", "-") if node.profile == "1.27" else ("1", "-", "-", "-")
-    first = held.next()
+    first = blocked.next()
     assert row(kube, "timeline") == seen  # T=1
-    assert first.let_go() == 200
-    held.release()
+    assert first.pass_on() == 200
+    blocked.release()
     running(kube, "timeline")
     assert row(kube, "timeline") == ("1", "1", "1", "-")  # T=2
 
@@ -209,38 +209,38 @@ def test_the_timeline_of_the_document(node: RealNode, held: BlockedApi, kube: Ku
     def shown(spec: str, allocated: str, actual: str, word: str) -> tuple[str, str, str, str]:
         return spec, allocated, actual, word if older else "-"
 
-    held.hold(is_status)
+    blocked.block(is_status)
     ask(node, kube, "timeline", timeline_patch(1))
-    accepted = held.next()
+    accepted = blocked.next()
     assert row(kube, "timeline") == shown("1500m", "1", "1", "Proposed")  # T=3
     version = pod_of(kube, "timeline")["metadata"]["resourceVersion"]
     assert accepted.body["metadata"].get("resourceVersion") == (version if older else None)
-    assert accepted.let_go() == 200
+    assert accepted.pass_on() == 200
     assert row(kube, "timeline") == shown("1500m", "1500m", "1", "InProgress")  # T=4
     assert conditions(kube, "timeline") == [("PodResizeInProgress", "", 2 if not older else 0)]
 
-    completed = held.next()
+    completed = blocked.next()
     ask(node, kube, "timeline", timeline_patch(2))
     assert row(kube, "timeline") == shown("2", "1500m", "1", "Proposed")  # T=5
-    assert completed.let_go() == (409 if older else 200)
+    assert completed.pass_on() == (409 if older else 200)
     if older:
         assert row(kube, "timeline") == shown("2", "1500m", "1", "Proposed")  # T=6
-    deferred = held.next()
+    deferred = blocked.next()
     if older:
         assert deferred.body["metadata"]["resourceVersion"] == pod_of(kube, "timeline")["metadata"]["resourceVersion"]
-    assert deferred.let_go() == 200
+    assert deferred.pass_on() == 200
     assert row(kube, "timeline") == shown("2", "1500m", "1500m", "Deferred")  # T=7
     assert conditions(kube, "timeline") == [("PodResizePending", "Deferred", 3 if not older else 0)]
     text = "Node didn't have enough resource: cpu, requested: 2000, used: 6100, capacity: 8000"
     assert pending(kube, "timeline")["message"] == text
 
     ask(node, kube, "timeline", timeline_patch(3))
-    accepted = held.next()
+    accepted = blocked.next()
     assert row(kube, "timeline") == shown("1600m", "1500m", "1500m", "Proposed")  # T=8
-    assert accepted.let_go() == 200
+    assert accepted.pass_on() == 200
     assert row(kube, "timeline") == shown("1600m", "1600m", "1500m", "InProgress")  # T=9
     assert conditions(kube, "timeline") == [("PodResizeInProgress", "", 4 if not older else 0)]
-    assert held.next().let_go() == 200
+    assert blocked.next().pass_on() == 200
     assert row(kube, "timeline") == ("1600m", "1600m", "1600m", "-")  # T=10
     assert conditions(kube, "timeline") == []
     assert_share_of_1600m(node, kube)
@@ -250,15 +250,15 @@ def test_the_timeline_of_the_document(node: RealNode, held: BlockedApi, kube: Ku
         assert "node didn't have enough allocatable resources: cpu, requested: 100000, allocatable: 8000" in refused
         return
     ask(node, kube, "timeline", timeline_patch(4))
-    last = held.next()
+    last = blocked.next()
     assert row(kube, "timeline") == shown("100", "1600m", "1600m", "Proposed")  # T=11
-    assert last.let_go() == 200
+    assert last.pass_on() == 200
     assert row(kube, "timeline") == shown("100", "1600m", "1600m", "Infeasible")  # T=12
     assert status_of(kube, "timeline", "app")["restartCount"] == 0
     assert_share_of_1600m(node, kube)
-    held.release()
-    told = {"ResizeStarted": 2, "ResizeCompleted": 2, "ResizeDeferred": 1, "ResizeInfeasible": 1}
-    until(lambda: Counter(each for each in reasons(kube, "timeline") if each.startswith("Resize")) == told)
+    blocked.release()
+    reported = {"ResizeStarted": 2, "ResizeCompleted": 2, "ResizeDeferred": 1, "ResizeInfeasible": 1}
+    until(lambda: Counter(each for each in reasons(kube, "timeline") if each.startswith("Resize")) == reported)
 
 
 def assert_share_of_1600m(node: RealNode, kube: Kubectl) -> None:
@@ -317,10 +317,10 @@ def mebi(memory: str) -> int:
     return int(memory.removesuffix("Mi"))
 
 
-# --- containers that are in trouble ---
+# --- containers that fail ---
 
 
-def test_a_crash_loop_begins_anew_with_other_resources(node: RealNode, kube: Kubectl) -> None:
+def test_a_crash_loop_starts_over_with_other_resources(node: RealNode, kube: Kubectl) -> None:
     """The third start waits 20 s; with another size it is a first start again, and comes at once (03 §10)."""
     kube("create", "-f", "-", stdin=pod("crash", shell("c", resources("100m", "32Mi"), "sleep 0.2; exit 3")))
 
@@ -336,8 +336,8 @@ def test_a_crash_loop_begins_anew_with_other_resources(node: RealNode, kube: Kub
 
     def accepted() -> bool:
         found, whole = status_of(kube, "crash", "c"), status_of(kube, "crash")
-        told = {each["type"] for each in whole["conditions"]} & {"PodResizePending", "PodResizeInProgress"}
-        return found.get("resources") == resources("200m", "48Mi") and not told and not whole.get("resize")
+        reported = {each["type"] for each in whole["conditions"]} & {"PodResizePending", "PodResizeInProgress"}
+        return found.get("resources") == resources("200m", "48Mi") and not reported and not whole.get("resize")
 
     until(accepted)
     until(lambda: {"ResizeStarted", "ResizeCompleted"} <= set(reasons(kube, "crash")))
@@ -346,7 +346,7 @@ def test_a_crash_loop_begins_anew_with_other_resources(node: RealNode, kube: Kub
 
 
 def test_an_out_of_memory_loop_ends_with_enough_memory(node: RealNode, kube: Kubectl) -> None:
-    hog = "exec python3 -c 'import time; held = bytearray(80 << 20); time.sleep(1000)'"
+    hog = "exec python3 -c 'import time; taken = bytearray(80 << 20); time.sleep(1000)'"
     kube("create", "-f", "-", stdin=pod("hungry", shell("c", resources("500m", "40Mi"), hog)))
     until(
         lambda: (status_of(kube, "hungry", "c").get("lastState", {}).get("terminated", {})).get("reason") == "OOMKilled"
@@ -362,26 +362,26 @@ def test_an_out_of_memory_loop_ends_with_enough_memory(node: RealNode, kube: Kub
 
 # --- memory that is in use ---
 
-# Holds 80 MiB until somebody makes a file, then 10.
+# Takes 80 MiB until a file exists, then 10.
 LETS_GO = (
     "exec python3 -uc 'import os, time\n"
-    "held = bytearray(80 << 20)\n"
+    "taken = bytearray(80 << 20)\n"
     'print("holding")\n'
     'while not os.path.exists("/tmp/let-go"): time.sleep(0.05)\n'
-    "del held\n"
+    "del taken\n"
     "time.sleep(1000)'"
 )
 
 
-def test_a_limit_below_what_is_in_use_waits_and_kills_nobody(node: RealNode, kube: Kubectl) -> None:
+def test_a_limit_below_the_usage_waits_and_kills_nothing(node: RealNode, kube: Kubectl) -> None:
     kube("create", "-f", "-", stdin=pod("full", shell("c", resources("500m", "160Mi"), LETS_GO)))
     before = running(kube, "full")["containerStatuses"][0]
     until(lambda: "holding" in kube("logs", "full").out)
     ask(node, kube, "full", patch_of(c=resources("500m", "48Mi")))
 
     def refused() -> Document:
-        told = [each for each in status_of(kube, "full")["conditions"] if each["type"] == "PodResizeInProgress"]
-        return told[0] if told and told[0].get("reason") == "Error" else {}
+        reported = [each for each in status_of(kube, "full")["conditions"] if each["type"] == "PodResizeInProgress"]
+        return reported[0] if reported and reported[0].get("reason") == "Error" else {}
 
     condition = until(refused)
     text = (
@@ -417,8 +417,8 @@ def test_what_was_not_reached_can_be_taken_back(node: RealNode, kube: Kubectl) -
         assert files(node, kube, "back", where)["memory.limit_in_bytes"] == 160 * MIB
 
 
-def test_a_refused_write_is_told_and_tried_again(node: RealNode, kube: Kubectl) -> None:
-    """Somebody has given kubepods a quota: on v1 the kernel gives nobody below it more."""
+def test_a_refused_write_is_reported_and_retried(node: RealNode, kube: Kubectl) -> None:
+    """kubepods has a quota: on v1 the kernel allows no cgroup below it a larger one."""
     kube("create", "-f", "-", stdin=pod("bound", shell("c", resources("500m", "32Mi"))))
     running(kube, "bound")
     quota = Path(f"/sys/fs/cgroup/cpu{node.cgroup_root}/kubepods/cpu.cfs_quota_us")
@@ -529,7 +529,7 @@ def test_the_oom_score_follows_the_memory_request(node: RealNode, kube: Kubectl)
     until(lambda: scores(node, kube, "scored") == {1000 - 1000 * 600 // 2048})
 
 
-def test_the_oom_score_follows_what_was_given_before_a_refusal(node: RealNode, kube: Kubectl) -> None:
+def test_the_oom_score_follows_what_was_actuated_before_a_refusal(node: RealNode, kube: Kubectl) -> None:
     """Both shrink, the second one first; the first holds too much for it."""
 
     def size(request: str, limit: str) -> Document:

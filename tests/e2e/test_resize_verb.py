@@ -145,7 +145,7 @@ def test_unsafe_shrink(verbs: Verbs) -> None:
     verbs.running("web")
 
     def known() -> bool:
-        """Metrics of a new pod come with the second look at it."""
+        """Metrics of a new pod come with its second sample."""
         return "unsafe" in verbs.ran("resize", "web", "--memory", "9Mi", "--limits-only", "--dry-run").out
 
     until(known)
@@ -179,25 +179,25 @@ def test_mistakes(verbs: Verbs) -> None:
         assert (ran.code, ran.out, text in ran.err) == (2, "", True), ran
 
 
-def test_nobody_judges_it(verbs: Verbs) -> None:
+def test_without_a_node_that_judges_it(verbs: Verbs) -> None:
     """A pod without a node waits for the scheduler; one that is being deleted has nothing to wait for."""
     verbs.apply(pod("lost", container("c", cpu="100m", memory="8Mi"), nodeSelector={"no": "where"}))
     ran = verbs.ran("resize", "lost", "--cpu", "200m")
     assert (ran.code, "not on a node yet: the scheduler will see the new size" in ran.out) == (0, True)
-    verbs("apply", "-f", "-", stdin=json.dumps(held("ending")))
+    verbs("apply", "-f", "-", stdin=json.dumps(with_finalizer("ending")))
     verbs.running("ending")
     verbs("delete", "pod", "ending", "--no-wait")
     ran = verbs.ran("resize", "ending", "--cpu", "200m", "--wait", "--yes")
     assert (ran.code, "no node judges this pod any more" in ran.out) == (1, True)
     assert ran.err.splitlines()[-1].split()[2] == "ended"
-    free = json.dumps({**held("ending", cpu="200m"), "metadata": {"name": "ending"}})
+    free = json.dumps({**with_finalizer("ending", cpu="200m"), "metadata": {"name": "ending"}})
     verbs("apply", "-f", "-", "--force-conflicts", stdin=free)
 
 
-def held(name: str, cpu: str = "100m") -> dict[str, Any]:
+def with_finalizer(name: str, cpu: str = "100m") -> dict[str, Any]:
     """A pod that stays until its finalizer is taken away."""
     document: dict[str, Any] = json.loads(pod(name, container("c", cpu=cpu, memory="8Mi")))
-    document["metadata"]["finalizers"] = ["example.com/held"]
+    document["metadata"]["finalizers"] = ["example.com/kept"]
     return document
 
 

@@ -174,4 +174,4 @@ def test_another_policy_is_refused_while_pods_are_there(node: RealNode, kube: Ku
     node.start_node()
     running(kube, "here")
     assert cpuset(node, kube, "here") == "1"
-    assert status_of(kube, "here", "c")["containerID"] == before  # an agent that cannot start ends nobody
+    assert status_of(kube, "here", "c")["containerID"] == before  # an agent that cannot start ends no container

@@ -151,17 +151,17 @@ def test_a_changed_file_is_another_pod_after_the_first_has_ended(
     notes.mkdir()
     volume = {"volumes": [{"name": "v", "hostPath": {"path": str(notes)}}]}
 
-    def told(word: str) -> Document:
+    def writes(word: str) -> Document:
         script = f"trap 'sleep 0.3; echo end {word} >> /v/log; exit 0' TERM; echo start {word} >> /v/log; while :; do sleep 0.05; done"
         found = manifest("changes", script, **volume, terminationGracePeriodSeconds=10)
         found["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
         return found
 
-    put(manifests, "changes", told("one"))
+    put(manifests, "changes", writes("one"))
     name = f"changes-{NODE}"
     first = shown(kube, name)["metadata"]["annotations"][MIRROR]
     until(lambda: (notes / "log").exists() and (notes / "log").read_text() == "start one\n")
-    put(manifests, "changes", told("two"))
+    put(manifests, "changes", writes("two"))
     until(lambda: (notes / "log").read_text() == "start one\nend one\nstart two\n")
     until(lambda: (now := shown_now(kube, name)) and now["metadata"]["annotations"][MIRROR] != first)
     shown(kube, name)
@@ -179,16 +179,16 @@ def test_a_broken_file_is_reported_and_the_others_run(node: RealNode, kube: Kube
     )
     (manifests / ".hidden.yaml").write_text(json.dumps(manifest("hidden")))
 
-    def told() -> str:
+    def events() -> str:
         found = json.loads(
             kube("get", "events", "-A", "--field-selector", "involvedObject.kind=Node", "-o", "json").out
         )
         return " ".join(each["message"] for each in found["items"] if each["reason"] == "InvalidStaticPod")
 
-    until(lambda: "bad.yaml: " in told() and "static pods may not reference configmaps" in told())
+    until(lambda: "bad.yaml: " in events() and "static pods may not reference configmaps" in events())
     # What was good before it was broken goes on.
     (manifests / "good.yaml").write_text("kind: Pod\nmetadata: {")
-    until(lambda: "good.yaml: " in told())
+    until(lambda: "good.yaml: " in events())
     assert status_of(kube, f"good-{NODE}")["containerStatuses"] == before
     assert is_gone(kube, f"hidden-{NODE}") and is_gone(kube, f"map-{NODE}")
 

@@ -250,7 +250,7 @@ def test_another_port_where_the_usual_one_is_taken(started: Started) -> None:
             usual.bind(("127.0.0.1", 6443))
             usual.listen()
         except OSError:
-            pass  # somebody has it: the same
+            pass  # in use by another process
         up = started("--no-demo", "--simulate", listen="").ready()
         assert not up.url.endswith(":6443")
 

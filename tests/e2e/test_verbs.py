@@ -52,7 +52,7 @@ def test_apply_says_what_it_did(verbs: Verbs, tmp_path: Path) -> None:
 
 
 def test_apply_refused(verbs: Verbs) -> None:
-    """One is refused, the others are done, and the exit code tells."""
+    """One is refused, the others are done, and the exit code shows it."""
     bad = pod("bad", container("c", cpu="2", limits={"cpu": "1"}))
     ran = verbs.ran("apply", "-f", "-", stdin=together(bad, pod("good")))
     assert (ran.code, ran.out) == (2, "pod/good created\n")
@@ -89,7 +89,7 @@ def test_get(verbs: Verbs) -> None:
     assert [(each["kind"], each["metadata"]["name"]) for each in listed["items"]] == [("Pod", "api"), ("Pod", "web")]
     assert "name: web\n" in verbs("get", "pod", "web", "-o", "yaml")
     assert verbs.ran("get", "pads").err.startswith("plimsoll: this server knows no 'pads'; it has: ")
-    assert '"nobody" not found (404 NotFound)' in verbs.ran("get", "pod", "nobody").err
+    assert '"missing" not found (404 NotFound)' in verbs.ran("get", "pod", "missing").err
 
 
 def test_get_watch(verbs: Verbs) -> None:
@@ -152,7 +152,7 @@ def test_logs(verbs: Verbs) -> None:
     assert "previous terminated container" in verbs.ran("logs", "web", "--previous").err
     verbs("exec", "web", "--", "kill", "1")
     until(lambda: verbs.ran("logs", "web", "-p").out.startswith("web started, attempt 0\n"))
-    assert "container nobody is not valid" in verbs.ran("logs", "web", "-c", "nobody").err
+    assert "container missing is not valid" in verbs.ran("logs", "web", "-c", "missing").err
 
 
 def test_logs_follow(verbs: Verbs) -> None:
@@ -239,7 +239,7 @@ def test_events(verbs: Verbs) -> None:
     assert {each["reason"] for each in json.loads(verbs("events", "-o", "json"))["items"]} == {"Scheduled"}
 
 
-def test_what_the_node_tells(verbs: Verbs) -> None:
+def test_what_the_node_reports(verbs: Verbs) -> None:
     assert "memory.available  1.0 GiB    32.0 GiB  100.0 MiB  hard   924.0 MiB" in verbs("pressure")
     assert json.loads(verbs("pressure", "n1", "-o", "json"))["signals"][0]["available"] == "1Gi"
     ran = run("oom", "--kubeconfig", str(verbs.cluster.kubeconfig))

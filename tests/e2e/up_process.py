@@ -1,4 +1,4 @@
-"""`plimsoll up` as somebody in a terminal has it, below a cgroup of the test's own; and what it may not leave behind."""
+"""`plimsoll up` as a user in a terminal runs it, below a cgroup of the test's own; and what it may not leave behind."""
 
 from __future__ import annotations
 
@@ -131,20 +131,20 @@ class Up:
 
 @contextmanager
 def namespaces(pids: list[int]) -> Iterator[set[str]]:
-    """Of these processes, without those that this process is in too. Open meanwhile: nobody gets their numbers."""
+    """Of these processes, without those that this process is in too. Open meanwhile, so that their numbers are not reused."""
     own = {_link(f"/proc/self/ns/{kind}") for kind in _KINDS}
     places = [f"/proc/{pid}/ns/{kind}" for pid in pids for kind in _KINDS]
-    with ExitStack() as held:
+    with ExitStack() as kept:
         for place in places:
             with suppress(OSError):
-                held.callback(os.close, os.open(place, os.O_RDONLY))
+                kept.callback(os.close, os.open(place, os.O_RDONLY))
         yield set(map(_link, places)) - own - {""}
 
 
 def all_namespaces() -> set[str]:
-    """That some process is in, or that are held by a mount."""
-    held = {word for line in _text("/proc/self/mountinfo").splitlines() for word in line.split() if ":[" in word}
-    return {_link(f"/proc/{pid}/ns/{kind}") for pid in _pids() for kind in _KINDS} | held
+    """That some process is in, or that a mount keeps."""
+    kept = {word for line in _text("/proc/self/mountinfo").splitlines() for word in line.split() if ":[" in word}
+    return {_link(f"/proc/{pid}/ns/{kind}") for pid in _pids() for kind in _KINDS} | kept
 
 
 _KINDS = ("net", "ipc", "uts", "pid", "mnt")

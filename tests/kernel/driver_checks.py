@@ -316,7 +316,7 @@ def _anon_bytes(reader: UsageReader) -> int:
     return memory.anon_bytes
 
 
-def usage_is_told(driver: Cgroupfs, root: str) -> None:
+def usage_is_reported(driver: Cgroupfs, root: str) -> None:
     path = f"{root}/pod1"
     run_make(driver, path)
     limit_file = "memory.max" if driver.version == 2 else "memory.limit_in_bytes"
@@ -436,7 +436,7 @@ CHECKS = [
     processes_are_moved,
     frozen_processes_stand_still,
     a_fork_bomb_is_killed,
-    usage_is_told,
+    usage_is_reported,
     an_oom_kill_is_counted,
     throttling_is_counted,
     a_reader_belongs_to_its_cgroup,

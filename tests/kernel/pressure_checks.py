@@ -289,7 +289,7 @@ def first_end(node: PressureNode, name: str) -> float:
         return time.monotonic()
 
 
-def told_soon(node: PressureNode, name: str, ended_s: float) -> Document:
+def reported_soon(node: PressureNode, name: str, ended_s: float) -> Document:
     """The event, which follows the end of the process at once."""
     (event, *_) = node.until(lambda: node.events("OOMKilling", name))
     took_s = time.monotonic() - ended_s
@@ -321,10 +321,10 @@ CHILD = (
 )
 
 
-def a_killed_child_is_told_and_the_container_goes_on(node: PressureNode) -> None:
+def a_killed_child_is_reported_and_the_container_goes_on(node: PressureNode) -> None:
     """memory.oom.group is off in this profile, so only one process dies: Kubernetes itself would not say a word."""
     node.create(pod("parent", container("c", ["/usr/bin/python3", "-S", "-I", "-c", CHILD], **LIMIT), fellow()))
-    event = told_soon(node, "parent", node.said("parent", "died"))
+    event = reported_soon(node, "parent", node.said("parent", "died"))
     assert "out of memory at the container's memory limit (64Mi)" in event["message"]
     assert "the container goes on" in event["message"]
     assert event["involvedObject"]["fieldPath"] == "spec.containers{c}"
@@ -340,9 +340,9 @@ def a_killed_child_is_told_and_the_container_goes_on(node: PressureNode) -> None
     untouched(node, "parent")
 
 
-def a_killed_first_process_is_told_with_its_container(node: PressureNode) -> None:
+def a_killed_first_process_is_reported_with_its_container(node: PressureNode) -> None:
     node.create(pod("single", container("c", eater(300, SLOWLY), **LIMIT), fellow(), restartPolicy="Never"))
-    event = told_soon(node, "single", first_end(node, "single"))
+    event = reported_soon(node, "single", first_end(node, "single"))
     assert "the container ended with it" in event["message"], event["message"]
     assert "the container's memory limit (64Mi)" in event["message"]
     (kill,) = node.kills_of("single")
@@ -350,7 +350,7 @@ def a_killed_first_process_is_told_with_its_container(node: PressureNode) -> Non
     found_again(node, "single")
 
 
-def a_kill_at_the_pods_limit_is_told_as_such(node: PressureNode) -> None:
+def a_kill_at_the_pods_limit_is_reported_as_such(node: PressureNode) -> None:
     node.create(
         pod(
             "both",
@@ -360,22 +360,22 @@ def a_kill_at_the_pods_limit_is_told_as_such(node: PressureNode) -> None:
             resources={"limits": {"memory": "64Mi", "cpu": "1"}},
         )
     )
-    event = told_soon(node, "both", first_end(node, "both"))
+    event = reported_soon(node, "both", first_end(node, "both"))
     assert "out of memory at the pod's memory limit (64Mi)" in event["message"]
     assert node.kills_of("both")[0]["level"] == "pod"
     found_again(node, "both")
 
 
-def a_kill_at_the_limit_of_all_pods_is_told_as_such(node: PressureNode) -> None:
+def a_kill_at_the_limit_of_all_pods_is_reported_as_such(node: PressureNode) -> None:
     """Nobody is evicted here: the threshold is far below what a look could see in time."""
     node.create(pod("flood", container("c", eater(700, PACE), **memory("10Mi")), restartPolicy="Never"))
-    event = told_soon(node, "flood", first_end(node, "flood"))
+    event = reported_soon(node, "flood", first_end(node, "flood"))
     assert "the limit of all pods together (node allocatable)" in event["message"]
     assert node.kills_of("flood")[0]["level"] == "pods"
     found_again(node, "flood")
 
 
-def kills_are_found_again_after_a_restart_and_told_if_nobody_looked(node: PressureNode) -> None:
+def kills_are_found_after_a_restart_and_reported_if_they_were_missed(node: PressureNode) -> None:
     late = CHILD.replace("time.sleep(0.5)", "time.sleep(4)")
     node.create(pod("unseen", container("c", ["/usr/bin/python3", "-S", "-I", "-c", late], **LIMIT), fellow()))
     node.running("unseen")
@@ -403,8 +403,8 @@ MEMORY_CHECKS: tuple[Check, ...] = (
     priority_beats_excess,
     who_keeps_to_its_request_stays_while_another_exceeds_its_own,
     a_container_over_its_limit_is_restarted_alone,
-    a_killed_child_is_told_and_the_container_goes_on,
-    a_killed_first_process_is_told_with_its_container,
-    a_kill_at_the_pods_limit_is_told_as_such,
-    kills_are_found_again_after_a_restart_and_told_if_nobody_looked,
+    a_killed_child_is_reported_and_the_container_goes_on,
+    a_killed_first_process_is_reported_with_its_container,
+    a_kill_at_the_pods_limit_is_reported_as_such,
+    kills_are_found_after_a_restart_and_reported_if_they_were_missed,
 )

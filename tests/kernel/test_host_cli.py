@@ -233,7 +233,7 @@ def test_a_name_of_two_pods_removes_neither(machine: Machine, tmp_path: Path) ->
     assert "remove" in machine.ok("cgroup", "rm", "red/two") and "pods: 1" in machine.ok("node", "status")
 
 
-def test_what_was_left_unfinished_is_told_by_the_exit_code(machine: Machine) -> None:
+def test_unfinished_work_has_an_exit_code_of_its_own(machine: Machine) -> None:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     journal = Journal(machine.home / "node" / "journal.jsonl")
     machine.home.mkdir(mode=0o700)

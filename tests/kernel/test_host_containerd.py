@@ -78,7 +78,7 @@ async def test_commands_beside_a_container(bench: Bench) -> None:
     await checks.check_commands(bench)
 
 
-async def test_an_oom_kill_is_told_as_such(bench: Bench) -> None:
+async def test_an_oom_kill_is_reported_as_such(bench: Bench) -> None:
     await checks.check_oom(bench)
 
 
@@ -143,7 +143,7 @@ async def test_new_numbers_for_a_running_container(bench: Bench) -> None:
     assert (again.phase, again.pid) == ("running", main.pid)
 
 
-async def test_a_pods_new_size_costs_one_call_where_nobody_knows_it(bench: Bench, daemon: Containerd) -> None:
+async def test_an_unimplemented_sandbox_update_costs_one_call(bench: Bench, daemon: Containerd) -> None:
     """containerd 1.6 has no UpdatePodSandboxResources; one that has it hears each of them."""
     async with Server(daemon.directory / "proxy.sock", forward_to=daemon.socket) as proxy:
         runtime = CriRuntime(proxy.socket_path)
@@ -156,7 +156,7 @@ async def test_a_pods_new_size_costs_one_call_where_nobody_knows_it(bench: Bench
     assert proxy.calls.count("UpdatePodSandboxResources") == (3 if is_known else 1)
 
 
-async def test_what_is_written_to_a_root_file_system_is_told(bench: Bench) -> None:
+async def test_a_writable_layer_is_reported(bench: Bench) -> None:
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)
     script = "dd if=/dev/zero of=/written bs=1M count=20 2>/dev/null; echo written; sleep 1000"
@@ -347,7 +347,7 @@ async def test_a_container_starts_once_whenever_the_agent_is_killed(
     assert (tmp_path / "starts").read_text() == "start\n"
 
 
-async def test_images_that_nobody_uses_go_and_those_of_containers_and_sandboxes_stay(tmp_path: Path) -> None:
+async def test_unused_images_are_removed_and_those_of_containers_and_sandboxes_stay(tmp_path: Path) -> None:
     """In a containerd of its own: the other tests need theirs."""
     with private_containerd() as own, cgroup_parent() as parent:
         runtime = CriRuntime(own.socket)

@@ -211,7 +211,7 @@ def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path) -> None:
         assert reader.lives()
 
 
-def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
+def test_a_limit_below_the_usage_is_abandoned(tmp_path: Path) -> None:
     """The kernel refuses it (EBUSY); that means not yet, until the time is up."""
     web = pod("web", app=BEFORE)
     with new_node(tmp_path, ladder=ShrinkPolicy(deadline_s=1.0)) as node:
@@ -230,7 +230,7 @@ def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
         assert hog.lives()
 
 
-def test_a_limit_comes_down_as_soon_as_memory_is_given_back(tmp_path: Path) -> None:
+def test_a_limit_is_lowered_as_soon_as_memory_is_freed(tmp_path: Path) -> None:
     """Refused at first, the resize goes on; the container lets go of its memory meanwhile."""
     web = pod("web", app=BEFORE)
     with new_node(tmp_path) as node:

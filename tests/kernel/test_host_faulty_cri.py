@@ -121,7 +121,7 @@ async def test_every_call_fails_at_first(proxy: Server, place: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["RunPodSandbox", "CreateContainer", "StartContainer", "RemovePodSandbox"])
-async def test_one_call_was_done_and_nobody_was_told(proxy: Server, place: str, tmp_path: Path, name: str) -> None:
+async def test_a_call_was_carried_out_and_its_answer_lost(proxy: Server, place: str, tmp_path: Path, name: str) -> None:
     proxy.handlers = {name: faulty(path(name), "lost-after")}
     await live(proxy, place, tmp_path)
     assert name in proxy.calls

@@ -66,7 +66,7 @@ def test_kills_that_come_too_fast_for_the_kernels_log(node: PressureNode) -> Non
     assert {(each["level"], each["limitBytes"]) for each in kills} == {("container", 16 << 20)}
 
 
-def test_who_is_foretold_is_evicted(node: PressureNode) -> None:
+def test_the_forecast_pod_is_evicted(node: PressureNode) -> None:
     """A pod that cannot start has no statistics, and so would be suspected first; but there is nothing to end."""
     stuck = pod("stuck", {"name": "c", "image": "nosuch/image:1"})
     node.create(stuck, pod("over", container("c", eater(60), **memory("10Mi"))), checks.gold())
@@ -81,7 +81,7 @@ def test_who_is_foretold_is_evicted(node: PressureNode) -> None:
     node.until(lambda: node.condition("MemoryPressure") == "True")  # told a little later
 
 
-def test_what_was_just_written_is_foretold(node: PressureNode) -> None:
+def test_the_forecast_counts_what_was_just_written(node: PressureNode) -> None:
     """The node's summary keeps what is on disk for a minute."""
     data = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
     script = "read -r _ </data/begin; dd if=/dev/zero of=/data/file bs=1M count=5 2>/dev/null; echo done; sleep 1000"
@@ -122,7 +122,7 @@ def otherwise(tmp_path: Path) -> Iterator[Callable[..., PressureNode]]:
 
 def test_all_pods_together(otherwise: Callable[..., PressureNode]) -> None:
     node = otherwise({"evictionHard": {"nodefs.available": "1Mi"}})
-    checks.a_kill_at_the_limit_of_all_pods_is_told_as_such(node)
+    checks.a_kill_at_the_limit_of_all_pods_is_reported_as_such(node)
     assert node.condition("MemoryPressure") == "False"
 
 
@@ -159,7 +159,7 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureN
     assert (decision["hard"], decision["graceS"]) == (False, 2.0)  # the pod's own, below what the node allows
 
 
-def test_a_node_tells_of_itself(otherwise: Callable[..., PressureNode]) -> None:
+def test_a_node_reports_its_signals(otherwise: Callable[..., PressureNode]) -> None:
     """How much there is at this moment, and what only it knows: process numbers, and a grace of ours."""
     node = otherwise(
         {"evictionHard": {"memory.available": "100Mi", "pid.available": "50%"}}, {"evictionHardGraceSeconds": 7}

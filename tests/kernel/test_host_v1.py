@@ -232,7 +232,7 @@ class Killed(BaseException):
     """In the place of a kill −9: nothing comes after it."""
 
 
-def test_whoever_is_killed_while_a_cgroup_is_made_or_removed_leaves_none_that_seems_whole(
+def test_a_kill_while_a_cgroup_is_made_or_removed_leaves_none_that_seems_complete(
     driver: CgroupsV1, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After every single hierarchy. Else the next cgroup below it could not be made in those where it is missing."""

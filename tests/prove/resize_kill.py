@@ -1,4 +1,4 @@
-"""The agent killed −9 at every call of its main thread by which a resize changes a file or tells the API, and at those
+"""The agent killed −9 at every call of its main thread by which a resize changes a file or calls the API, and at those
 of the thread that writes memory limits: upwards and downwards, in both profiles."""
 
 from __future__ import annotations

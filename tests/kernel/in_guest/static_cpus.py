@@ -279,7 +279,7 @@ async def old_profile(cluster: StaticCpuCluster) -> None:
     await cluster.resize("one", "1500m")
     message = await cluster.infeasible("one")
     assert "whole CPUs only" in message, message
-    await eventually_told(cluster, "one", "ResizeInfeasible", "whole CPUs only")
+    await eventually_reported(cluster, "one", "ResizeInfeasible", "whole CPUs only")
     await cluster.on("one", "2,6-7", "a fraction is refused, and nothing moves")
     await cluster.resize("one", "3")
     big = cluster.pod("big", "2")
@@ -291,7 +291,7 @@ async def old_profile(cluster: StaticCpuCluster) -> None:
     await cluster.delete("big")
 
 
-async def eventually_told(cluster: StaticCpuCluster, name: str, reason: str, words: str) -> None:
+async def eventually_reported(cluster: StaticCpuCluster, name: str, reason: str, words: str) -> None:
     end = time.monotonic() + WAIT_S
     while True:
         events = await cluster.events(name)

@@ -42,7 +42,7 @@ async def test_commands_beside_a_container(bench: Bench) -> None:
     await checks.check_commands(bench)
 
 
-async def test_an_oom_kill_is_told_as_such(bench: Bench) -> None:
+async def test_an_oom_kill_is_reported_as_such(bench: Bench) -> None:
     await checks.check_oom(bench, sees_reason=not SYSTEMD)
 
 

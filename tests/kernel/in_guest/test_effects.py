@@ -112,7 +112,7 @@ def test_memory_min_keeps_page_cache_under_a_siblings_pressure(protected: bool, 
 
 
 @pytest.mark.parametrize("protected", [True, False], ids=["with-min", "without"])
-def test_memory_min_makes_the_kernel_kill_somebody_else(protected: bool, tmp_path: Path, scratch: Path) -> None:
+def test_memory_min_makes_the_kernel_kill_another_process(protected: bool, tmp_path: Path, scratch: Path) -> None:
     """A protected container takes what it has requested. What others could give is used up: one of them is killed.
 
     112 MiB for all pods: 32 of page cache, 48 taken by a pod that requests nothing; then the owner of the cache takes
@@ -209,7 +209,7 @@ def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path, scratch: Pa
         assert reader.lives()
 
 
-def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
+def test_a_limit_below_the_usage_is_abandoned(tmp_path: Path) -> None:
     web = pod("web", app=BEFORE)
     with new_node(tmp_path, ladder=ShrinkPolicy(deadline_s=1.5)) as node:
         node.add(web)

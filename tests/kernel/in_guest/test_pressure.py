@@ -81,7 +81,7 @@ def test_the_whole_machine_runs_short(start: Start) -> None:
 
 
 def test_all_pods_together(start: Start) -> None:
-    checks.a_kill_at_the_limit_of_all_pods_is_told_as_such(
+    checks.a_kill_at_the_limit_of_all_pods_is_reported_as_such(
         start({"evictionHard": {"nodefs.available": "1Mi"}}, capacity_mib=256)
     )
 

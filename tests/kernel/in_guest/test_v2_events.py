@@ -72,7 +72,7 @@ def eventually(true: Callable[[], bool], deadline_s: float = 60.0) -> bool:
 
 
 @pytest.mark.asyncio
-async def test_memory_events_tell_of_an_oom_kill(group: Directory) -> None:
+async def test_memory_events_report_an_oom_kill(group: Directory) -> None:
     group.write("memory.max", str(16 * MIB))
     async with CgroupWatcher[str]() as watcher:
         watcher.file_changes("web", group, "memory.events")
@@ -84,7 +84,7 @@ async def test_memory_events_tell_of_an_oom_kill(group: Directory) -> None:
 
 
 @pytest.mark.asyncio
-async def test_cgroup_events_tell_when_it_is_populated_and_empty_and_when_it_is_gone(group: Directory) -> None:
+async def test_cgroup_events_report_populated_empty_and_removed(group: Directory) -> None:
     def populated() -> int:
         return flat_keyed(group.read("cgroup.events"))["populated"]
 

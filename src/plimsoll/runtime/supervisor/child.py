@@ -101,7 +101,7 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
     _streams(streams, plan.identity.user)
     _give_up_privileges(plan, isolated=place.view is not None or bool(place.join))
     # After setuid, which would clear it. The kernel reparents the children of a dead process before it sends this
-    # signal, so a child that still has its old parent now will get it. (In a new pid namespace, getppid() is 0 either way.)
+    # signal, so a child that still has its old parent now will get it. (In a new pid namespace getppid() is 0.)
     namespaces.die_with_parent(signal.SIGKILL)
     if parent_of_self(proc) != place.supervisor:
         os._exit(NOT_STARTED)

@@ -67,5 +67,5 @@ def _matches(kind: Any, told: str) -> bool:
     return bool(kind.__name__ in (told, f"Cri{told}"))
 
 
-def test_signals_stand_where_the_reference_puts_them() -> None:
+def test_signals_have_the_numbers_of_the_reference() -> None:
     assert (m.SIGNALS["SIGKILL"], m.SIGNALS["SIGTERM"]) == (13, 23)

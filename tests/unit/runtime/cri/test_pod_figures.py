@@ -44,7 +44,7 @@ def fs(mount_point: str = "", used_bytes: int | None = None, inodes: int | None 
     )
 
 
-async def test_what_containers_wrote_as_far_as_it_is_told(server: Server, runtime: CriRuntime) -> None:
+async def test_writable_layers_that_the_runtime_reports(server: Server, runtime: CriRuntime) -> None:
     def of(each: str, layer: im.FilesystemUsage | None) -> im.ContainerStats:
         return im.ContainerStats(attributes=im.ContainerAttributes(id=each), writable_layer=layer)
 
@@ -66,7 +66,7 @@ async def test_what_containers_wrote_as_far_as_it_is_told(server: Server, runtim
         pytest.param((), (), Filesystems(), id="nothing"),
     ],
 )
-async def test_where_images_and_writable_layers_lie(
+async def test_where_images_and_writable_layers_are_stored(
     server: Server, runtime: CriRuntime, images: tuple[im.FilesystemUsage, ...],
     containers: tuple[im.FilesystemUsage, ...], told: Filesystems,
 ) -> None:  # fmt: skip
@@ -77,7 +77,7 @@ async def test_where_images_and_writable_layers_lie(
     assert await runtime.filesystems() == told
 
 
-async def test_a_runtime_hears_a_pods_size_in_full(server: Server, runtime: CriRuntime) -> None:
+async def test_a_runtime_gets_a_pods_size_in_full(server: Server, runtime: CriRuntime) -> None:
     heard: list[m.UpdatePodSandboxResourcesRequest] = []
 
     async def hear(server: Server, request: bytes) -> bytes:
@@ -92,7 +92,7 @@ async def test_a_runtime_hears_a_pods_size_in_full(server: Server, runtime: CriR
     )
 
 
-async def test_one_that_cannot_hear_it_is_asked_once_until_it_may_be_another(
+async def test_an_unimplemented_call_is_made_once_per_connection(
     server: Server, runtime: CriRuntime
 ) -> None:
     async def unknown(server: Server, request: bytes) -> bytes:
@@ -110,7 +110,7 @@ async def test_one_that_cannot_hear_it_is_asked_once_until_it_may_be_another(
     assert server.calls.count("UpdatePodSandboxResources") == 2
 
 
-async def test_one_that_refuses_is_heard(server: Server, runtime: CriRuntime) -> None:
+async def test_a_refusal_is_raised(server: Server, runtime: CriRuntime) -> None:
     async def refuse(server: Server, request: bytes) -> bytes:
         raise GrpcError(9, "the virtual machine cannot grow")
 

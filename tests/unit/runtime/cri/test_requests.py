@@ -34,7 +34,7 @@ NAMESPACES = [
 
 
 @pytest.mark.parametrize(("changed", "modes"), NAMESPACES)
-def test_whose_namespaces(changed: dict[str, Any], modes: tuple[int, int, int]) -> None:
+def test_namespaces_of_the_host_or_the_pod(changed: dict[str, Any], modes: tuple[int, int, int]) -> None:
     found = namespaces(msgspec.structs.replace(POD, **changed))
     assert (found.network, found.pid, found.ipc) == modes
 
@@ -97,7 +97,7 @@ def test_the_driver_in_the_configuration(config: str, handler: str, driver: str 
     assert driver_configured({"config": config}, handler) == driver
 
 
-def test_the_driver_that_is_told() -> None:
+def test_the_driver_that_is_reported() -> None:
     assert driver_from(m.RuntimeConfigResponse()) is None
     assert driver_from(m.RuntimeConfigResponse(linux=m.LinuxRuntimeConfiguration(cgroup_driver=0))) == "systemd"
     assert driver_from(m.RuntimeConfigResponse(linux=m.LinuxRuntimeConfiguration(cgroup_driver=1))) == "cgroupfs"
