@@ -1,7 +1,7 @@
 """Around any cgroup driver: counts what is changed, lets one operation fail or the process die, and shows each moment.
 
 The same scenarios so run on the simulated kernel and on real ones. An operation is `make`, `write` or `remove`; the
-first is number 1. Death is a BaseException that nobody catches; whoever caught it goes on as a new process would, with
+first is number 1. Death is a BaseException that only the test catches; the test goes on as a new process would, with
 nothing but the state directory and the kernel.
 """
 
@@ -31,7 +31,7 @@ class FaultyDriver:
         self.die_after: int | None = None
         self.made: list[Step] = []  # what was asked for, failed ones too
 
-    # Looking
+    # Reading
 
     def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         return self.inner.look(path, files)

@@ -117,7 +117,11 @@ class FakeNode:
         desired = {each["name"]: each.get("resources") or {} for each in pod["spec"]["containers"]}
         changed = [each for each in pod_state.containers.values() if not _same(desired[each.name], each.allocated)]
         verdict = (
-            "" if not changed else "Infeasible" if any(_beyond(desired[each.name]) for each in changed) else "InProgress"
+            ""
+            if not changed
+            else "Infeasible"
+            if any(_beyond(desired[each.name]) for each in changed)
+            else "InProgress"
         )
         is_new, text = verdict != pod_state.verdict, _resize_text(pod, desired)
         if is_new:

@@ -76,7 +76,9 @@ class Child:
                 # Keys of one's own and keys that all fight for.
                 key = f"/pods/w{writer}/p{self.random.randrange(20)}" if kind < 7 else f"/pods/all/p{kind}"
                 records = [await self.store.change(key, removing if kind == 1 else putting(number, size))]
-            report("acknowledged", kind == 1, [[r.key, r.version, zlib.crc32(r.body)] for r in records if r is not None])
+            report(
+                "acknowledged", kind == 1, [[r.key, r.version, zlib.crc32(r.body)] for r in records if r is not None]
+            )
 
     async def watch(self, after: int) -> None:
         try:

@@ -227,7 +227,9 @@ def test_writable_layers_are_reported(kube: Kubectl) -> None:
     kube("create", "configmap", "words", "--from-literal=greeting=hello")
     mounts = [{"name": "words", "mountPath": "/words"}, {"name": "taken", "mountPath": "/taken"}]
     volumes = [{"name": "words", "configMap": {"name": "words"}}, {"name": "taken", "emptyDir": {"medium": "Memory"}}]
-    writer = shell("writer", f"dd if=/dev/zero of=/taken/x bs=1M count=4 2>/dev/null; {writes(20)}", volumeMounts=mounts)
+    writer = shell(
+        "writer", f"dd if=/dev/zero of=/taken/x bs=1M count=4 2>/dev/null; {writes(20)}", volumeMounts=mounts
+    )
     create(kube, pod("writes", writer, shell("calm", HANDLES_TERM), volumes=volumes))
     running(kube, "writes")
 

@@ -23,7 +23,7 @@ from tests.e2e.real_node import NODE, PODS, RealNode, real_node
 from tests.e2e.waiting import until
 from tests.unit.console import Ran, run
 
-WISHES = 24
+REQUESTS = 24
 Document = dict[str, Any]
 ResizeRequest = tuple[str, str, dict[str, str], tuple[ListName, ...]]
 
@@ -132,7 +132,7 @@ def requests_drawn(number: int) -> Iterator[ResizeRequest]:
     cpus = ["0", "50m", "500m", "1", "2", "3", "5", "8", "9"]
     memories = ["0", "16Mi", "64Mi", "200Mi", "300Mi", "600Mi", "1Gi", "1500Mi", "3Gi"]
     every = [(each["metadata"]["name"], each["spec"]) for each in pods()]
-    for _ in range(WISHES):
+    for _ in range(REQUESTS):
         name, spec = drawn.choice(every)
         chosen = drawn.choice([*spec["containers"], *spec.get("initContainers", ())])["name"]
         amounts = {"cpu": drawn.choice(cpus), "memory": drawn.choice(memories)}

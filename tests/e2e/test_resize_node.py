@@ -17,7 +17,7 @@ import pytest
 from plimsoll.cgroups.drivers.detect import this_host
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.resources.files import cpu_weight
-from tests.e2e.blocked_api import Asked, BlockedApi, blocked_api
+from tests.e2e.blocked_api import BlockedApi, BlockedRequest, blocked_api
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import pod
 from tests.e2e.real_node import NODE, RealNode, pod_of, real_node, reasons, running, status_of
@@ -167,7 +167,7 @@ def row(kube: Kubectl, name: str) -> tuple[str, str, str, str]:
     )
 
 
-def is_status(asked: Asked) -> bool:
+def is_status(asked: BlockedRequest) -> bool:
     return asked.method == "PATCH" and asked.path.endswith("/pods/timeline/status")
 
 

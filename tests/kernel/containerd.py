@@ -51,7 +51,7 @@ class Containerd(OwnContainerd):
         return container_id in self.ctr("-n", CONTAINERD_NAMESPACE, "tasks", "list", "--quiet").stdout.split()
 
     def reached_from_it(self, url: str) -> bytes | None:
-        """A page, fetched from the network that containerd is in; None where nobody answers."""
+        """A page, fetched from the network that containerd is in; None where there is no answer."""
         fetch = ["nsenter", f"--net=/proc/{self.pid}/ns/net", BUSYBOX, "wget", "-q", "-O", "-", url]
         done = subprocess.run(fetch, capture_output=True, check=False)
         return done.stdout if done.returncode == 0 else None

@@ -93,7 +93,7 @@ def run_write(driver: Cgroupfs, path: str, file: str, value: str) -> None:
     asyncio.run(driver.write(path, file, value))
 
 
-def look(driver: Cgroupfs, path: str, file: str) -> str:
+def read_file(driver: Cgroupfs, path: str, file: str) -> str:
     seen = driver.look(path, [file])
     assert seen is not None
     return seen.files[file]
@@ -172,7 +172,7 @@ def values_are_written_and_read_back(driver: Cgroupfs, root: str) -> None:
             refused(errno.ENOENT, partial(run_write, driver, path, file, value))
             continue
         run_write(driver, path, file, value)
-        assert look(driver, path, file) == shown
+        assert read_file(driver, path, file) == shown
         written += 1
     assert written >= 9
 
@@ -192,14 +192,14 @@ def bad_values_change_nothing(driver: Cgroupfs, root: str) -> None:
     path = f"{root}/pod1"
     run_make(driver, path)
     for file, value, number in BAD[driver.version]:
-        before = look(driver, path, file)
+        before = read_file(driver, path, file)
         error = refused(number, partial(run_write, driver, path, file, value))
         assert (error.op, error.data) == ("write", value)
         assert error.path.endswith(f"{path}/{file}")
         for text in ("1 x", "1\n", "$(reboot)", ""):
             error = refused(errno.EINVAL, partial(run_write, driver, path, file, text))
             assert error.op == "refuse"
-        assert look(driver, path, file) == before
+        assert read_file(driver, path, file) == before
     refused(errno.ENOENT, lambda: run_write(driver, path, "memory.nonsense", "1"))
     assert isinstance(
         refused(errno.ENOENT, lambda: run_write(driver, f"{root}/none", "pids.max", "1")), CgroupGoneError

@@ -1,10 +1,10 @@
-"""A node of our own on a real kernel, with containers that do as they are told: what the effects' tests share.
+"""A node of our own on a real kernel, with containers that obey commands: what the effects' tests share.
 
 The cgroups come from pods through the rules and `CgroupManager`, as `plimsoll cgroup apply` makes them; nothing in them is
 written by hand. Everything stands below `/plimsoll-test-<random>`, which is gone again at the end.
 
-A `Worker` is one process of a container. It is held until it is in its cgroup, then it becomes a small Python program
-that obeys lines: it takes memory and tells how far it has come, reads a file, loops, forks, or counts how long it did
+A `Worker` is one process of a container. It waits until it is in its cgroup, then it becomes a small Python program
+that obeys lines: it takes memory and reports how far it has come, reads a file, loops, forks, or counts how long it did
 not get to run. Its memory is its own: some 7 MiB for the interpreter come on top.
 """
 
@@ -55,7 +55,7 @@ SOON_S = 60.0  # for what takes less than a second on an idle machine
 _PROGRAM = """
 import array, mmap, os, select, sys, time
 
-held, files = [], []
+taken, files = [], []
 
 def say(*words):
     print(*words, flush=True)
@@ -63,7 +63,7 @@ def say(*words):
 def take(mebibytes, flags=0, page=4096):
     # Private and anonymous: it can only go when we let go of it.
     memory = mmap.mmap(-1, mebibytes << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
-    held.append(memory)
+    taken.append(memory)
     for done in range(mebibytes):
         for at in range(done << 20, done + 1 << 20, page):
             memory[at] = 1
@@ -74,9 +74,9 @@ def huge(mebibytes):
 
 def give(after_s=0):
     time.sleep(after_s)
-    for memory in held:
+    for memory in taken:
         memory.close()
-    held.clear()
+    taken.clear()
 
 def read(path):
     files.append(open(path, "rb", buffering=0))
@@ -132,8 +132,8 @@ class Worker:
 
     def __init__(self) -> None:
         # The shell reads its one line byte by byte, so that all others are the program's.
-        held = ["/bin/sh", "-c", 'read -r _ && exec "$@"', "sh", sys.executable, "-I", "-S", "-c", _PROGRAM]
-        self.process = subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        taken = ["/bin/sh", "-c", 'read -r _ && exec "$@"', "sh", sys.executable, "-I", "-S", "-c", _PROGRAM]
+        self.process = subprocess.Popen(taken, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert self.process.stdin
         assert self.process.stdout
         self._in, self._out = self.process.stdin, self.process.stdout
@@ -143,14 +143,14 @@ class Worker:
     def pid(self) -> int:
         return self.process.pid
 
-    def tell(self, *words: object) -> None:
+    def send(self, *words: object) -> None:
         """Begin; what comes of it is in the lines it says."""
         self._in.write(" ".join(map(str, words)).encode() + b"\n")
         self._in.flush()
 
     def do(self, *words: object, deadline_s: float = SOON_S) -> str:
         """Begin and wait until it is done; the last line before."""
-        self.tell(*words)
+        self.send(*words)
         return self.until("done", deadline_s)
 
     def until(self, word: str, deadline_s: float = SOON_S) -> str:
@@ -206,7 +206,7 @@ def silence(*workers: Worker) -> Iterator[Callable[[], float]]:
     A busy machine makes both wait, which is no silence of the first.
     """
     for each in workers:
-        each.tell("beat")
+        each.send("beat")
         each.until("beating")
     found: list[float] = []
     yield lambda: found[0]
@@ -285,14 +285,14 @@ class Node:
         work = workload(of, self.setting)
         score = dict(zip((each.name for each in work.containers), work.scores, strict=True))[container]
         self.scores[worker.pid] = set_oom_score_adj(worker.pid, score)
-        worker.tell("go")
+        worker.send("go")
         return worker
 
     def outside(self) -> Worker:
         """In no cgroup of this node."""
         worker = Worker()
         self._workers.append(worker)
-        worker.tell("go")
+        worker.send("go")
         return worker
 
     # --- what the kernel says ---
@@ -358,7 +358,7 @@ def new_node(state: Path, **options: Any) -> Iterator[Node]:
 
 
 def cold_file(folder: Path, mebibytes: int) -> Path:
-    """On disk and in nobody's page cache, so that it is charged to whoever reads it first."""
+    """On disk and not in the page cache, so that it is charged to the first cgroup that reads it."""
     path = folder / f"cold-{secrets.token_hex(4)}"
     with open(path, "wb") as file:
         for _ in range(mebibytes):

@@ -1,7 +1,7 @@
 """Evictions one after the other while other pods come and go, and the agent is killed at random moments of them.
 
 Each hog passes the threshold and stays there, so that an agent that was killed finds the shortage when it comes back.
-Half of them do not end when they are told to, and so still hold their memory when the next agent looks. Beside them
+Half of them do not end on SIGTERM, and so still have their memory when the next agent starts. Beside them
 live a Guaranteed pod and a Burstable one within its request, for the whole time. Counted as faults: an evicted pod
 without reason, message or condition, one that was evicted twice or ran again, a neighbour that was hurt.
 """
@@ -92,7 +92,7 @@ def _one(node: PressureNode, name: str, dice: random.Random, counts: Counter[str
     if moment == "any":
         time.sleep(dice.uniform(0.0, 2.5))  # the moment of the kill, not a wait for anything
     elif moment == "during":
-        node.said(name, "told")
+        node.said(name, "term")
         counts["kills_beside_a_victim"] += eats is stubborn
     if moment != "never":
         node.kill_node()
@@ -116,11 +116,11 @@ def _neighbours(node: PressureNode, before: dict[str, str]) -> list[str]:
 
 
 def _evicted(node: PressureNode, evictions: int) -> list[str]:
-    """Looked at once more at the very end: what was evicted stays so, with its reason, and was evicted once."""
+    """Checked once more at the very end: what was evicted stays so, with its reason, and was evicted once."""
     faults = []
-    told = Counter[str]()
+    evictions = Counter[str]()
     for event in node.events("Evicted"):
-        told[event["involvedObject"]["name"]] += int(event.get("count") or 1)
+        evictions[event["involvedObject"]["name"]] += int(event.get("count") or 1)
     for number in range(evictions):
         name = f"hog{number}"
         status = node.status(name)
@@ -131,8 +131,8 @@ def _evicted(node: PressureNode, evictions: int) -> list[str]:
             faults.append(f"{name} has no message: {status.get('message')!r}")
         if not [each for each in status["conditions"] if each["type"] == "DisruptionTarget"]:
             faults.append(f"{name} lacks DisruptionTarget")
-        if told[name] > 1:
-            faults.append(f"{name} was evicted {told[name]} times")
+        if evictions[name] > 1:
+            faults.append(f"{name} was evicted {evictions[name]} times")
         if running := [each["name"] for each in status.get("containerStatuses", []) if "running" in each["state"]]:
             faults.append(f"{name} still runs {running}")
         if any(each["restartCount"] for each in status.get("containerStatuses", [])):

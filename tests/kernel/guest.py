@@ -121,7 +121,7 @@ def scratch_disk(job: Path, guest: Guest) -> Path | None:
 def start(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """One process of a guest and all that it starts: in a session of its own, and killed with us should we be killed.
 
-    The kernel tells only a child of a parent's death. So the child is `unshare`, which dies with us, and with it the
+    The kernel notifies only a child of its parent's death. So the child is `unshare`, which dies with us, and with it the
     first process of a namespace of process ids, and with that all others in it.
     """
     as_user = [] if os.geteuid() == 0 else ["--map-root-user"]

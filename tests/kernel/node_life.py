@@ -268,10 +268,10 @@ class NodeLife:
                 return f"{name} is to go"
             if status.get("phase") == "Failed":  # there was no room for it, or it was evicted
                 continue
-            told = {told["type"] for told in status.get("conditions", ())}
+            types = {condition["type"] for condition in status.get("conditions", ())}
             shown = {one["name"]: one for one in status.get("containerStatuses", ())}
-            is_pending = "PodResizePending" in told or status.get("resize") in ("Deferred", "Infeasible")
-            if "PodResizeInProgress" in told or status.get("resize") in ("Proposed", "InProgress"):
+            is_pending = "PodResizePending" in types or status.get("resize") in ("Deferred", "Infeasible")
+            if "PodResizeInProgress" in types or status.get("resize") in ("Proposed", "InProgress"):
                 return f"{name} is being resized"
             wanted = {one["name"]: one.get("resources", {}) for one in each["spec"]["containers"]}
             if any(not shown.get(key, {}).get("state", {}).get("running") for key in wanted):
@@ -310,7 +310,7 @@ class NodeLife:
                 found["/".join(called.get(word, word) for word in words)] = dict(seen.files)
         return found
 
-    # --- looking ---
+    # --- reads ---
 
     def _records(self) -> Iterator[Document]:
         """What the agent has written down of pods that have not ended; those that are to go count until they have."""
@@ -329,7 +329,7 @@ class NodeLife:
                 yield record
 
     def _containers(self) -> list[tuple[int, Path]]:
-        """The memory limit of each that has one, and where its processes are named; those of hogs are left alone."""
+        """The memory limit of each that has one, and where its processes are named; those of hogs are skipped."""
         limit = "memory.max" if this_host().version == 2 else "memory.limit_in_bytes"
         found = []
         for place in self.node.pod_cgroups():

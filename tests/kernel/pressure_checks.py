@@ -31,7 +31,7 @@ Check = Callable[[PressureNode], None]
 LINGERS_S = 3.0
 SETTINGS: Document = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "3s"}
 PACE = 100.0 / SLOW  # MiB/s
-SLOWLY = 20.0 / SLOW  # slow enough to be looked at on the way
+SLOWLY = 20.0 / SLOW  # slow enough to be observed on the way
 MEMORY_TAINT = "node.kubernetes.io/memory-pressure:NoSchedule"
 
 
@@ -151,7 +151,7 @@ def who_keeps_to_its_request_stays_while_another_exceeds_its_own(node: PressureN
     untouched(node, "within")
 
 
-# Until somebody sends it a signal.
+# Until it gets a signal.
 WAITS = """
 import os, signal, time
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -195,7 +195,7 @@ def _is_unschedulable(node: PressureNode, name: str) -> bool:
 
 
 def all_containers_end_and_a_replacement_comes(node: PressureNode, directory: Path) -> None:
-    """The first pod of a ReplicaSet eats everything, whoever comes after it little."""
+    """The first pod of a ReplicaSet eats everything, its replacements little."""
     first = '[ "$(cat /shared/once/pod)" = "$(hostname)" ]'  # also where the kernel was faster and it starts again
     script = f"mkdir /shared/once 2>/dev/null && hostname >/shared/once/pod; if {first}; then exec {PYTHON_EATER} 500 {PACE}; else exec {PYTHON_EATER} 5 0; fi"
     mount = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
@@ -285,7 +285,7 @@ def first_end(node: PressureNode, name: str) -> float:
 
         node.running(name)
         node.until(followed)
-        assert poll.poll(60_000 * SLOW), f"{name}: nobody has ended\n{node.diagnosis()}"
+        assert poll.poll(60_000 * SLOW), f"{name}: no process has ended\n{node.diagnosis()}"
         return time.monotonic()
 
 
@@ -293,13 +293,13 @@ def reported_soon(node: PressureNode, name: str, ended_s: float) -> Document:
     """The event, which follows the end of the process at once."""
     (event, *_) = node.until(lambda: node.events("OOMKilling", name))
     took_s = time.monotonic() - ended_s
-    print(f"{name}: told after {took_s:.2f} s")
+    print(f"{name}: reported after {took_s:.2f} s")
     assert took_s < REPORTED_S
     return event
 
 
 def found_again(node: PressureNode, name: str) -> None:
-    """By the next agent: the same record, and nothing is told twice."""
+    """By the next agent: the same record, and nothing is reported twice."""
     kills, events = (node.kills_of(name), node.events("OOMKilling", name))
     assert kills
     node.kill_node()
@@ -367,7 +367,7 @@ def a_kill_at_the_pods_limit_is_reported_as_such(node: PressureNode) -> None:
 
 
 def a_kill_at_the_limit_of_all_pods_is_reported_as_such(node: PressureNode) -> None:
-    """Nobody is evicted here: the threshold is far below what a look could see in time."""
+    """No pod is evicted here: the threshold is far below what a poll could see in time."""
     node.create(pod("flood", container("c", eater(700, PACE), **memory("10Mi")), restartPolicy="Never"))
     event = reported_soon(node, "flood", first_end(node, "flood"))
     assert "the limit of all pods together (node allocatable)" in event["message"]

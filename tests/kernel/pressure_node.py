@@ -1,8 +1,8 @@
 """A real control plane and a real node of a declared, small size, to be brought under pressure: here or in a guest.
 
-Pods are eaters: they hold or take memory at a given pace, and end at once when they are told to. Whatever they take
+Pods are eaters: they hold or take memory at a given pace, and end at once on SIGTERM. What they take
 stays inside the kubepods of this node, which has at most a gigabyte. Questions go to the API over one kept connection,
-so that looking often costs little.
+so that frequent reads cost little.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Document = dict[str, Any]
 Found = TypeVar("Found")
 
 # Takes memory at a pace, in hundredths of a second and pieces of 64 KiB (a guest takes 0.1 s for a whole MiB, and Python
-# hears no signal meanwhile); tells what it has done with its times, and ends when told to.
+# handles no signal meanwhile); prints what it has done with its times, and ends on SIGTERM.
 EATER = """
 import os, signal, sys, time
-def told(*_):
-    os.write(1, b"told %f\\n" % time.monotonic()); os._exit(143)
-signal.signal(signal.SIGTERM, told)
+def term(*_):
+    os.write(1, b"term %f\\n" % time.monotonic()); os._exit(143)
+signal.signal(signal.SIGTERM, term)
 have, want, pace = [], int(sys.argv[1]) * 16, float(sys.argv[2]) * 16
 os.write(1, b"up %f\\n" % time.monotonic())
 begin, taken = time.monotonic(), 0
@@ -54,7 +54,7 @@ def eater(mib: int, mib_per_s: float = 0.0, then: str = "") -> list[str]:
 
 
 def stubborn(mib: int, mib_per_s: float = 0.0) -> list[str]:
-    """One that tells that it was asked to end, and does not."""
+    """One that prints that it got SIGTERM, and does not end."""
     words = eater(mib, mib_per_s)
     words[4] = EATER.replace("; os._exit(143)", "")
     assert words[4] != EATER
@@ -190,13 +190,13 @@ class PressureNode(RealNode):
         return self.said(name, "full", container)
 
     def said(self, name: str, word: str, container: str = "c") -> float:
-        def look() -> float:
+        def read() -> float:
             for line in self.log(name, container).splitlines():
                 if line.startswith(f"{word} "):
                     return float(line.split()[1])
             return 0.0
 
-        return self.until(look)
+        return self.until(read)
 
     def log(self, name: str, container: str = "c") -> str:
         found = sorted(self.state.glob(f"node/logs/default_{name}_*/{container}/*.log"))
@@ -216,7 +216,7 @@ class PressureNode(RealNode):
         return f"{pods}\n{file.read_text()[-3000:] if file.exists() else ''}"
 
     def empty(self) -> None:
-        """All pods gone, and what they held."""
+        """All pods and their memory are gone."""
         for each in self.pods():
             name = each["metadata"]["name"]
             self.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")

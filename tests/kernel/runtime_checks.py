@@ -48,7 +48,7 @@ async def exit_codes_and_both_streams(pod: Pod) -> None:
 
 
 async def killed_by_a_signal(pod: Pod) -> None:
-    """PID 1 can't be killed from inside its own namespace, so the shell lets a child die and tells."""
+    """PID 1 can't be killed from inside its own namespace, so the shell lets a child die and prints it."""
     container = await pod.start("/bin/sh", "-c", "sh -c 'kill -SEGV $$'; exit $?")
     assert (await pod.ended(container)).exit_code == 139
 
@@ -266,12 +266,12 @@ async def the_oom_score_is_set_before_it_runs(pod: Pod) -> None:
     container = await pod.start(*SLEEP, oom_score_adj=-500)
     seen = await pod.seen(container)
     have = int(read(f"/proc/{seen.pid}/oom_score_adj"))
-    if have != -500:  # without CAP_SYS_RESOURCE: told, not failed
+    if have != -500:  # without CAP_SYS_RESOURCE: reported, not failed
         assert (seen.annotations[OOM_WANTED], seen.annotations[OOM_HAVE]) == ("-500", str(have))
 
 
 async def it_goes_like_others(pod: Pod) -> None:
-    """Whatever turn the supervisor has itself."""
+    """Whatever priority the supervisor itself has."""
     assert await pod.output("nice") == "0\n"
     container = await pod.start(*SLEEP)
     session = await pod.runtime.attach(container, ("nice",), stdin=False, tty=False)

@@ -1,4 +1,4 @@
-"""Starts one guest per kernel and driver, runs the tests of `in_guest/` that belong there, and tells of each of them.
+"""Starts one guest per kernel and driver, runs the tests of `in_guest/` that belong there, and reports each of them.
 
 A test inside is a subtest here: its failure comes back with its own text, its skip with its own reason.
 """

@@ -100,9 +100,9 @@ async def test_images_that_are_not_there(bench: Bench) -> None:
     with pytest.raises(ImageError) as absent:
         await bench.runtime.image("localhost/none:1", has_command=True, pull=False)
     assert (absent.value.reason, absent.value.image) == ("ErrImageNeverPull", "localhost/none:1")
-    with socket.socket() as nobody:  # bound, but nobody listens: a registry that refuses
-        nobody.bind(("127.0.0.1", 0))
-        name = f"localhost:{nobody.getsockname()[1]}/none:1"
+    with socket.socket() as refuses:  # bound, but not listening: a registry that refuses
+        refuses.bind(("127.0.0.1", 0))
+        name = f"localhost:{refuses.getsockname()[1]}/none:1"
         with pytest.raises(ImageError) as failed:
             await bench.runtime.image(name, has_command=True, pull=True)
     assert failed.value.reason == "ErrImagePull" and "rpc error: code = " in failed.value.message
@@ -117,9 +117,9 @@ async def test_new_numbers_for_a_running_container(bench: Bench) -> None:
         memory_swap_limit_bytes=64 * MIB, oom_score_adj=968,
     )  # fmt: skip
     # Memory of tmpfs, which cannot be given back: 24 MiB that a lower limit cannot have.
-    script = "dd if=/dev/zero of=/dev/shm/held bs=1M count=24 2>/dev/null; echo held; sleep 1000"
+    script = "dd if=/dev/zero of=/dev/shm/taken bs=1M count=24 2>/dev/null; echo taken; sleep 1000"
     main = await bench.run(spec, sandbox_id, "main", ("sh", "-c", script), resources=first)
-    await bench.logged(main, "held")
+    await bench.logged(main, "taken")
     memory, cpu = cgroup_directory(main.pid, "memory"), cgroup_directory(main.pid, "cpu")
 
     def numbers() -> tuple[int, ...]:
@@ -193,23 +193,23 @@ async def test_containers_outlive_the_runtime(bench: Bench, daemon: Containerd, 
 
     listening = asyncio.create_task(listen())
 
-    async def first_look() -> bool:
+    async def first_snapshot() -> bool:
         return woken == [""]
 
-    await until(first_look)
+    await until(first_snapshot)
     daemon.stop(number)
-    touch(f"/proc/{ends.pid}/root/tmp/go")  # one container ends while nobody can say so
-    asked = asyncio.create_task(runtime.seen())  # asked of nobody: answered by the one that comes
+    touch(f"/proc/{ends.pid}/root/tmp/go")  # one container ends while containerd is down
+    asked = asyncio.create_task(runtime.seen())  # sent while no runtime listens: answered by the next one
     await asyncio.to_thread(daemon.start)
     seen = {each.name: each for each in (await asked).containers}
     assert (seen["stays"].phase, seen["stays"].pid) == ("running", stays.pid)
     ended = await bench.ended(ends.id)
     assert ended.exit_code == 5
 
-    async def told() -> bool:
+    async def reported() -> bool:
         return spec.pod_uid in woken or woken.count("") > 1
 
-    await until(told)
+    await until(reported)
     assert (await runtime.run_in(stays.id, ("echo", "here"), 30)).output == b"here\n"
     await runtime.stop_container(stays.id, 10)
     assert (await bench.ended(stays.id)).exit_code == 3
@@ -240,9 +240,9 @@ async def test_a_pod_network_is_reached_from_where_the_runtime_is(daemon: Contai
         spec = bench.sandbox(host_network=False)
         try:
             sandbox_id = await runtime.make_sandbox(spec)
-        except RuntimeCallError as trouble:
-            if "operation not supported" in str(trouble):
-                pytest.skip(f"CNI: this kernel has no veth: {trouble}")
+        except RuntimeCallError as error:
+            if "operation not supported" in str(error):
+                pytest.skip(f"CNI: this kernel has no veth: {error}")
             raise
         await bench.run(spec, sandbox_id, "main", ("httpd", "-f", "-p", "8080", "-h", "/etc"))
         assert await runtime.pod_socket(sandbox_id) is None
@@ -275,8 +275,8 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
         try:
             made = await runtime.make_container(spec, sandbox_id, container)
             await runtime.start_container(made)
-        except RuntimeCallError as trouble:
-            print(trouble)
+        except RuntimeCallError as error:
+            print(error)
             return False
         return (await bench.seen(made)).phase == "running"
 

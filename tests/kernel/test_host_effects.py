@@ -1,4 +1,4 @@
-"""What the engine's values do on cgroup v1, on the machine itself: who is killed, held back, refused.
+"""What the engine's values do on cgroup v1, on the machine itself: what is killed, limited, refused.
 
 The pods of every test have 256 MiB together, the limit of their kubepods. See in_guest/test_effects.py for v2.
 """
@@ -59,7 +59,7 @@ def test_a_memory_limit_kills_exactly_the_offender(tmp_path: Path) -> None:
         for each in others:
             each.do("take", 8)
         assert fellow.lives()
-        hog.tell("take", 60)
+        hog.send("take", 60)
         assert hog.exit_code() == KILLED
         assert int(hog.until_end()) < 40
         assert [node.kills(*each) for each in ((web, "app"), (web, "side"), (other, "app"))] == [1, 0, 0]
@@ -74,7 +74,7 @@ def test_a_cpu_limit_holds_a_busy_loop(tmp_path: Path) -> None:
         # Above what else this machine does, so that nothing but the quota holds it back.
         asyncio.run(node.driver.write(node.root, "cpu.shares", "65536"))
         worker = node.start(busy, "app")
-        worker.tell("loop", 0)
+        worker.send("loop", 0)
         worker.until("looping")
         (share,) = node.cpu_shares(busy, seconds=3)
         assert 0.08 <= share <= 0.25
@@ -90,7 +90,7 @@ def test_cpu_requests_split_a_cpu(tmp_path: Path) -> None:
         node.add(small, large)
         for each in (small, large):
             worker = node.start(each, "app")
-            worker.tell("loop", cpu)
+            worker.send("loop", cpu)
             worker.until("looping")
         one, ten = node.cpu_shares(small, large, seconds=10)
         assert 8 <= ten / one <= 12
@@ -166,7 +166,7 @@ def huge_pages(state: Path) -> None:
         worker = node.start(large, "app")
         assert worker.do("huge", 4) == "4"
         assert int(node.text(node.path(large, "app"), "hugetlb.2MB.usage_in_bytes")) == 4 * MIB
-        worker.tell("huge", 2)
+        worker.send("huge", 2)
         assert worker.exit_code() == -signal.SIGBUS
         refused = [int(node.text(node.path(large, name), "hugetlb.2MB.failcnt")) for name in ("", "app")]
         assert sum(refused) == 1, refused
@@ -238,7 +238,7 @@ def test_a_limit_is_lowered_as_soon_as_memory_is_freed(tmp_path: Path) -> None:
         hog = node.start(web, "app")
         hog.do("take", 32)
         started = time.monotonic()
-        hog.tell("give", 1)
+        hog.send("give", 1)
         node.resize(pod("web", app=AFTER))
         assert time.monotonic() - started >= 1
         for name in ("", "app"):

@@ -147,7 +147,7 @@ async def test_usage_threshold_fires_on_the_way_up_and_down(memory: Path, exerci
     with opened(memory) as directory, child(memory, sys.executable, "-S", "-c", TAKES, "48") as process:
         async with CgroupWatcher[str]() as watcher:
             watcher.usage_threshold("web", directory, 32 * MIB)
-            assert await fires(watcher) == {"web"}  # once at first: look, now that it is registered
+            assert await fires(watcher) == {"web"}  # once at first: read, now that it is registered
             assert await silent(watcher)
             say(process, "take")
             assert await fires(watcher) == {"web"}
@@ -217,7 +217,7 @@ async def test_exit_of_a_process_now_and_long_ago() -> None:
             assert await silent(watcher, 0.05)
             process.terminate()
             assert await fires(watcher) == {"child"}
-            assert await silent(watcher, 0.05), "an end is told once"
+            assert await silent(watcher, 0.05), "an exit is reported once"
         watcher.exit_of("ended", process.pid)
         assert await fires(watcher) == {"ended"}
 
@@ -255,7 +255,7 @@ async def test_a_waiting_reader_sees_the_end_of_the_stream() -> None:
 @pytest.mark.skipif(not os.path.exists("/proc/pressure/cpu"), reason="no pressure stall information in this kernel")
 @pytest.mark.asyncio
 async def test_global_pressure_trigger_with_the_window_the_kernel_grants(exercised: Note) -> None:
-    """Two busy loops on one CPU stall each other; without the capability a short window becomes 2 s, and is told."""
+    """Two busy loops on one CPU stall each other; without the capability a short window becomes 2 s, and is reported."""
     cpu = min(os.sched_getaffinity(0))
     busy = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
     async with CgroupWatcher[str]() as watcher:

@@ -1,6 +1,6 @@
 """A runtime that fails: every call, refused before, lost after it was done, or slow, between us and containerd.
 
-Whoever asks again gets there, and in the end there is exactly one sandbox with exactly one container in it that was
+A caller that retries succeeds, and in the end there is exactly one sandbox with exactly one container in it that was
 started once.
 """
 

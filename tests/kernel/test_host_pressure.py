@@ -54,7 +54,7 @@ def test_a_replacement_comes(node: PressureNode, tmp_path: Path) -> None:
 
 
 def test_kills_that_come_too_fast_for_the_kernels_log(node: PressureNode) -> None:
-    """It describes ten in five seconds and only counts the others, whose limit is told all the same."""
+    """It describes ten in five seconds and only counts the others, whose limit is still reported."""
     names = [f"c{number}" for number in range(14)]
     limit = {"resources": {"limits": {"memory": "16Mi", "cpu": "500m"}}}
     node.create(
@@ -73,12 +73,12 @@ def test_the_forecast_pod_is_evicted(node: PressureNode) -> None:
     node.full("over")
     node.full("gold")
     node.until(lambda: "waiting" in node.container("stuck").get("state", {}))
-    found = _foretold(node)
+    found = _forecast(node)
     assert [each["name"] for each in found["decision"]["order"]] == ["over", "gold"]
     assert found["notes"] == ["default/stuck is left out: nothing of it runs, or it is being ended"]
     node.create(pod("grows", container("c", eater(260, checks.PACE), **memory("270Mi"))))
     node.until(lambda: node.is_evicted("over"))
-    node.until(lambda: node.condition("MemoryPressure") == "True")  # told a little later
+    node.until(lambda: node.condition("MemoryPressure") == "True")  # reported a little later
 
 
 def test_the_forecast_counts_what_was_just_written(node: PressureNode) -> None:
@@ -89,16 +89,16 @@ def test_the_forecast_counts_what_was_just_written(node: PressureNode) -> None:
     node.create(pod("writes", container("c", ["sh", "-c", begin], **data), volumes=[{"name": "data", "emptyDir": {}}]))
     node.running("writes")
     node.page("stats/summary")
-    looked_s = time.monotonic()
+    read_s = time.monotonic()
     (fifo,) = node.until(lambda: list(node.state.glob("node/pods/*/volumes/*/data/begin")))
     fifo.write_text("now\n")
     node.until(lambda: "done" in node.log("writes"))
-    node.until(lambda: time.monotonic() - looked_s > DISK_AGE_S)  # for so long eviction itself does not look again
-    (place,) = _foretold(node, "--signal", "nodefs.available")["decision"]["order"]
+    node.until(lambda: time.monotonic() - read_s > DISK_AGE_S)  # for so long eviction itself does not measure again
+    (place,) = _forecast(node, "--signal", "nodefs.available")["decision"]["order"]
     assert place["usage"] >= 5 << 20
 
 
-def _foretold(node: PressureNode, *words: str) -> Document:
+def _forecast(node: PressureNode, *words: str) -> Document:
     asked = ("explain", "eviction-order", "--on", "n1", "-o", "json", "--kubeconfig", str(node.kubeconfig), *words)
     return dict(json.loads(run(*asked).out))
 
@@ -138,7 +138,7 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureN
             "evictionPressureTransitionPeriod": "1s",
         }
     )
-    # Above the threshold for less than its grace: nobody goes, but the condition is there at once.
+    # Above the threshold for less than its grace period: no pod is evicted, but the condition is set at once.
     node.create(pod("brief", container("c", eater(330), **memory("10Mi")), terminationGracePeriodSeconds=1))
     full_s = node.full("brief")
     node.until(lambda: node.condition("MemoryPressure") == "True")
@@ -152,8 +152,8 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureN
     node.create(*(pod(name, container("c", eater(mib), **memory("10Mi"))) for name, mib in (("a", 110), ("b", 220))))
     up_s, full_s = (max(node.said(name, what) for name in "ab") for what in ("up", "full"))  # crossed in between
     node.until(lambda: node.is_evicted("b"))
-    told_s = node.said("b", "told")
-    assert told_s - up_s >= grace_s and told_s - full_s < grace_s + 15
+    term_s = node.said("b", "term")
+    assert term_s - up_s >= grace_s and term_s - full_s < grace_s + 15
     assert not node.is_evicted("a")
     decision = node.page("pressure")["decisions"][-1]
     assert (decision["hard"], decision["graceS"]) == (False, 2.0)  # the pod's own, below what the node allows
@@ -169,7 +169,7 @@ def test_a_node_reports_its_signals(otherwise: Callable[..., PressureNode]) -> N
     node.full("web")
     signals = {each["signal"]: each for each in node.page("pressure")["signals"]}
     assert QUANTITIES[signals["memory.available"]["available"]].value < (512 - 60) << 20
-    found = _foretold(node, "--signal", "pid.available", "--available", "100")
+    found = _forecast(node, "--signal", "pid.available", "--available", "100")
     assert found["met"] is True
     assert found["decision"]["threshold"] == signals["pid.available"]["thresholds"][0]["value"]
     assert found["decision"]["graceS"] == 7
@@ -202,20 +202,20 @@ def test_at_once_without_grace(otherwise: Callable[..., PressureNode]) -> None:
     assert node.page("pressure")["decisions"][-1]["graceS"] == 0.0
     said = node.log("hog")
     assert said.startswith("up ")
-    assert "told" not in said
+    assert "term" not in said
 
 
 def test_an_agent_that_was_killed_during_an_eviction_waits_for_its_victim(
     otherwise: Callable[..., PressureNode],
 ) -> None:
-    """The victim takes its whole grace, and nobody else goes for the memory that it still holds."""
+    """The victim takes its whole grace period, and no other pod is evicted for the memory that it still has."""
     node = otherwise(checks.SETTINGS, {"evictionHardGraceSeconds": 6})
     node.create(*(pod(name, container("c", eater(20), **memory("40Mi"))) for name in ("calm", "quiet")))
     node.full("calm")
     node.full("quiet")
     node.create(pod("hog", container("c", stubborn(390), **memory("5Mi")), terminationGracePeriodSeconds=30))
     for _ in range(2):
-        node.said("hog", "told")
+        node.said("hog", "term")
         node.kill_node()
         node.start_again()
         assert (node.cgroup("hog", "c") / "cgroup.procs").read_text(), "it was gone before it could be waited for"

@@ -100,7 +100,7 @@ def test_real_processes_are_measured(tmp_path: Path, exercised: Callable[[str, s
         names = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
         assert {"node_cpu_usage_seconds_total", "pod_memory_working_set_bytes"} <= names
         assert b'"usageNanoCores"' in summary_json(found)
-        # Gone: left out, and nothing is held.
+        # Gone: left out, and no file is kept open.
         for cgroup in (pod.containers[0].cgroup, pod.cgroup):
             for each in this_host().v1.values():
                 removed(each.mount_point + cgroup)

@@ -50,8 +50,8 @@ class StaticCpuCluster:
     def __init__(self, node: Processes | OneProcess, client: Client, notes: Path) -> None:
         self.node, self.client, self.notes = node, client, notes
 
-    async def until(self, look: Callable[[Document], Any], name: str) -> Any:
-        """What `look` finds in the pod, as soon as it finds something."""
+    async def until(self, read: Callable[[Document], Any], name: str) -> Any:
+        """What `read` returns for the pod, as soon as it is true."""
         end = time.monotonic() + WAIT_S
         while True:
             try:
@@ -60,7 +60,7 @@ class StaticCpuCluster:
                 if not error.is_gone:
                     raise
                 pod = {}
-            if found := look(pod):
+            if found := read(pod):
                 return found
             assert time.monotonic() < end, f"{name}: {json.dumps(pod.get('status'))}"
             await asyncio.sleep(0.3)
@@ -89,13 +89,13 @@ class StaticCpuCluster:
         await self.client.ask(request.patch(request.PODS, name, change, "default", "resize"))
 
     async def infeasible(self, name: str) -> str:
-        def look(pod: Document) -> str:
+        def read(pod: Document) -> str:
             every = pod["status"].get("conditions", [])
             return next(
                 (c["message"] for c in every if c["type"] == "PodResizePending" and c["reason"] == "Infeasible"), ""
             )
 
-        found: str = await self.until(look, name)
+        found: str = await self.until(read, name)
         return found
 
     async def delete(self, name: str) -> None:
@@ -135,9 +135,9 @@ class StaticCpuCluster:
         print(f"seen: quota of {name}: {expected}", flush=True)
 
 
-async def eventually(look: Callable[[], bool], what: str) -> None:
+async def eventually(read: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + WAIT_S
-    while not look():
+    while not read():
         assert time.monotonic() < end, f"never: {what}"
         await asyncio.sleep(0.2)
 
@@ -209,7 +209,7 @@ class OneProcess:
         self._task = asyncio.create_task(self._agent.run())
 
     async def killed(self, profile: str = "1.27") -> None:
-        """As near to it as a task can be: nothing is told to anybody."""
+        """As close to a kill as a task can be: no clean-up runs."""
         self._task.cancel()
         await asyncio.wait([self._task])
         await self._begin(profile)
@@ -266,7 +266,7 @@ async def old_profile(cluster: StaticCpuCluster) -> None:
     await cluster.run("shared", "100m", guaranteed=False)
     await cluster.on("shared", "0-7", "alone")
     await cluster.run("one", "1")
-    await cluster.on("one", "2", "one CPU, the reserved core 0-1 left alone")
+    await cluster.on("one", "2", "one CPU, the reserved core 0-1 unused")
     await cluster.on("shared", "0-1,3-7", "the pool follows")
     await cluster.quota("one", "100000 100000")
     await cluster.run("two", "2")
@@ -295,7 +295,7 @@ async def eventually_reported(cluster: StaticCpuCluster, name: str, reason: str,
     end = time.monotonic() + WAIT_S
     while True:
         events = await cluster.events(name)
-        if any(told == reason and words in message for told, message in events):
+        if any(event == reason and words in message for event, message in events):
             print(f"seen: event {reason} of {name}", flush=True)
             return
         assert time.monotonic() < end, events

@@ -42,7 +42,7 @@ SYSTEMD = "systemd" in os.environ[GUEST_VARIABLE]
 HANDLER = os.environ.get("PLIMSOLL_CRI_HANDLER", "")
 MIB = 1 << 20
 HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done"
-HOLDS = "dd if=/dev/zero of=/dev/shm/held bs=1M count=24 2>/dev/null; touch /tmp/held; " + HANDLES_TERM
+HOLDS = "dd if=/dev/zero of=/dev/shm/taken bs=1M count=24 2>/dev/null; touch /tmp/taken; " + HANDLES_TERM
 PATCH = "application/strategic-merge-patch+json"
 
 
@@ -250,7 +250,7 @@ async def test_a_resize_needs_no_restart_and_kills_nothing(tmp_path: Path, daemo
         await eventually(lambda: values()[0::2] == [str(48 * MIB)] * 2)
         await world.resize("16Mi", "250m")
         await eventually(lambda: agent.pods.resizes.in_progress() == 1)
-        await asyncio.sleep(12.0)  # the whole ladder, and nobody is killed on it
+        await asyncio.sleep(12.0)  # all steps of the shrink policy, and nothing is killed
         assert values()[0::2] == [str(48 * MIB)] * 2
         await world.resize("40Mi", "250m")
         await eventually(lambda: values()[0::2] == [str(40 * MIB)] * 2)

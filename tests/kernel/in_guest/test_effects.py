@@ -1,4 +1,4 @@
-"""What the engine's values do on cgroup v2, in a guest: who is killed, slowed down, kept, held back.
+"""What the engine's values do on cgroup v2, in a guest: what is killed, slowed down, protected, limited.
 
 Each test makes pods on a node of its own and asserts the effect together with the kernel's counter that proves it.
 Where a file makes the difference, the same happens once with it and once without.
@@ -44,7 +44,7 @@ def test_a_memory_limit_kills_exactly_the_offender(profile: str, group: bool, tm
         for each in others:
             each.do("take", 8)
         assert fellow.lives()
-        hog.tell("take", 60)
+        hog.send("take", 60)
         assert hog.exit_code() == KILLED
         assert int(hog.until_end()) < 40
         assert (node.kills(web, "side"), node.kills(other, "app")) == (0, 0)
@@ -77,7 +77,7 @@ def test_memory_high_slows_down_and_does_not_kill(tmp_path: Path) -> None:
         hog = node.start(web, "app")
         assert hog.lives()
         end = time.monotonic() + 2 * took_s + 1
-        hog.tell("take", 28)
+        hog.send("take", 28)
         taken = 0
         while (line := hog.line(end - time.monotonic())) is not None:
             taken = int(line)
@@ -116,7 +116,7 @@ def test_memory_min_makes_the_kernel_kill_another_process(protected: bool, tmp_p
     """A protected container takes what it has requested. What others could give is used up: one of them is killed.
 
     112 MiB for all pods: 32 of page cache, 48 taken by a pod that requests nothing; then the owner of the cache takes
-    another 40. Without memory.min its own cache makes room, with it somebody else has to.
+    another 40. Without memory.min its own cache makes room, with it another process has to.
     """
     keeper, other = pod("keeper", app={"requests": {"memory": "88Mi"}}), pod("other", app={})
     with new_node(tmp_path, memory_mib=112, config=QOS if protected else NO_QOS) as node:
@@ -142,7 +142,7 @@ def test_a_cpu_limit_holds_a_busy_loop(tmp_path: Path) -> None:
     with new_node(tmp_path) as node:
         node.add(busy)
         worker = node.start(busy, "app")
-        worker.tell("loop", 0)
+        worker.send("loop", 0)
         worker.until("looping")
         (share,) = node.cpu_shares(busy, seconds=3)
         assert 0.08 <= share <= 0.25
@@ -157,7 +157,7 @@ def test_cpu_requests_split_a_cpu(tmp_path: Path) -> None:
         node.add(small, large)
         for each in (small, large):
             worker = node.start(each, "app")
-            worker.tell("loop", 0)
+            worker.send("loop", 0)
             worker.until("looping")
         one, ten = node.cpu_shares(small, large, seconds=10)
         assert one + ten > 0.8

@@ -124,7 +124,7 @@ def test_memory_high_alone_leaves_a_process_parked_and_the_watchdog_resolves_it(
     node = start(QOS, {"throttleWatchdog": "off"})
     reached_s = throttled(node)
     while time.monotonic() - reached_s < 3 * RESOLVED_S:
-        assert "full" not in node.log("parked"), f"memory.high held nobody: {time.monotonic() - reached_s:.1f} s"
+        assert "full" not in node.log("parked"), f"memory.high had no effect: {time.monotonic() - reached_s:.1f} s"
         time.sleep(0.5)
     node.empty()
     node.kill_node()
@@ -141,7 +141,7 @@ def test_memory_high_alone_leaves_a_process_parked_and_the_watchdog_resolves_it(
     assert released_s - reached_s <= RESOLVED_S
     (event,) = node.until(lambda: node.events("MemoryThrottled", "parked"))
     assert "memory.high is lifted" in event["message"]
-    # Nobody repairs it: not the next pod, not the next agent.
+    # It is not repaired: not by the next pod, not by the next agent.
     node.create(pod("other", container("c", eater(1))))
     node.running("other")
     node.kill_node()

@@ -277,8 +277,8 @@ def test_every_value_lands_in_file_and_unit_and_survives_daemon_reload(
             for file, value, *_ in writes:
                 run(driver.write(path, file, value))
                 kept[path, file] = value
-            told = shown(path, *(name for _, _, name, _ in writes))
-            assert told == {name: text for _, _, name, text in writes}, f"round {number} of {path}"
+            properties = shown(path, *(name for _, _, name, _ in writes))
+            assert properties == {name: text for _, _, name, text in writes}, f"round {number} of {path}"
             for file, value, *_ in writes:
                 found = text_of(driver, path, file)
                 assert same_value(file, value, found), f"round {number} of {path}: {file} is {found}"
@@ -297,7 +297,7 @@ def shown(path: str, *names: str) -> dict[str, str]:
 
 
 def test_what_is_changed_past_systemd(driver: SystemdCgroups, run: Run, slice_path: str, scope: str) -> None:
-    """Seen and set again by us; left to itself, lost at daemon-reload, which is why the driver tells systemd."""
+    """Seen and set again by us; left to itself, lost at daemon-reload, which is why the driver sets them through systemd."""
     file, ours, theirs = (
         ("memory.max", str(64 * MIB), str(80 * MIB)) if driver.version == 2 else ("cpu.shares", "512", "1000")
     )

@@ -54,7 +54,7 @@ def child(directory: Directory, *command: str) -> Iterator[subprocess.Popen[byte
 
 
 async def sees(watcher: CgroupWatcher[str], true: Callable[[], bool], deadline_s: float = 60.0) -> set[str]:
-    """Look again at each event, and at nothing else, until it is so; the keys that came on the way."""
+    """Check again at each event, and only then, until it is so; returns the keys of the events."""
     keys: set[str] = set()
     async with asyncio.timeout(deadline_s):
         while not true():

@@ -1,4 +1,4 @@
-"""What is seen and what wakes the agent, with a runtime that is a table of ours and sends events, or does not."""
+"""Snapshots and changes, with a fake runtime that sends events or does not."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_concurrent_callers_share_a_new_snapshot(table: Table, runtime: Cr
     first = asyncio.create_task(runtime.seen())
     await asyncio.sleep(0)
     others = [asyncio.create_task(runtime.seen()) for _ in range(20)]
-    others[0].cancel()  # the one that would have looked for all of them
+    others[0].cancel()  # the one that would have read for all of them
     await asyncio.gather(first, *others, return_exceptions=True)
     assert [task.result().containers[0].id for task in others[1:]] == ["c"] * 19
     assert table.server.calls.count("ListContainers") - before <= 3

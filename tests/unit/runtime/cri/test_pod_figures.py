@@ -1,4 +1,4 @@
-"""What a runtime tells of its disks, and how it hears of a pod's new size, with a runtime that is a test's."""
+"""File systems, writable layers and sandbox updates, with a fake runtime."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_writable_layers_that_the_runtime_reports(server: Server, runtime:
 
 
 @pytest.mark.parametrize(
-    ("images", "containers", "told"),
+    ("images", "containers", "expected"),
     [
         pytest.param((fs("/i"),), (), Filesystems("/i", ""), id="containerd-1.6"),
         pytest.param((fs("/i"),), (fs("/c"),), Filesystems("/i", "/c"), id="both"),
@@ -68,13 +68,13 @@ async def test_writable_layers_that_the_runtime_reports(server: Server, runtime:
 )
 async def test_where_images_and_writable_layers_are_stored(
     server: Server, runtime: CriRuntime, images: tuple[im.FilesystemUsage, ...],
-    containers: tuple[im.FilesystemUsage, ...], told: Filesystems,
+    containers: tuple[im.FilesystemUsage, ...], expected: Filesystems,
 ) -> None:  # fmt: skip
     async def answer(server: Server, request: bytes) -> bytes:
         return encode(im.ImageFsInfoResponse(image_filesystems=images, container_filesystems=containers))
 
     server.handlers["ImageFsInfo"] = answer
-    assert await runtime.filesystems() == told
+    assert await runtime.filesystems() == expected
 
 
 async def test_a_runtime_gets_a_pods_size_in_full(server: Server, runtime: CriRuntime) -> None:
@@ -92,9 +92,7 @@ async def test_a_runtime_gets_a_pods_size_in_full(server: Server, runtime: CriRu
     )
 
 
-async def test_an_unimplemented_call_is_made_once_per_connection(
-    server: Server, runtime: CriRuntime
-) -> None:
+async def test_an_unimplemented_call_is_made_once_per_connection(server: Server, runtime: CriRuntime) -> None:
     async def unknown(server: Server, request: bytes) -> bytes:
         raise GrpcError(UNIMPLEMENTED, "unknown method UpdatePodSandboxResources")
 
