@@ -367,3 +367,46 @@ def cold_file(folder: Path, mebibytes: int) -> Path:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return path
+
+
+# --- checks for both versions ---
+
+
+def the_offender_is_killed(node: Node, web: Pod, other: Pod) -> Worker:
+    """One process of `web`'s container `app` exceeds its limit; returns another process of that container."""
+    hog, fellow = node.start(web, "app"), node.start(web, "app")
+    others = [node.start(web, "side"), node.start(other, "app")]
+    for worker in others:
+        worker.do("take", 8)
+    assert fellow.lives()
+    hog.send("take", 60)
+    assert hog.exit_code() == KILLED
+    assert int(hog.until_end()) < 40
+    assert (node.kills(web, "side"), node.kills(other, "app")) == (0, 0)
+    assert all(worker.lives() for worker in others)
+    return fellow
+
+
+def a_busy_loop_is_throttled(node: Node, busy: Pod) -> None:
+    """The pod has a limit of 200m."""
+    worker = node.start(busy, "app")
+    worker.send("loop", 0)
+    worker.until("looping")
+    (share,) = node.cpu_shares(busy, seconds=3)
+    assert 0.08 <= share <= 0.25
+    counted = [node.cpu(busy), node.cpu(busy, "app")]  # both have the limit, and either may meet it first
+    assert sum(usage.throttled_periods or 0 for usage in counted) >= 10
+    assert sum(usage.throttled_us or 0 for usage in counted) >= 750_000
+
+
+def requests_split_a_cpu(node: Node, cpu: int) -> float:
+    """Requests of 100m and 1000m on one CPU; returns the share that both use together."""
+    small, large = pod("small", app={"requests": {"cpu": "100m"}}), pod("large", app={"requests": {"cpu": "1000m"}})
+    node.add(small, large)
+    for each in (small, large):
+        worker = node.start(each, "app")
+        worker.send("loop", cpu)
+        worker.until("looping")
+    one, ten = node.cpu_shares(small, large, seconds=10)
+    assert 8 <= ten / one <= 12
+    return one + ten

@@ -19,13 +19,21 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, this_host
+from plimsoll.cgroups.drivers.detect import Hierarchies, this_host
 from plimsoll.cgroups.engine.executor import StepError
 from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.rules.cgroups.shrink import ShrinkPolicy
-from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod
+from tests.kernel.effects import (
+    MIB,
+    a_busy_loop_is_throttled,
+    cold_file,
+    new_node,
+    pod,
+    requests_split_a_cpu,
+    the_offender_is_killed,
+)
 from tests.unit.console import run
 
 LIMIT = {"limits": {"memory": "40Mi"}}
@@ -36,16 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def host(exercised: Callable[[str, str], None]) -> Iterator[None]:
-    if os.geteuid() != 0:
-        pytest.skip("host cgroup v1: not root")
-    try:
-        found = this_host()
-        check_required(found)
-    except CgroupsUnusableError as problem:
-        pytest.skip(f"host cgroup v1: {problem}")
-    if found.version != 1 or found.read_only:
-        pytest.skip(f"host cgroup v1: this host has cgroup v{found.version}{', read-only' if found.read_only else ''}")
+def host(host_v1: Hierarchies, exercised: Callable[[str, str], None]) -> Iterator[None]:
     yield
     exercised("kernel", f"Linux {os.uname().release}, host, cgroup v1, cgroupfs: effects")
 
@@ -54,17 +53,9 @@ def test_a_memory_limit_kills_exactly_the_offender(tmp_path: Path) -> None:
     web, other = pod("web", app=LIMIT, side=LIMIT), pod("other", app=LIMIT)
     with new_node(tmp_path) as node:
         node.add(web, other)
-        hog, fellow = node.start(web, "app"), node.start(web, "app")
-        others = [node.start(web, "side"), node.start(other, "app")]
-        for each in others:
-            each.do("take", 8)
+        fellow = the_offender_is_killed(node, web, other)
+        assert node.kills(web, "app") == 1
         assert fellow.lives()
-        hog.send("take", 60)
-        assert hog.exit_code() == KILLED
-        assert int(hog.until_end()) < 40
-        assert [node.kills(*each) for each in ((web, "app"), (web, "side"), (other, "app"))] == [1, 0, 0]
-        assert fellow.lives()
-        assert all(each.lives() for each in others)
 
 
 def test_a_cpu_limit_holds_a_busy_loop(tmp_path: Path) -> None:
@@ -73,27 +64,12 @@ def test_a_cpu_limit_holds_a_busy_loop(tmp_path: Path) -> None:
         node.add(busy)
         # Above what else this machine does, so that nothing but the quota holds it back.
         asyncio.run(node.driver.write(node.root, "cpu.shares", "65536"))
-        worker = node.start(busy, "app")
-        worker.send("loop", 0)
-        worker.until("looping")
-        (share,) = node.cpu_shares(busy, seconds=3)
-        assert 0.08 <= share <= 0.25
-        counted = [node.cpu(busy), node.cpu(busy, "app")]  # both have the limit, and either may meet it first
-        assert sum(each.throttled_periods or 0 for each in counted) >= 10
-        assert sum(each.throttled_us or 0 for each in counted) >= 750_000
+        a_busy_loop_is_throttled(node, busy)
 
 
 def test_cpu_requests_split_a_cpu(tmp_path: Path) -> None:
-    small, large = pod("small", app={"requests": {"cpu": "100m"}}), pod("large", app={"requests": {"cpu": "1000m"}})
-    cpu = max(os.sched_getaffinity(0))
     with new_node(tmp_path) as node:
-        node.add(small, large)
-        for each in (small, large):
-            worker = node.start(each, "app")
-            worker.send("loop", cpu)
-            worker.until("looping")
-        one, ten = node.cpu_shares(small, large, seconds=10)
-        assert 8 <= ten / one <= 12
+        requests_split_a_cpu(node, max(os.sched_getaffinity(0)))
 
 
 def test_a_container_goes_and_its_pod_has_less_than_it_had(tmp_path: Path) -> None:
