@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import pod
 from tests.e2e.real_node import RealNode, pod_of, real_node, reasons, running, status_of
-from tests.e2e.test_resize_node import MIB, files, patch_of, resources, settled, shell
+from tests.e2e.resized_pods import MIB, files, patch_of, resources, settled, shell
 from tests.e2e.waiting import until
 
 HOLDS = "head -c 60000000 /dev/zero >/data/file; echo holding; trap 'exit 0' TERM; while :; do sleep 0.05; done"

@@ -33,7 +33,7 @@ SUITES = [
     pytest.param("uml-v1-systemd", ["test_resize.py"], 300.0, id="v1-systemd-resize"),
     pytest.param(
         "uml-v2",
-        ["../../e2e/test_resize_node.py::test_the_timeline_of_the_document"],
+        ["../../e2e/test_resize_timeline.py::test_the_timeline_of_the_document"],
         500.0,
         id="v2-timeline",
         marks=LONG,
