@@ -21,6 +21,7 @@ from plimsoll.runtime.interface import ContainerSpec, ContainerStateSeen, CriRes
 from plimsoll.runtime.supervisor.images import BUNDLED
 
 DEADLINE_S = 60.0
+SLEEP = ("/bin/sh", "-c", 'trap "exit 0" TERM; sleep 1000 & echo ready; wait')
 FIRST_LINE = re.compile(rb"^(\S+) (stdout|stderr) ([FP]) ", re.MULTILINE)
 PYTHON = os.path.realpath(sys.executable)
 WITH_PYTHON = BUNDLED + "nginx"  # an image whose view has the interpreter, wherever it is installed

@@ -19,6 +19,7 @@ from plimsoll.runtime.interface import ContainerMount, ContainerSpec, RuntimeCal
 from tests.kernel.embedded_runtime import (
     DEADLINE_S,
     PYTHON,
+    SLEEP,
     WITH_PYTHON,
     Cgroups,
     Pod,
@@ -35,7 +36,7 @@ from tests.kernel.embedded_runtime import (
     read,
     resident_kib,
 )
-from tests.kernel.runtime_checks import CHECKS, SLEEP, Check
+from tests.kernel.runtime_checks import CHECKS, Check
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="embedded runtime: not root")
 
