@@ -6,7 +6,7 @@ sees: from the POST to the watch event with phase Running, from the DELETE to th
 of a CPU limit to the kernel's file (read again every 0.5 ms) and to the watch event with the new limit. The runtime's own
 share is the same CRI calls with nothing in between.
 
-`--quick`: few rounds and a short idle time. `--first`: on a machine that others use, too, everybody here goes before the
+`--quick`: few rounds and a short idle time. `--first`: on a machine that others use, too, these processes go before the
 others (nice −20): then times are about the node again.
 """
 

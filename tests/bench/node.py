@@ -9,7 +9,7 @@ time without requests. One reconcile of an unchanged node is every worker woken 
 the agent is started by a few lines (`woken_node.py`) that do so on a signal, and count its CPU time.
 
 `--quick`: a few rounds, and five seconds of idling in place of sixty. `--first`: on a machine that others use, too, the
-server, the agent and this client go before everybody else (SCHED_FIFO), the supervisor has nice −20, and its containers
+server, the agent and this client go before all others (SCHED_FIFO), the supervisor has nice −20, and its containers
 the largest share of the CPU: then times are about the node again.
 """
 

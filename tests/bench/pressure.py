@@ -5,7 +5,7 @@ takes memory at a given pace. What is measured, per run:
 
     crossing   the pods' working set passes the eviction threshold (read every half millisecond, every five in a guest)
     signal     the pod gets SIGTERM (by its own record), or its memory begins to shrink (KILL)
-    free       what it had taken is given back
+    free       what it had taken is free again
 
 Beside it a real poller: the same node with its own eviction switched off, one poll every ten seconds from here, and the
 pod killed at the poll that finds memory short. Its pod stops taking once it is past the threshold: else the kernel would

@@ -2,7 +2,7 @@
 
 Three real nodes, each with an API server, run below cgroup roots of their own, with 1, 50 and 110 pods. On each of them,
 some dozens at a time so that a slow minute of the machine meets all three, one pod gets another CPU limit by a plain
-PATCH over a kept connection. Taken is the time until the new quota stands in its container's `cpu.cfs_quota_us` (read
+PATCH over a kept connection. Measured is the time until the new quota is in its container's `cpu.cfs_quota_us` (read
 again every 0.2 ms), and until a watch shows the finished status. At last the largest node's pods are resized one after
 the other. The machine factor is that of `api.py`, taken before and after.
 """

@@ -1,4 +1,4 @@
-"""Starts the node whose words it is given, and at SIGUSR2 wakes every worker once: what that took goes into a file.
+"""Starts a node with the given command and at SIGUSR2 wakes every worker once; writes the cost of that to a file.
 
 python woken_node.py FILE plimsoll node …
 """

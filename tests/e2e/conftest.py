@@ -56,7 +56,7 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], FakeCluster]]:
-    """Started when first asked for, ended with the session."""
+    """Started at the first use, ended with the session."""
     with ExitStack() as stack:
 
         @cache
@@ -88,13 +88,13 @@ def binary(request: pytest.FixtureRequest, exercised: Callable[[str, str], None]
 
 @pytest.fixture(scope="session")
 def home(cluster: FakeCluster, binary: Binary, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of one kubectl and one server: what it has learned of the server is kept."""
+    """Of one kubectl and one server: it keeps its discovery cache."""
     return tmp_path_factory.mktemp(f"home-{cluster.profile}-{binary.version}")
 
 
 @pytest.fixture
 def kubectl(cluster: FakeCluster, binary: Binary, home: Path, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """In a namespace of the test's own, which goes with it, so that the node has room for the next."""
+    """In a namespace of the test's own, which is deleted afterwards, so that the node has room for the next."""
     words = re.sub("[^a-z0-9]+", "-", request.node.originalname.removeprefix("test_"))[:40].strip("-")
     namespace = f"{words}-{next(_NUMBER)}"
     config = home / f"{namespace}.kubeconfig"

@@ -1,7 +1,7 @@
 """A node over containerd under kill −9: of the agent, of containerd, of both; and every CRI call failing once.
 
-The story and its witnesses are those of `node_kill`: what ran is not asked of anybody but noted by the containers. With
-a real runtime one more thing can go wrong: a call that dies with its connection is taken back by the runtime, or not.
+The story and its records are those of `node_kill`: the containers themselves record what ran. With a real runtime one
+more thing can go wrong: a call whose connection breaks is undone by the runtime, or not.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CriStory(Story):
         super().fault(f"{text[:1500]} (since the last check: {', '.join(self.since_check)})\n{context}")
 
     def _runtime_log(self, text: str) -> list[str]:
-        """Whatever went wrong, by the runtime's own log, with the containers that a text names."""
+        """The runtime's log of the containers that a text names."""
         ids = set(re.findall("[0-9a-f]{64}", text))
         lines = self.daemon.log().splitlines() if self.daemon is not None else []
         return [line[:500] for line in lines if "level=info" not in line and any(each in line for each in ids)]
@@ -186,7 +186,7 @@ async def _play(story: CriStory, daemon: Containerd, kills: dict[str, int]) -> t
         await story.drop(name)
     await story.settled()
     await story.close()
-    print(dict(story.counts), *story.faults[:20], sep="\n", flush=True)  # the way out may fail by itself
+    print(dict(story.counts), *story.faults[:20], sep="\n", flush=True)  # the clean-up may fail, too
     return {**story.counts, "failed": len(story.faults)}, story.faults
 
 

@@ -28,7 +28,7 @@ class FakeCluster(msgspec.Struct, frozen=True):
 
 @contextmanager
 def fake_cluster(directory: Path, profile: str, *options: str) -> Iterator[FakeCluster]:
-    """`directory` must not be there yet; logs of both processes stay in it."""
+    """`directory` must not exist yet; the logs of both processes stay in it."""
     state = directory / "state"
     directory.mkdir(parents=True)
     with ExitStack() as stack:

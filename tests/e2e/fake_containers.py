@@ -1,4 +1,4 @@
-"""What the played node knows of its pods: containers with a log and resources, and the status that follows from them.
+"""What the fake node knows of its pods: containers with a log and resources, and the status that follows from them.
 
 A container "runs" from the first sync on, and writes one line when it starts and one when it ends. Its command may be
 `true` or `false`: then it ends at once. `kill 1` by exec ends it, and restartPolicy says what happens then.

@@ -1,4 +1,4 @@
-"""The played node's endpoint: logs, exec over WebSocket, metrics, with the kubelet's paths (design of the joint).
+"""The fake node's endpoint: logs, exec over WebSocket, metrics, with the kubelet's paths.
 
 Only the API server is let in, by its client certificate. Exec knows a few commands of its own: `echo`, `cat`,
 `sh -c 'exit N'`, `stty size`, `log TEXT` (into the container's log), `kill 1`.

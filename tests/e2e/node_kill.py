@@ -55,7 +55,7 @@ class Wanted(msgspec.Struct):
 
 
 def marked(name: str, container: str, script: str) -> str:
-    """A shell script that notes its start. The mark is on the command line of that shell alone."""
+    """A shell script that records its start. The mark is on the command line of that shell alone."""
     return f"mark={name}/{container}/1; echo start >> /book/{name}.{container}; {script}"
 
 
@@ -104,10 +104,10 @@ class Story:
     def fault(self, text: str) -> None:
         self.faults.append(f"after {sum(v for k, v in self.counts.items() if k.startswith('kills'))} kills: {text}")
 
-    # --- asking ---
+    # --- requests ---
 
     async def ask(self, method: str, path: str, body: Document | None = None) -> ApiResponse:
-        """Patiently: the API server may be just starting."""
+        """With retries: the API server may be just starting."""
         deadline = time.monotonic() + PATIENCE_S
         content = json.dumps(body).encode() if body is not None else b""
         while True:
@@ -151,13 +151,13 @@ class Story:
         for name, pids in found.items():
             places = {pid: _place(pid, self.node.cgroup_root) for pid in pids}
             there = {pid: uid for pid, uid in places.items() if uid is not None}
-            # `sleep` and the like have words of their own, but a shell that forks has its own for a moment.
+            # `sleep` and the like have their own command line, but a forked shell has the shell's for a moment.
             leaders = [pid for pid in there if not _is_below(pid, pids)]
             if len(leaders) > 1:
                 self.fault(f"{name} runs {len(leaders)} times: {there}")
             wanted = self.pods.get(name.split("/")[0])
             for pid, uid in there.items():
-                # One that has ended since is in no cgroup any more, and has no words either.
+                # One that has ended meanwhile is in no cgroup, and has no command line.
                 if (not uid or (wanted is not None and uid != wanted.uid)) and _words(pid):
                     self.fault(f"process {pid} of {name} is in cgroup {cgroup_of(pid)!r}")
             self.counts["processes seen"] += len(there)
@@ -223,7 +223,7 @@ class Story:
             await asyncio.sleep(0.1)
 
     async def _traces(self) -> None:
-        """The notes of the starts, the logs, and the cgroups."""
+        """The recorded starts, the logs, and the cgroups."""
         for wanted in self.pods.values():
             if self.is_excused(wanted):
                 continue
@@ -424,7 +424,7 @@ def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, in
         story = Story(node, directory, seed)
         try:
             asyncio.run(_play(story, kills))
-        finally:  # what is wrong is said now: the way out may fail, too
+        finally:  # faults are printed now: the clean-up may fail, too
             for log in ("node.log", "api.log"):
                 if "Traceback" in (text := (node.directory / log).read_text()):
                     story.fault(f"a traceback in {log}:\n{text[text.index('Traceback') - 300 :][:3000]}")

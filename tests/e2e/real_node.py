@@ -1,7 +1,7 @@
 """A control plane with a real node on this machine: cgroup v1 below a root of its own, real processes, real limits.
 
 The API server and the node are processes of their own, the node's supervisor is a third. What tests do to them (kill,
-stop, start again) goes through `RealNode`. At the end everything is taken away, and that nothing is left is checked.
+stop, start again) goes through `RealNode`. At the end everything is removed, and a check finds what is left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PODS = "/api/v1/namespaces/default/pods"
 CAPACITY = "cpu=8,memory=2Gi,pods=110"
 Document = dict[str, Any]
 
-# A short longest wait between restarts: the true sequence is shown with a clock of the test's own.
+# A short maximum back-off: the real sequence is tested with a virtual clock.
 CONFIG: Document = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
@@ -80,7 +80,7 @@ class RealNode:
         self.node, _ = self._started(words, "node.log", "ready" if wait else "", self.before_node)
 
     def kill_node(self) -> None:
-        """As the kernel would: nothing is put in order."""
+        """kill −9, without any clean-up."""
         assert self.node is not None
         self.node.kill()
         self._ended(self.node)
@@ -204,7 +204,7 @@ def _plimsoll() -> list[str]:
     return [str(Path(sys.executable).with_name("plimsoll"))]
 
 
-# --- asking ---
+# --- requests ---
 
 
 @contextmanager

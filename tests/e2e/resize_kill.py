@@ -1,8 +1,8 @@
 """A resize with the agent killed −9 at one of its steps: at the n-th call of a kind that changes a file or calls the API.
 
-strace makes the kill exact: attached before the resize is asked for, it counts the calls of a thread and lets SIGKILL
+strace makes the kill exact: attached before the resize is requested, it counts the calls of a thread and lets SIGKILL
 come with the n-th. Memory limits are written in a thread beside the main one, so they are counted separately. The
-next agent must bring the resize to its end: then what is asked for, allocated, given and what the kernel has are one,
+next agent must bring the resize to its end: then what is desired, allocated, actuated and in the kernel is the same,
 and the container has never stopped. A step beyond the last one of a resize kills nothing, so the first of those shows
 how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_members_file`.)
 """
@@ -64,7 +64,7 @@ class ResizeKill:
         self._api.close()
 
     def at(self, call: str, step: int) -> bool:
-        """Whether the next resize, down and up in turn, had such a step, and so the agent was killed there."""
+        """Whether the next resize, down and up alternately, had such a step, and so the agent was killed there."""
         node = self._node
         assert node.node is not None
         cpu, memory_mib = SIZES[self._round % 2]
@@ -83,7 +83,7 @@ class ResizeKill:
         return was_killed
 
     def _quiet(self, process: subprocess.Popen[str]) -> None:
-        """What is written down after the status belongs to the resize, too."""
+        """What is checkpointed after the status belongs to the resize, too."""
         end_s = time.monotonic() + QUIET_S
         while process.poll() is None and time.monotonic() < end_s:
             time.sleep(0.01)
@@ -127,7 +127,7 @@ class ResizeKill:
         until(lambda: self._kept(uid, cpu, memory_mib))
 
     def _kept(self, uid: str, cpu: str, memory_mib: int) -> bool:
-        """What the agent has written down: allocated and given alike."""
+        """The agent's checkpoint: allocated and actuated are equal."""
         record = json.loads(MembersFile(self._node.state / "node" / "agent.jsonl").read()[uid])
         size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
         allocated = record["allocation"]["containers"]["c"]["requests"]

@@ -1,8 +1,8 @@
-"""A server's store under kill −9: sixteen writers, a watcher, and a parent that keeps book.
+"""A server's store under kill −9: sixteen writers, a watcher, and a parent that records everything.
 
 The child process (this file as a script) opens the store, writes with 16 tasks and reports to the parent through a pipe what
 was acknowledged and what its watcher saw; a line is written right after the await returned. The parent kills it in the
-middle of that, opens the store (or a copy of it, so that the next child finds a real wreck) and compares:
+middle of that, opens the store (or a copy of it, so that the next child recovers from a real crash) and compares:
 
 - every acknowledged change is in the history or covered by a later one of the same key, with the very bytes;
 - pairs of objects that are always written together are equal, every body is whole;
@@ -73,7 +73,7 @@ class Child:
                     [f"/pairs/left/{name}", f"/pairs/right/{name}"], both(number, size)
                 )
             else:
-                # Keys of one's own and keys that all fight for.
+                # Keys of one writer and keys that all write.
                 key = f"/pods/w{writer}/p{self.random.randrange(20)}" if kind < 7 else f"/pods/all/p{kind}"
                 records = [await self.store.change(key, removing if kind == 1 else putting(number, size))]
             report(
@@ -170,7 +170,7 @@ class Book:
             del self.known[key]
 
     async def compare(self, directory: Path, history: History, *, watching: bool) -> None:
-        """The store as the next server finds it, with everything that was heard from the one before."""
+        """Compare the store that the next server opens with everything that the one before reported."""
         store = await Store.open(directory, history=history)
         try:
             if store.version < self.highest:
@@ -239,7 +239,7 @@ class Book:
 
 
 def run(root: Path, seed: int, kills: int) -> tuple[dict[str, int], list[str]]:
-    """Lets `kills` servers live and die; returns counts and everything that was wrong, with what shows it again."""
+    """Start and kill `kills` servers; returns counts and every fault, with what reproduces it."""
     chance = random.Random(seed)
     book = Book()
     directory = root / "store"

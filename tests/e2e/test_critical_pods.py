@@ -110,7 +110,7 @@ def test_a_static_pod_is_critical(node: RealNode, kube: Kubectl, manifests: Path
     until(lambda: f"agent-{NODE}" in kube("get", "pods", "-o", "name").out)
     running(kube, f"agent-{NODE}")
     assert failed(kube, "burstable")["reason"] == "Preempting"
-    # And it is not driven out itself, not even where that would help: 8 − 3 are left for others, not 6.
+    # And it is not preempted itself, not even where that would help: 8 − 3 are left for others, not 6.
     create(kube, pod("late", "6", critical=True))
     assert failed(kube, "late")["reason"] == "UnexpectedAdmissionError"
     assert status_of(kube, f"agent-{NODE}")["phase"] == "Running"

@@ -63,7 +63,7 @@ def test_following_a_log(kubectl: Kubectl) -> None:
 
 
 def answered(kubectl: Kubectl, *command: str) -> Result:
-    """A kubectl that is answered before it has made its streams drops what comes; no real process is that quick."""
+    """A kubectl that is answered before it has opened its streams drops the data; no real process is that fast."""
     done = kubectl.run("exec", "demo", "--", *command)
     while "Unknown stream id" in done.err:
         done = kubectl.run("exec", "demo", "--", *command)

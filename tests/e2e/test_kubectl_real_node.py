@@ -1,4 +1,4 @@
-"""What kubectl needs a node for, with every kubectl found, against the real agent: no played container answers here."""
+"""What kubectl needs a node for, with every kubectl found, against the real agent: no fake container answers here."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def test_a_refused_write_is_reported_and_retried(node: RealNode, kube: Kubectl) 
         assert (found["cpu.cfs_quota_us"], found["cpu.shares"]) == (200_000, 2048)
 
 
-# --- room ---
+# --- headroom ---
 
 
 def test_room_goes_to_who_waits_longest(node: RealNode, kube: Kubectl) -> None:
@@ -348,7 +348,7 @@ def test_a_sidecar_is_resized_in_place(node: RealNode, kube: Kubectl) -> None:
 
 
 def test_no_resize_is_lost_when_the_agent_is_killed(node: RealNode, kube: Kubectl) -> None:
-    """Killed at random moments of a resize. Afterwards allocated, given and the kernel's are one."""
+    """Killed at random moments of a resize. Afterwards allocated, actuated and the kernel's values are equal."""
     kube("create", "-f", "-", stdin=pod("kept", shell("c", resources("100m", "32Mi"))))
     before = running(kube, "kept")["containerStatuses"][0]
     dice = random.Random(6)

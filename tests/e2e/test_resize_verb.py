@@ -1,4 +1,4 @@
-"""`plimsoll resize` against a real API server with a played node, as each profile answers."""
+"""`plimsoll resize` against a real API server with a fake node, as each profile answers."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_refused_before_it_is_sent(verbs: Verbs, cluster: FakeCluster) -> None:
 
 
 def test_no_room_now(verbs: Verbs) -> None:
-    """Who would have to go."""
+    """The pods that would have to be removed."""
     big = container("c", cpu="12", memory="1Gi")
     verbs.apply(pod("big", big), pod("small", container("c", cpu="1", memory="1Gi")))
     verbs.running("big")
@@ -139,7 +139,7 @@ def test_no_room_now(verbs: Verbs) -> None:
 
 
 def test_unsafe_shrink(verbs: Verbs) -> None:
-    """The played containers use 10Mi each."""
+    """The fake containers use 10Mi each."""
     limits = {"cpu": "100m", "memory": "64Mi"}
     verbs.apply(pod("web", container("c", "50m", "8Mi", limits=limits)))
     verbs.running("web")
@@ -217,7 +217,7 @@ def test_ctrl_c(verbs: Verbs, words: tuple[str, ...], at: str, says: str) -> Non
 
 
 def is_asleep(pid: int) -> bool:
-    """Waits for something, and has done so for a while."""
+    """Whether it is blocked, and has been for a while."""
 
     def seen() -> tuple[str, str]:
         status = Path(f"/proc/{pid}/status").read_text()

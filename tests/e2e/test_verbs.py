@@ -1,4 +1,4 @@
-"""The verbs for people without kubectl, against a real API server with a played node."""
+"""The verbs for people without kubectl, against a real API server with a fake node."""
 
 from __future__ import annotations
 

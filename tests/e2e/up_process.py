@@ -88,7 +88,7 @@ class Up:
         return code
 
     def close(self) -> None:
-        """Whatever the test has done to it, or not."""
+        """End it, whatever state the test left it in."""
         if self.process.poll() is None:
             self.interrupt()
             try:

@@ -15,7 +15,7 @@ class Verbs:
         self.cluster, self.namespace = cluster, namespace
 
     def words(self, *words: str) -> list[str]:
-        """The options of a cluster stand right after the verb: `exec` takes none after POD."""
+        """The options of a cluster come right after the verb: `exec` takes none after POD."""
         return [words[0], "--kubeconfig", str(self.cluster.kubeconfig), "-n", self.namespace, *words[1:]]
 
     def ran(self, *words: str, stdin: str = "", terminal: bool = False) -> Ran:

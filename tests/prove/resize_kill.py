@@ -15,7 +15,7 @@ BEYOND = 60
 
 
 def main(seed: int) -> dict[str, Any]:
-    """`seed` has nothing to say here: every step comes once."""
+    """`seed` is unused: every step comes once."""
     if why := missing():
         raise RuntimeError(why)
     counts: dict[str, Any] = {"seed": seed, "failed": 0}
