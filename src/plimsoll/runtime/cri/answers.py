@@ -154,17 +154,17 @@ def never_began(status: m.ContainerStatus) -> bool:
 
 
 def health_from(answer: m.StatusResponse) -> Health:
-    conditions = {each.type: each for each in (answer.status.conditions if answer.status else ())}
-    runtime, network = (conditions.get(each, m.RuntimeCondition()) for each in _NOT_READY)
-    failed = [each for each in conditions.values() if not each.status]
+    conditions = {condition.type: condition for condition in (answer.status.conditions if answer.status else ())}
+    runtime, network = (conditions.get(name, m.RuntimeCondition()) for name in _NOT_READY)
+    failed = [condition for condition in conditions.values() if not condition.status]
     return Health(
         runtime.status,
         network.status,
-        "; ".join(f"{each.type}: {each.reason} {each.message}".strip() for each in failed),
+        "; ".join(f"{condition.type}: {condition.reason} {condition.message}".strip() for condition in failed),
         tuple(
-            f"{_NOT_READY[each.type]}: {each.type}=false reason:{each.reason} message:{each.message}"
-            for each in failed
-            if each.type in _NOT_READY
+            f"{_NOT_READY[row.type]}: {row.type}=false reason:{row.reason} message:{row.message}"
+            for row in failed
+            if row.type in _NOT_READY
         ),
     )
 
@@ -175,15 +175,17 @@ def filesystems_from(answer: im.ImageFsInfoResponse) -> Filesystems:
 
 def _mount_point(usages: Iterable[im.FilesystemUsage]) -> str:
     """Kubernetes has one file system for each purpose, the first."""
-    return next((each.fs_id.mountpoint for each in usages if each.fs_id is not None and each.fs_id.mountpoint), "")
+    return next((usage.fs_id.mountpoint for usage in usages if usage.fs_id is not None and usage.fs_id.mountpoint), "")
 
 
 def writable_layers_from(answer: im.ListContainerStatsResponse) -> dict[str, FsUsage]:
     """A container that was just started has no figures yet."""
     return {
-        each.attributes.id: FsUsage(_number(each.writable_layer.used_bytes), _number(each.writable_layer.inodes_used))
-        for each in answer.stats
-        if each.attributes is not None and each.writable_layer is not None
+        stats.attributes.id: FsUsage(
+            _number(stats.writable_layer.used_bytes), _number(stats.writable_layer.inodes_used)
+        )
+        for stats in answer.stats
+        if stats.attributes is not None and stats.writable_layer is not None
     }
 
 
@@ -218,7 +220,7 @@ def resources_from(status: m.ContainerStatus) -> CriResources | None:
         oom_score_adj=linux.oom_score_adj,
         cpuset_cpus=linux.cpuset_cpus,
         cpuset_mems=linux.cpuset_mems,
-        hugepage_limits={each.page_size: each.limit for each in linux.hugepage_limits},
+        hugepage_limits={limit.page_size: limit.limit for limit in linux.hugepage_limits},
         unified=linux.unified,
     )
 

@@ -33,36 +33,36 @@ class Exits:
         for gone in self._fds.keys() - pids.keys():
             self._drop(gone)
         complete = True
-        for each, pid in pids.items():
-            if each not in self._fds:
-                complete &= self._watch(each, pid)
+        for name, pid in pids.items():
+            if name not in self._fds:
+                complete &= self._watch(name, pid)
         return complete
 
     def close(self) -> None:
-        for each in [*self._fds]:
-            self._drop(each)
+        for name in [*self._fds]:
+            self._drop(name)
 
-    def _watch(self, each: str, pid: int) -> bool:
+    def _watch(self, name: str, pid: int) -> bool:
         if pid <= 0:
             return False
         try:
             fd = os.pidfd_open(pid)
         except ProcessLookupError:  # gone already
-            self._noticed(each)
+            self._noticed(name)
             return True
         except OSError:  # no more file descriptors, or no pidfds here
             return False
-        self._fds[each] = fd
-        asyncio.get_running_loop().add_reader(fd, self._ended, each)
+        self._fds[name] = fd
+        asyncio.get_running_loop().add_reader(fd, self._ended, name)
         return True
 
-    def _ended(self, each: str) -> None:
+    def _ended(self, name: str) -> None:
         # The descriptor stays readable, so it is not watched any more; it stays open because the id is still followed.
-        asyncio.get_running_loop().remove_reader(self._fds[each])
-        self._noticed(each)
+        asyncio.get_running_loop().remove_reader(self._fds[name])
+        self._noticed(name)
 
-    def _drop(self, each: str) -> None:
-        fd = self._fds.pop(each)
+    def _drop(self, name: str) -> None:
+        fd = self._fds.pop(name)
         asyncio.get_running_loop().remove_reader(fd)
         os.close(fd)
 
@@ -145,9 +145,9 @@ class Changes:
         named, self._named = self._named, set()
         return named
 
-    def _ended(self, each: str) -> None:
-        if each not in self._ending:
-            self._ending.add(each)
+    def _ended(self, name: str) -> None:
+        if name not in self._ending:
+            self._ending.add(name)
             self._soon_s = SOON_S
         self._stirred.set()
 
@@ -179,6 +179,6 @@ def differing(before: RuntimeSnapshot, after: RuntimeSnapshot) -> set[str]:
 def _differing(
     before: Iterable[SandboxStateSeen | ContainerStateSeen], after: Iterable[SandboxStateSeen | ContainerStateSeen]
 ) -> set[str]:
-    earlier, later = {each.id: each for each in before}, {each.id: each for each in after}
-    ids = [each for each in earlier.keys() | later.keys() if earlier.get(each) != later.get(each)]
-    return {(later.get(each) or earlier[each]).pod_uid for each in ids}
+    earlier, later = {state.id: state for state in before}, {state.id: state for state in after}
+    ids = [name for name in earlier.keys() | later.keys() if earlier.get(name) != later.get(name)]
+    return {(later.get(name) or earlier[name]).pod_uid for name in ids}

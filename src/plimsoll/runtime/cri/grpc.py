@@ -121,8 +121,8 @@ class GrpcClient:
                 loop = asyncio.get_running_loop()
                 try:
                     async with asyncio.timeout(CONNECT_S):
-                        made = partial(_Connection, outlives_us=self._outlives_us)
-                        _, self._connection = await loop.create_unix_connection(made, self.socket_path)
+                        factory = partial(_Connection, outlives_us=self._outlives_us)
+                        _, self._connection = await loop.create_unix_connection(factory, self.socket_path)
                         self.connections += 1
                 except TimeoutError:
                     raise GrpcUnavailableError(f"{self.socket_path}: not connected within {CONNECT_S:g} s") from None
@@ -277,26 +277,26 @@ class _Connection(asyncio.Protocol):
             self.fail("the server is going away")
             return
         if isinstance(event, WindowUpdated):
-            for call in self._calls.values():
-                call.may_send.set()
+            for pending in self._calls.values():
+                pending.may_send.set()
             return
         if isinstance(event, DataReceived):
             length, stream_id = event.flow_controlled_length, event.stream_id
             if length and stream_id is not None:
                 self._h2.acknowledge_received_data(length, stream_id)
-        found = self._calls.get(getattr(event, "stream_id", None) or 0)
-        if found is None:
+        call = self._calls.get(getattr(event, "stream_id", None) or 0)
+        if call is None:
             return
         if isinstance(event, ResponseReceived | TrailersReceived):
-            found.take_headers({str(name): str(value) for name, value in event.headers or ()})
+            call.take_headers({str(name): str(value) for name, value in event.headers or ()})
         elif isinstance(event, DataReceived):
-            found.take_data(event.data or b"")
+            call.take_data(event.data or b"")
         elif isinstance(event, StreamReset):
-            found.end(
+            call.end(
                 GrpcError(CANCELLED if event.error_code == ErrorCodes.CANCEL else UNAVAILABLE, "the call was reset")
             )
         elif isinstance(event, StreamEnded):
-            found.end()
+            call.end()
 
     def _flush(self) -> None:
         if self._transport is not None and (data := self._h2.data_to_send()):

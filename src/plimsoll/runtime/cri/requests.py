@@ -56,8 +56,8 @@ def container_config(sandbox: SandboxSpec, spec: ContainerSpec) -> m.ContainerCo
         working_dir=spec.working_dir,
         envs=tuple(m.KeyValue(key=key, value=value.encode()) for key, value in spec.environment.items()),
         mounts=tuple(
-            m.CriMount(container_path=each.container_path, host_path=each.host_path, readonly=each.read_only)
-            for each in spec.mounts
+            m.CriMount(container_path=mount.container_path, host_path=mount.host_path, readonly=mount.read_only)
+            for mount in spec.mounts
         ),
         labels={**spec.labels, **_pod_labels(sandbox), CONTAINER_NAME: spec.name},
         annotations={**annotations, **spec.annotations},

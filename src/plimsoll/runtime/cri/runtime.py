@@ -137,8 +137,8 @@ class CriRuntime:
     async def images(self) -> tuple[StoredImage, ...]:
         answer = await self._client.ask(calls.LIST_IMAGES, m.Empty())
         return tuple(
-            StoredImage(each.id, (*each.repo_tags, *each.repo_digests), each.size, each.pinned)
-            for each in answer.images
+            StoredImage(image.id, (*image.repo_tags, *image.repo_digests), image.size, image.pinned)
+            for image in answer.images
         )
 
     async def remove_image(self, ref: str) -> None:
@@ -157,7 +157,7 @@ class CriRuntime:
     async def make_sandbox(self, spec: SandboxSpec) -> str:
         request = m.RunPodSandboxRequest(config=requests.sandbox_config(spec), runtime_handler=self._handler)
         try:
-            made = (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
+            sandbox_id = (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
         except CallRefusedError:
             there = await self._sandbox_there(spec)
             if there is None:
@@ -168,15 +168,15 @@ class CriRuntime:
                     raise
                 await self.remove_sandbox(there.id)
                 return (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
-            made = there.id
-        return made
+            sandbox_id = there.id
+        return sandbox_id
 
     async def _sandbox_there(self, spec: SandboxSpec) -> m.PodSandbox | None:
         wanted = m.PodSandboxFilter(label_selector={requests.POD_UID: spec.pod_uid})
         answer = await self._client.ask(calls.LIST_SANDBOXES, m.ListPodSandboxRequest(filter=wanted))
-        for each in (decode(m.PodSandbox, data) for data in answer.items):
-            if each.metadata is not None and each.metadata.attempt == spec.attempt:
-                return each
+        for sandbox in (decode(m.PodSandbox, data) for data in answer.items):
+            if sandbox.metadata is not None and sandbox.metadata.attempt == spec.attempt:
+                return sandbox
         return None
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
@@ -215,7 +215,7 @@ class CriRuntime:
             sandbox_config=requests.sandbox_config(sandbox),
         )
         try:
-            made = (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
+            container_id = (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
         except CallRefusedError:
             there = await self._container_there(sandbox_id, spec)
             if there is None:
@@ -223,15 +223,15 @@ class CriRuntime:
             if there.state == m.EXITED and never_began(await self._status(there.id)):
                 await self.remove_container(there.id)
                 return (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
-            made = there.id
-        return made
+            container_id = there.id
+        return container_id
 
     async def _container_there(self, sandbox_id: str, spec: ContainerSpec) -> m.Container | None:
         answer = await self._client.ask(calls.LIST_CONTAINERS, _in_sandbox(sandbox_id))
         wanted = m.ContainerMetadata(name=spec.name, attempt=spec.attempt)
-        for each in (decode(m.Container, data) for data in answer.containers):
-            if each.metadata == wanted:
-                return each
+        for container in (decode(m.Container, data) for data in answer.containers):
+            if container.metadata == wanted:
+                return container
         return None
 
     async def start_container(self, container_id: str) -> None:

@@ -84,39 +84,37 @@ class SnapshotReader:
 
     def pids(self) -> dict[str, int]:
         """Of everything that runs, by id; 0 where the runtime does not report it."""
-        sandboxes = {each: found.pid for each, found in self._sandboxes.items() if found.seen.ready}
-        running = {each: found.seen.pid for each, found in self._containers.items() if found.seen.phase == "running"}
+        sandboxes = {name: sandbox.pid for name, sandbox in self._sandboxes.items() if sandbox.seen.ready}
+        containers = ((name, container.seen) for name, container in self._containers.items())
+        running = {name: state.pid for name, state in containers if state.phase == "running"}
         return sandboxes | running
 
     def is_created(self, container_id: str) -> bool:
         """Whether it was last read as created, or was not read yet."""
-        found = self._containers.get(container_id)
-        return found is None or found.seen.phase == "created"
+        container = self._containers.get(container_id)
+        return container is None or container.seen.phase == "created"
 
     def unreachable_pid(self, sandbox_id: str) -> int:
         """A process in the network of a sandbox without an address; 0 where there is none, or it has an address."""
-        found = self._sandboxes.get(sandbox_id)
-        return found.pid if found is not None and found.seen.ready and not found.seen.ip else 0
+        sandbox = self._sandboxes.get(sandbox_id)
+        return sandbox.pid if sandbox is not None and sandbox.seen.ready and not sandbox.seen.ip else 0
 
     async def _read(self) -> RuntimeSnapshot:
         sandboxes, containers = await asyncio.gather(
             self._client.ask(LIST_SANDBOXES, m.ListPodSandboxRequest()),
             self._client.ask(LIST_CONTAINERS, m.ListContainersRequest()),
         )
-        found_sandboxes, found_containers = await asyncio.gather(
+        read_sandboxes, read_containers = await asyncio.gather(
             _known_or_asked(sandboxes.items, self._known_sandbox, self._sandbox),
             _known_or_asked(containers.containers, self._known_container, self._container),
         )
-        self._sandboxes = {each.seen.id: each for each in found_sandboxes if each is not None}
-        self._containers = {each.seen.id: each for each in found_containers if each is not None}
+        self._sandboxes = {sandbox.seen.id: sandbox for sandbox in read_sandboxes if sandbox is not None}
+        self._containers = {container.seen.id: container for container in read_containers if container is not None}
+        sandbox_states = [sandbox.seen for sandbox in self._sandboxes.values()]
+        container_states = [container.seen for container in self._containers.values() if container.began]
         return RuntimeSnapshot(
-            tuple(sorted((each.seen for each in self._sandboxes.values()), key=lambda each: (each.created_s, each.id))),
-            tuple(
-                sorted(
-                    (each.seen for each in self._containers.values() if each.began),
-                    key=lambda each: (each.created_s, each.id),
-                )
-            ),
+            tuple(sorted(sandbox_states, key=lambda state: (state.created_s, state.id))),
+            tuple(sorted(container_states, key=lambda state: (state.created_s, state.id))),
         )
 
     def _known_sandbox(self, data: bytes) -> _Sandbox | None:
@@ -171,11 +169,11 @@ async def _known_or_asked(
     items: Sequence[bytes], known: Callable[[bytes], T | None], ask: Callable[[bytes], Awaitable[T | None]]
 ) -> list[T | None]:
     """Read the unknown ones in parallel; most are known."""
-    found = [known(data) for data in items]
-    missing = [at for at, each in enumerate(found) if each is None]
-    for at, each in zip(missing, await asyncio.gather(*(ask(items[at]) for at in missing)), strict=True):
-        found[at] = each
-    return found
+    results = [known(data) for data in items]
+    missing = [at for at, result in enumerate(results) if result is None]
+    for at, result in zip(missing, await asyncio.gather(*(ask(items[at]) for at in missing)), strict=True):
+        results[at] = result
+    return results
 
 
 def _cancelled_ourselves() -> bool:

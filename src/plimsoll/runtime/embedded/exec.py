@@ -56,10 +56,10 @@ class ExecExit:
 
     async def collected(self, limit_bytes: int, ending: Ending) -> bytes:
         """Read everything and return the first bytes, so that the process does not stall on a full pipe."""
-        kept = bytearray()
+        output = bytearray()
         async for data in self.chunks(ending):
-            kept += data[: max(0, limit_bytes - len(kept))]
-        return bytes(kept)
+            output += data[: max(0, limit_bytes - len(output))]
+        return bytes(output)
 
     async def write(self, data: bytes, ending: Ending) -> bool:
         """False where the reader is gone."""

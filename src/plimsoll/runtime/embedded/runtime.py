@@ -114,18 +114,18 @@ class ProcessRuntime(SupervisorClient):
 
     async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
         try:
-            found = bundled.resolved(name, self._images, has_command=has_command)
+            resolved = bundled.resolved(name, self._images, has_command=has_command)
         except bundled.NoImageError as problem:
             raise ImageError(name, str(problem), "ErrImagePull" if pull else "ErrImageNeverPull") from None
-        return Image(found.ref, 0, found.note, None, found.runs)
+        return Image(resolved.ref, 0, resolved.note, None, resolved.runs)
 
     # -- sandboxes
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
-        made = sandbox_id(spec)
+        new_id = sandbox_id(spec)
         document = {name: getattr(spec, name) for name in _SANDBOX_FIELDS}
-        await self._call("make_sandbox", sandbox={"id": made, **document})
-        return made
+        await self._call("make_sandbox", sandbox={"id": new_id, **document})
+        return new_id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         await self._call("stop_sandbox", sandbox=sandbox_id)
@@ -137,9 +137,9 @@ class ProcessRuntime(SupervisorClient):
         _, fds = await self._call_for_fds("socket", sandbox=sandbox_id)
         if not fds:
             return None
-        made = socket.socket(fileno=fds[0])
-        made.setblocking(False)
-        return made
+        connecting = socket.socket(fileno=fds[0])
+        connecting.setblocking(False)
+        return connecting
 
     # -- containers
 
@@ -147,9 +147,9 @@ class ProcessRuntime(SupervisorClient):
         return container_id(sandbox, name, attempt)
 
     async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
-        made = self.container_id(sandbox, spec.name, spec.attempt)
+        new_id = self.container_id(sandbox, spec.name, spec.attempt)
         record = {
-            "id": made,
+            "id": new_id,
             "sandbox_id": sandbox_id,
             "pod_uid": sandbox.pod_uid,
             "name": spec.name,
@@ -161,7 +161,7 @@ class ProcessRuntime(SupervisorClient):
             "annotations": dict(spec.annotations),
         }
         await self._call("make_container", container=record, plan=plan_document(spec))
-        return made
+        return new_id
 
     async def start_container(self, container_id: str) -> None:
         with self._cgroup_fds(container_id, "start_container") as fds:

@@ -51,14 +51,14 @@ def main(arguments: list[str]) -> int:
         os.mkdir("stage", 0o700, dir_fd=directory)
     except FileExistsError:
         pass
-    found = detect_abilities(os.path.join(state, "stage"))
-    if found.isolation:
+    abilities = detect_abilities(os.path.join(state, "stage"))
+    if abilities.isolation:
         namespaces.set_dumpable(False)  # until exec a child is a copy of us, which no process of a pod may read
     settings = Settings(
         state,
-        found.isolation,
-        found.overlay,
-        found.limitations,
+        abilities.isolation,
+        abilities.overlay,
+        abilities.limitations,
         tuple(dict.fromkeys([state, *options.get("hide", [])])),
         int(options.get("log-max-bytes", ["10485760"])[-1]),
         int(options.get("log-max-files", ["5"])[-1]),
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> int:
 
 def parsed(arguments: list[str]) -> dict[str, list[str]]:
     """`--name value` and `--name=value`, repeatable; `--foreground` has no value. (argparse costs 1 MiB.)"""
-    found: dict[str, list[str]] = {}
+    options: dict[str, list[str]] = {}
     words = iter(arguments)
     for word in words:
         name, equals, value = word.removeprefix("--").partition("=")
@@ -87,11 +87,11 @@ def parsed(arguments: list[str]) -> dict[str, list[str]]:
             sys.exit(f"runtime-host: {word!r} is no option")
         if not equals and name != "foreground":
             value = next(words, "")
-        found.setdefault(name, []).append(value)
+        options.setdefault(name, []).append(value)
     for needed in ("state", "socket"):
-        if not found.get(needed, [""])[-1]:
+        if not options.get(needed, [""])[-1]:
             sys.exit(f"runtime-host: --{needed} is missing")
-    return found
+    return options
 
 
 def listen(path: str) -> socket.socket:

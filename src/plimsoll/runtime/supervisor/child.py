@@ -126,10 +126,10 @@ def found_program(name: str, path: str) -> str:
     for directory in path.split(":"):
         candidate = os.path.join(directory or ".", name)
         try:
-            found = os.stat(candidate)
+            status = os.stat(candidate)
         except OSError:
             continue
-        if stat.S_ISREG(found.st_mode):
+        if stat.S_ISREG(status.st_mode):
             if os.access(candidate, os.X_OK):
                 return candidate
             denied = True

@@ -1,4 +1,4 @@
-"""Containers: made, started, stopped, reaped, removed; their output goes to their logs."""
+"""Containers: created, started, stopped, reaped, removed; their output is written to their logs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Containers:
         self.sandboxes: Sandboxes  # set by the supervisor: the two refer to each other
 
     def get(self, container_id: str) -> ContainerRecord:
-        found = self._register.containers.get(container_id)
-        if found is None:
+        container = self._register.containers.get(container_id)
+        if container is None:
             raise RequestError(f"no container {container_id}")
-        return found
+        return container
 
     def running(self, container_id: str) -> ContainerRecord:
         container = self.get(container_id)
@@ -320,12 +320,12 @@ def signal_number(name: str) -> int:
 def joined(container: ContainerRecord) -> tuple[tuple[int, int], ...]:
     """A running container's namespaces except its pids (`spawn` enters those). The caller closes the fds."""
     kinds = (namespaces.UTS, namespaces.IPC, namespaces.NET, namespaces.CGROUP, namespaces.MOUNT)
-    found: list[tuple[int, int]] = []
+    fds: list[tuple[int, int]] = []
     try:
         for kind in kinds:
-            found.append((namespaces.open_namespace(kind, container.pid), kind))
+            fds.append((namespaces.open_namespace(kind, container.pid), kind))
     except OSError:
-        for fd, _ in found:
+        for fd, _ in fds:
             os.close(fd)
         raise
-    return tuple(found)
+    return tuple(fds)

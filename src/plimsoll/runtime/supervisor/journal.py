@@ -68,7 +68,7 @@ class SupervisorJournal:
 
 
 def latest(lines: Iterable[bytes]) -> dict[str, JournalRecord]:
-    found: dict[str, JournalRecord] = {}
+    records: dict[str, JournalRecord] = {}
     for line in lines:
         try:
             record = json.loads(line)
@@ -77,10 +77,10 @@ def latest(lines: Iterable[bytes]) -> dict[str, JournalRecord]:
         if not isinstance(record, dict) or not isinstance(record.get("id"), str):
             continue
         if record.get("gone"):
-            found.pop(record["id"], None)
+            records.pop(record["id"], None)
         else:
-            found[record["id"]] = record
-    return found
+            records[record["id"]] = record
+    return records
 
 
 def _line(record: JournalRecord) -> bytes:

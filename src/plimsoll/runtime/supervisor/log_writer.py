@@ -186,17 +186,17 @@ class LogStream:
 
 def cut(data: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
     """(`F ` or `P `, text) for every complete line or full part, and the rest."""
-    found: list[tuple[bytes, bytes]] = []
+    parts: list[tuple[bytes, bytes]] = []
     *complete, rest = data.split(b"\n")
     for line in complete:
         while len(line) > PART_BYTES:
-            found.append((b"P ", line[:PART_BYTES]))
+            parts.append((b"P ", line[:PART_BYTES]))
             line = line[PART_BYTES:]
-        found.append((b"F ", line))
+        parts.append((b"F ", line))
     while len(rest) >= PART_BYTES:
-        found.append((b"P ", rest[:PART_BYTES]))
+        parts.append((b"P ", rest[:PART_BYTES]))
         rest = rest[PART_BYTES:]
-    return found, rest
+    return parts, rest
 
 
 def stamp(now_ns: int) -> bytes:

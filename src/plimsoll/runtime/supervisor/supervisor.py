@@ -211,12 +211,12 @@ class Supervisor:
         sandbox = self._register.sandboxes.get(call.message["sandbox"])
         if sandbox is None or not sandbox.ready:
             raise RequestError("no such sandbox, or it was stopped")
-        made = self._sandboxes.socket_in(sandbox, socket.AF_INET6 if call.message.get("ipv6") else socket.AF_INET)
-        if made is None:
+        pod_socket = self._sandboxes.socket_in(sandbox, socket.AF_INET6 if call.message.get("ipv6") else socket.AF_INET)
+        if pod_socket is None:
             call.answer()
             return
-        with made:
-            call.answer({}, [made.fileno()])
+        with pod_socket:
+            call.answer({}, [pod_socket.fileno()])
 
     def _call_shutdown(self, call: SupervisorCall) -> None:
         self.end(call.answer)

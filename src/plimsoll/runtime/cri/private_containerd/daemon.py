@@ -108,8 +108,8 @@ class OwnContainerd:
         if len(self.socket) > LONGEST_SOCKET:
             raise ContainerdError(f"{self.socket} is too long a path for a socket: choose a shorter --state-dir")
         own_plugins = self.directory / "plugins"
-        for each in (self.directory / "cni", own_plugins, self.directory / "hugetlb"):
-            each.mkdir(parents=True, exist_ok=True)
+        for path in (self.directory / "cni", own_plugins, self.directory / "hugetlb"):
+            path.mkdir(parents=True, exist_ok=True)
         for name in ("loopback", "plimsoll-loopback"):
             (own_plugins / name).write_text(_PLUGIN)
             (own_plugins / name).chmod(0o755)
@@ -195,16 +195,16 @@ class OwnContainerd:
 
     def _in_shims(self) -> list[int]:
         """The shims, and whatever runs below them."""
-        found = self.shims()
+        pids = self.shims()
         children: dict[int, list[int]] = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with contextlib.suppress(OSError, IndexError, ValueError):
                     above = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                     children.setdefault(above, []).append(int(entry.name))
-        for pid in found:  # grows while it is walked
-            found.extend(children.get(pid, ()))
-        return found
+        for pid in pids:  # grows while it is walked
+            pids.extend(children.get(pid, ()))
+        return pids
 
     def _end_leftover_daemon(self) -> None:
         """From an earlier run that was killed."""
@@ -230,8 +230,8 @@ def missing_packages() -> list[str]:
 def mounts_below(directory: Path) -> list[str]:
     """The deepest first."""
     top = f"{directory.resolve()}/"
-    found = [each.mount_point for each in mountinfo(Path("/proc/self/mountinfo").read_text())]
-    return sorted((path for path in found if path.startswith(top)), key=len, reverse=True)
+    paths = [mount.mount_point for mount in mountinfo(Path("/proc/self/mountinfo").read_text())]
+    return sorted((path for path in paths if path.startswith(top)), key=len, reverse=True)
 
 
 def hugetlb_unmounted() -> bool:
@@ -244,12 +244,12 @@ def hugetlb_unmounted() -> bool:
 
 def _processes(*words: bytes) -> list[int]:
     """Whose command line has all of these words."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         try:
             command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if command and all(each in command for each in words):
-            found.append(int(entry.name))
-    return found
+        if command and all(word in command for word in words):
+            pids.append(int(entry.name))
+    return pids

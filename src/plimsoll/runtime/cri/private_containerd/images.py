@@ -65,7 +65,7 @@ def write_images(archive: Path, images: Sequence[LocalImage] = IMAGES, busybox: 
     with tarfile.open(archive, "w") as written:
         _add(written, f"{digest}/layer.tar", layer)
         # An image per name: a runtime reports only the first name of an image.
-        for image, tag in [(each, name) for each in images for name in each.names]:
+        for image, tag in [(entry, name) for entry in images for name in entry.names]:
             data = json.dumps(_config(image, tag, digest)).encode()
             name = hashlib.sha256(data).hexdigest() + ".json"
             _add(written, name, data)
