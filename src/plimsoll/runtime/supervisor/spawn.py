@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import select
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 
 from plimsoll.linux import namespaces
 from plimsoll.linux.clone_into_cgroup import fork_into, is_unified
-from plimsoll.runtime.supervisor import child
+from plimsoll.runtime.supervisor import child, wire
 from plimsoll.runtime.supervisor.loop import EventLoop
 from plimsoll.runtime.supervisor.plan import LaunchPlan
 
@@ -62,16 +61,13 @@ class ChildProcess:
         """Read the child's notes; at the end of the stream it is ready or has failed."""
         while self._notes is not None:
             try:
-                data, ancillary, _, _ = self._notes.recvmsg(65536, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
+                data, fds = wire.receive(self._notes)
             except BlockingIOError:
                 return
             except OSError:
-                data, ancillary = b"", []
-            for level, kind, content in ancillary:
-                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                    fds = array.array("i")
-                    fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
-                    self.terminal = fds[0]
+                data, fds = b"", []
+            if fds:
+                self.terminal = fds[0]
             if not data:
                 self._loop.watch(self._notes.fileno(), None)
                 self._notes.close()
