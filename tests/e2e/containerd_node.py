@@ -16,6 +16,7 @@ import pytest
 
 from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd, missing_packages
 from tests.e2e.real_node import RealNode, real_node
+from tests.kernel.containerd import running
 
 
 class Containerd(OwnContainerd):
@@ -49,13 +50,8 @@ def own_containerd(below: str | None = None) -> Iterator[Containerd]:
         pytest.skip(f"containerd: needs the Debian packages {', '.join(packages)}")
     # Not pytest's tmp_path: a unix socket's path must be short.
     daemon = Containerd(Path(tempfile.mkdtemp(prefix="plimsoll-ctd-", dir=below)))
-    daemon.prepare()
-    try:
-        daemon.start()
-        daemon.load_images()
+    with running(daemon):
         yield daemon
-    finally:
-        assert daemon.end() == []
 
 
 def node_options(daemon: Containerd, endpoint: str = "") -> tuple[str, ...]:

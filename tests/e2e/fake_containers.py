@@ -99,7 +99,7 @@ class Container:
 
     @property
     def id(self) -> str:
-        return "played://" + hashlib.sha256(f"{self.name} {self.restarts}".encode()).hexdigest()
+        return "fake://" + hashlib.sha256(f"{self.name} {self.restarts}".encode()).hexdigest()
 
     def must_restart(self, pod: Document) -> bool:
         """Whether a resource that changes has RestartContainer (03 §3.1)."""

@@ -28,7 +28,7 @@ def node_document(name: str, port: int, profile: Profile, stamp: str) -> Documen
         "bootID": "00000000-0000-0000-0000-000000000001",
         "kernelVersion": "6.1.0-play",
         "osImage": "Plimsoll Playground",
-        "containerRuntimeVersion": "played://1.0",
+        "containerRuntimeVersion": "fake://1.0",
         "kubeletVersion": f"v{profile.name}.0+play",
         "kubeProxyVersion": "",
         "operatingSystem": "linux",

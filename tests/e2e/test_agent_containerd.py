@@ -183,7 +183,7 @@ def test_root_is_refused_with_run_as_non_root(kube: Kubectl) -> None:
 
 
 def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nothing(node: RealNode, kube: Kubectl) -> None:
-    # Memory of tmpfs, which cannot be given back: 24 MiB that a lower limit cannot have.
+    # Memory of tmpfs, which cannot be reclaimed: 24 MiB that a lower limit cannot have.
     taken = "dd if=/dev/zero of=/dev/shm/taken bs=1M count=24 2>/dev/null; echo taken; " + HANDLES_TERM
     create(kube, pod("sized", shell("c", taken, **limits("64Mi", "250m"))))
     before = running(kube, "sized")["containerStatuses"][0]

@@ -44,7 +44,7 @@ def test_nodes(kubectl: Kubectl, cluster: FakeCluster) -> None:
     kernel = "6.1.0-play" if cluster.profile == "1.27" else "6.1.0-play (amd64)"
     assert cells[:3] == [NODE, "Ready", "<none>"]
     assert cells[4:] == [
-        f"v{cluster.profile}.0+play", "127.0.0.1", "<none>", "Plimsoll Playground", kernel, "played://1.0",
+        f"v{cluster.profile}.0+play", "127.0.0.1", "<none>", "Plimsoll Playground", kernel, "fake://1.0",
     ]  # fmt: skip
     assert kubectl("get", "node", NODE, "-o", "name").out == f"node/{NODE}\n"
     assert kubectl("get", "leases", "-n", "kube-node-lease").table[0][:2] == [NODE, NODE]
@@ -138,7 +138,7 @@ def test_describe_node(kubectl: Kubectl) -> None:
         "KubeletReady kubelet is posting ready status",
         "Capacity:\n cpu: 16\n ephemeral-storage: 100Gi\n memory: 32Gi\n pods: 110\n",
         "Allocatable:\n cpu: 15500m\n",
-        " Container Runtime Version: played://1.0",
+        " Container Runtime Version: fake://1.0",
     ):
         assert line in squeezed, f"{line!r} is not in\n{text}"
 

@@ -1,7 +1,7 @@
 """A node of our own on a real kernel, with containers that obey commands: what the effects' tests share.
 
 The cgroups come from pods through the rules and `CgroupManager`, as `plimsoll cgroup apply` makes them; nothing in them is
-written by hand. Everything stands below `/plimsoll-test-<random>`, which is gone again at the end.
+written by hand. Everything is below `/plimsoll-test-<random>`, which is removed at the end.
 
 A `Worker` is one process of a container. It waits until it is in its cgroup, then it becomes a small Python program
 that obeys lines: it takes memory and reports how far it has come, reads a file, loops, forks, or counts how long it did
@@ -128,7 +128,7 @@ for line in iter(sys.stdin.readline, ""):
 
 
 class Worker:
-    """One process, and the lines it says."""
+    """One process, and the lines it prints."""
 
     def __init__(self) -> None:
         # The shell reads its one line byte by byte, so that all others are the program's.
@@ -144,12 +144,12 @@ class Worker:
         return self.process.pid
 
     def send(self, *words: object) -> None:
-        """Begin; what comes of it is in the lines it says."""
+        """Send a command; its result is in the lines that follow."""
         self._in.write(" ".join(map(str, words)).encode() + b"\n")
         self._in.flush()
 
     def do(self, *words: object, deadline_s: float = SOON_S) -> str:
-        """Begin and wait until it is done; the last line before."""
+        """Send a command and wait until it is done; returns the last line before."""
         self.send(*words)
         return self.until("done", deadline_s)
 
@@ -162,7 +162,7 @@ class Worker:
         return last
 
     def line(self, deadline_s: float) -> str | None:
-        """None where none came in time, or none will come any more."""
+        """None where none came in time, or the process has ended."""
         end = time.monotonic() + deadline_s
         while b"\n" not in self._rest:
             if not select.select([self._out], [], [], max(0.0, end - time.monotonic()))[0]:
@@ -228,7 +228,7 @@ def pod(name: str, **containers: Resources) -> Pod:
 
 
 class Node:
-    """Below a root of its own. `scores`: what became of the oom_score_adj of each process that was started."""
+    """Below a root of its own. `scores`: the oom_score_adj of each started process."""
 
     def __init__(
         self,
@@ -311,7 +311,7 @@ class Node:
         return found.memory
 
     def kills(self, of: Pod, container: str = "") -> int:
-        """How many processes of just this cgroup the kernel has killed for want of memory."""
+        """How many processes of just this cgroup the kernel has killed out of memory."""
         local = self.events(of, container, local=True)
         assert local.oom_kill is not None
         return local.oom_kill

@@ -81,7 +81,7 @@ class Node:
         self.tree = node_tree(self.driver, self.setting, self._state_dir, holders)
 
     def now(self) -> Tree:
-        """systemd takes a scope away with its last process, and no undo brings those back: where a deed kills, its
+        """systemd removes a scope with its last process, and no undo restores it: where a step kills, its
         scopes are left out of the comparison. Doing it again makes the desired ones again."""
         found = tree_now(self.kernel, self.roots)
         return {path: files for path, files in found.items() if not (self.kills and path.endswith(".scope"))}
@@ -154,7 +154,7 @@ async def refused(node: Node, scenario: Scenario, number: int, code: int, old: T
 
 
 def killed(node: Node, scenario: Scenario, number: int, old: Tree, new: Tree, what: str) -> None:
-    """A child does the deed and dies by SIGKILL after that operation."""
+    """A child runs the step and dies by SIGKILL after that operation."""
     _same(_run(node.fresh(scenario), node), old, f"{what}: the beginning")
     pid = os.fork()
     if pid == 0:
@@ -216,7 +216,7 @@ async def watched(node: Node, rounds: int) -> int:
 
 
 def _read_until_killed(node: Node, paths: dict[str, str], file: str, report: int) -> None:
-    """Pod, container, pod: what stood before or after must cover what stood between."""
+    """Pod, container, pod: the value before or after must cover the one between."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     kernel = node._opened()
 

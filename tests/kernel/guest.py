@@ -1,6 +1,6 @@
 """What guests of both kinds share: a job directory that is written through, a command in it, and what comes back.
 
-A guest is a whole Linux kernel in processes of ours (user-mode Linux or QEMU). It sees the host's file system
+A guest is a whole Linux kernel in our own processes (user-mode Linux or QEMU). It sees the host's file system
 read-only below an overlay in memory, runs one command in it, leaves status, output and a few facts about itself in the
 job directory, and powers off. The `.venv` of the project is therefore there as it is here. Every process of a guest is
 in a session of its own, dies with us, and is killed when its time is over.
@@ -32,7 +32,7 @@ TIMED_OUT, NO_STATUS = 124, 125  # exit codes of our own, as `timeout` and `env`
 
 
 class GuestMissingError(Exception):
-    """This machine can't start such a guest; the text says what is missing and what would bring it."""
+    """This machine can't start such a guest; the text says what is missing and how to install it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Result:
         return f"Linux {kernel} {machine.upper()}, cgroup v{version}, {driver}"
 
     def report(self) -> str:
-        """Everything there is, for a test that has to say why a guest failed."""
+        """Everything known, for a test that reports why a guest failed."""
         parts = (("stdout", self.stdout), ("stderr", self.stderr), ("console", self.console[-4000:]))
         said = "".join(f"\n--- {name} ---\n{text}" for name, text in parts if text.strip())
         return f"status {self.status} after {self.seconds:.1f} s{said}"

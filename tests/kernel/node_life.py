@@ -1,8 +1,8 @@
 """Random lives of a real node on a real kernel: pods come, grow, shrink, crash and go, memory is in use or runs short, and
-the agent is killed. It is what `tests/unit/node/resize/test_resize_model.py` does in memory, with nothing played.
+the agent is killed. It is what `tests/unit/node/resize/test_resize_model.py` does in memory, with nothing simulated.
 
-Two things must hold (03 §6, §10). Never is more allocated than the node has. And when all is quiet, every control file of
-the kernel is what it is on another node, made at the same time, which has only ever seen the pods as they are in the end.
+Two things must hold (03 §6, §10). The node never allocates more than it has. And when all is quiet, every control file of
+the kernel is the same as on a second node that has only seen the pods in their final state.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def resources(size: Size, factor: int) -> Document:
 
 
 class DrawnLife(RuleBasedStateMachine):
-    """Only draws what happens. It happens when all is drawn, since what is drawn must not depend on a real machine."""
+    """Only draws the steps. They are run afterwards, since the draws must not depend on a real machine."""
 
     names = Bundle("names")
     number = 0  # of the pods of all lives
@@ -313,7 +313,7 @@ class NodeLife:
     # --- reads ---
 
     def _records(self) -> Iterator[Document]:
-        """What the agent has written down of pods that have not ended; those that are to go count until they have."""
+        """The agent's checkpoint of pods that have not ended; a pod that is being deleted counts until it has ended."""
         try:
             kept = MembersFile(self.node.state / "node" / "agent.jsonl").read()
         except FileNotFoundError:
@@ -351,7 +351,7 @@ class NodeLife:
 
 
 def _differing(have: dict[str, dict[str, str]], want: dict[str, dict[str, str]]) -> Document:
-    """cgroup → file → what stands in the one and in the other."""
+    """cgroup → file → its value on the one node and on the other."""
     found: Document = {}
     for path in have.keys() | want.keys():
         one, other = have.get(path, {}), want.get(path, {})

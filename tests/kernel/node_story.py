@@ -1,8 +1,8 @@
 """A whole node and what every node must do, on whatever kernel and driver it is run: `python -m …node_story DIR`.
 
-A real API server and a real agent, both started here; pods that run, are spoken to, fail their probes, run out of
-memory, crash, talk to each other, end politely, and those of the documents. Two parts at a time: each waits for what its
-own pods do, and takes them away afterwards. What went wrong is printed as JSON, with the times.
+A real API server and a real agent, both started here; pods that run, answer requests, fail their probes, run out of
+memory, crash, connect to each other, end gracefully, and those of the documents. Two parts at a time: each waits for what its
+own pods do, and removes them afterwards. What went wrong is printed as JSON, with the times.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def until(read: Callable[[], Awaitable[Any]], true: Callable[[Any], Any] =
             found = await read()
             if true(found):
                 return found
-        except (UnreachableError, TimeoutError):  # a guest may take longer than a client's patience
+        except (UnreachableError, TimeoutError):  # a guest may take longer than a client's timeout
             pass
         assert time.monotonic() < deadline, f"not within {WAIT_S:g} s: {found!r}"
         await asyncio.sleep(0.2)

@@ -1,6 +1,6 @@
 """What must hold under pressure, on whichever kernel there is: the same checks run here on cgroup v1 and in guests on v2.
 
-Each is given a node with a node of 512 MiB that evicts below 100 MiB and whose conditions linger for three seconds.
+Each gets a node of 512 MiB that evicts below 100 MiB and whose conditions linger for three seconds.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def untouched(node: PressureNode, *names: str) -> None:
 
 
 def calm(node: PressureNode) -> None:
-    """Until no condition lingers any more. The API hears of one a moment after the node acts by it."""
+    """Until no condition lingers. The API shows a condition a moment after the node acts on it."""
     node.until(lambda: not node.page("pressure").get("conditions"))
     node.until(lambda: node.condition("MemoryPressure") == "False" and MEMORY_TAINT not in node.taints())
 
@@ -84,7 +84,7 @@ def best_effort_goes_first_and_guaranteed_stays(node: PressureNode) -> None:
 
 
 def the_condition_lingers_and_best_effort_is_refused_meanwhile(node: PressureNode) -> None:
-    """A busy machine may be too slow to ask in time; then it is asked again."""
+    """A busy machine may be too slow to read it in time; then it is read again."""
     for number in range(5):
         if _is_refused_meanwhile(node, number):
             break
@@ -142,7 +142,7 @@ def priority_beats_excess(node: PressureNode) -> None:
 
 
 def who_keeps_to_its_request_stays_while_another_exceeds_its_own(node: PressureNode) -> None:
-    """The large pod causes the shortage within its request; a small one that exceeds its own goes for it."""
+    """The large pod causes the shortage within its request; a small one that exceeds its own is evicted for it."""
     node.create(pod("over", container("c", eater(100), **memory("10Mi"))))
     node.full("over")
     node.create(pod("within", container("c", eater(330, PACE), **memory("380Mi"))))
@@ -322,7 +322,7 @@ CHILD = (
 
 
 def a_killed_child_is_reported_and_the_container_goes_on(node: PressureNode) -> None:
-    """memory.oom.group is off in this profile, so only one process dies: Kubernetes itself would not say a word."""
+    """memory.oom.group is off in this profile, so only one process dies: Kubernetes itself would report nothing."""
     node.create(pod("parent", container("c", ["/usr/bin/python3", "-S", "-I", "-c", CHILD], **LIMIT), fellow()))
     event = reported_soon(node, "parent", node.said("parent", "died"))
     assert "out of memory at the container's memory limit (64Mi)" in event["message"]

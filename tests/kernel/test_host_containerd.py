@@ -116,7 +116,7 @@ async def test_new_numbers_for_a_running_container(bench: Bench) -> None:
         cpu_shares=512, cpu_quota_us=50000, cpu_period_us=100000, memory_limit_bytes=64 * MIB,
         memory_swap_limit_bytes=64 * MIB, oom_score_adj=968,
     )  # fmt: skip
-    # Memory of tmpfs, which cannot be given back: 24 MiB that a lower limit cannot have.
+    # Memory of tmpfs, which cannot be reclaimed: 24 MiB that a lower limit cannot have.
     script = "dd if=/dev/zero of=/dev/shm/taken bs=1M count=24 2>/dev/null; echo taken; sleep 1000"
     main = await bench.run(spec, sandbox_id, "main", ("sh", "-c", script), resources=first)
     await bench.logged(main, "taken")
@@ -144,7 +144,7 @@ async def test_new_numbers_for_a_running_container(bench: Bench) -> None:
 
 
 async def test_an_unimplemented_sandbox_update_costs_one_call(bench: Bench, daemon: Containerd) -> None:
-    """containerd 1.6 has no UpdatePodSandboxResources; one that has it hears each of them."""
+    """containerd 1.6 has no UpdatePodSandboxResources; one that has it gets each of them."""
     async with Server(daemon.directory / "proxy.sock", forward_to=daemon.socket) as proxy:
         runtime = CriRuntime(proxy.socket_path)
         await runtime.open()
@@ -271,7 +271,7 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
     await asyncio.gather(starting, return_exceptions=True)
 
     async def decided() -> bool:
-        """The runtime may still be taking it back."""
+        """The runtime may still be undoing it."""
         try:
             made = await runtime.make_container(spec, sandbox_id, container)
             await runtime.start_container(made)
@@ -288,7 +288,7 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
 async def test_a_container_whose_task_the_runtime_has_lost_is_removed_all_the_same(
     bench: Bench, daemon: Containerd
 ) -> None:
-    """A start that was cut off may leave one, once in many hundred; here a task is begun behind the back of CRI."""
+    """A start that was cut off may leave one, once in many hundred; here a task is started without CRI."""
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)
     container = await bench.container("main", ("sleep", "1000"))

@@ -62,7 +62,7 @@ def test_a_cpu_limit_holds_a_busy_loop(tmp_path: Path) -> None:
     busy = pod("busy", app={"limits": {"cpu": "200m"}})
     with new_node(tmp_path) as node:
         node.add(busy)
-        # Above what else this machine does, so that nothing but the quota holds it back.
+        # Above everything else on this machine, so that only the quota limits it.
         asyncio.run(node.driver.write(node.root, "cpu.shares", "65536"))
         a_busy_loop_is_throttled(node, busy)
 
@@ -95,7 +95,7 @@ def test_a_limit_of_processes_stops_a_fork_bomb(tmp_path: Path) -> None:
 
 
 def test_huge_pages_are_limited(tmp_path: Path) -> None:
-    """In a mount namespace of its own: only there is the controller mounted, and it goes back with the namespace."""
+    """In a mount namespace of its own: only there is the controller mounted, and it is unmounted with the namespace."""
     with reserved_pages(8):
         if "hugetlb" in this_host().v1:
             huge_pages(tmp_path)
@@ -207,7 +207,7 @@ def test_a_limit_below_the_usage_is_abandoned(tmp_path: Path) -> None:
 
 
 def test_a_limit_is_lowered_as_soon_as_memory_is_freed(tmp_path: Path) -> None:
-    """Refused at first, the resize goes on; the container lets go of its memory meanwhile."""
+    """Refused at first, the resize goes on; the container frees its memory meanwhile."""
     web = pod("web", app=BEFORE)
     with new_node(tmp_path) as node:
         node.add(web)

@@ -72,7 +72,7 @@ async def proxy(daemon: Containerd) -> AsyncIterator[Server]:  # noqa: F811
 
 
 async def insist(ask: Callable[[], Awaitable[T]]) -> T:
-    """The agent's way: whatever fails is asked again."""
+    """As the agent does: a failed call is repeated."""
     for _ in range(TRIES):
         try:
             return await ask()

@@ -67,7 +67,7 @@ def test_kills_that_come_too_fast_for_the_kernels_log(node: PressureNode) -> Non
 
 
 def test_the_forecast_pod_is_evicted(node: PressureNode) -> None:
-    """A pod that cannot start has no statistics, and so would be suspected first; but there is nothing to end."""
+    """A pod that cannot start has no statistics, and so would rank first; but there is nothing to evict."""
     stuck = pod("stuck", {"name": "c", "image": "nosuch/image:1"})
     node.create(stuck, pod("over", container("c", eater(60), **memory("10Mi"))), checks.gold())
     node.full("over")
@@ -148,7 +148,7 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureN
     node.until(lambda: not node.pod("brief"))
     node.until(lambda: node.condition("MemoryPressure") == "False")
     assert not node.page("pressure")["decisions"]
-    # Longer: the larger one goes. That leaves less than threshold and minimum reclaim together, so a second goes, too.
+    # Longer: the larger one is evicted. That leaves less than threshold and minimum reclaim together, so a second follows.
     node.create(*(pod(name, container("c", eater(mib), **memory("10Mi"))) for name, mib in (("a", 110), ("b", 220))))
     up_s, full_s = (max(node.said(name, what) for name in "ab") for what in ("up", "full"))  # crossed in between
     node.until(lambda: node.is_evicted("b"))
@@ -160,7 +160,7 @@ def test_a_soft_threshold_waits_for_its_grace(otherwise: Callable[..., PressureN
 
 
 def test_a_node_reports_its_signals(otherwise: Callable[..., PressureNode]) -> None:
-    """How much there is at this moment, and what only it knows: process numbers, and a grace of ours."""
+    """What is available now, and what only the node knows: process numbers, and our own grace setting."""
     node = otherwise(
         {"evictionHard": {"memory.available": "100Mi", "pid.available": "50%"}}, {"evictionHardGraceSeconds": 7}
     )
@@ -193,7 +193,7 @@ def test_minimum_reclaim_asks_for_more(otherwise: Callable[..., PressureNode]) -
 
 
 def test_at_once_without_grace(otherwise: Callable[..., PressureNode]) -> None:
-    """A pod that ignores TERM has two seconds by Kubernetes' rules and none by ours: it is not even asked."""
+    """A pod that ignores TERM has two seconds by Kubernetes' rules and none by ours: it gets no SIGTERM."""
     node = otherwise(checks.SETTINGS, {"evictionHardGraceSeconds": 0})
     node.create(pod("hog", container("c", stubborn(500, 100), **memory("10Mi")), terminationGracePeriodSeconds=30))
     node.until(lambda: node.is_evicted("hog"))

@@ -303,7 +303,7 @@ async def eventually_reported(cluster: StaticCpuCluster, name: str, reason: str,
 
 
 async def restarted(cluster: StaticCpuCluster) -> None:
-    """An agent killed in the middle finds everybody where they were, and goes on with what is asked meanwhile."""
+    """An agent killed in the middle finds all containers on their CPUs, and goes on with requests made meanwhile."""
     before = await cluster.client.ask(request.get(request.PODS, "one", "default"))
     await cluster.node.killed()
     await cluster.on("one", "2,6-7", "after a kill of the agent")

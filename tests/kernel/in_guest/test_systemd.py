@@ -370,7 +370,7 @@ def test_below_a_scope_there_are_only_files(driver: SystemdCgroups, run: Run, sl
         pytest.param("/-x.scope", id="like-an-option"),
     ],
 )
-def test_hostile_names_are_refused_before_anybody_is_asked(driver: SystemdCgroups, run: Run, path: str) -> None:
+def test_hostile_names_are_refused_without_a_call(driver: SystemdCgroups, run: Run, path: str) -> None:
     alone = SystemdCgroups(driver.files, SystemdBus("unix:path=/nowhere", connect_s=0.1))
     before = sorted(Path("/sys/fs/cgroup").rglob("*.slice"))
     for attempt in (
@@ -387,14 +387,14 @@ def test_hostile_names_are_refused_before_anybody_is_asked(driver: SystemdCgroup
 
 
 @pytest.mark.parametrize("path", ["/", "/system.slice", "/init.scope"])
-def test_the_machines_own_units_are_left_alone(driver: SystemdCgroups, run: Run, path: str) -> None:
+def test_the_machines_own_units_are_not_touched(driver: SystemdCgroups, run: Run, path: str) -> None:
     for attempt in (driver.make(path, pid=os.getpid()), driver.remove(path), driver.kill(path)):
         with pytest.raises(CgroupError) as refused:
             run(attempt)
         assert refused.value.errno == errno.EPERM
 
 
-def test_systemds_own_words_come_back(driver: SystemdCgroups, run: Run, slice_path: str) -> None:
+def test_systemds_own_message_is_raised(driver: SystemdCgroups, run: Run, slice_path: str) -> None:
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
     with pytest.raises(CgroupError) as refused:
