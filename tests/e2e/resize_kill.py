@@ -149,7 +149,7 @@ class _Killer:
         if not self._threads:
             return
         self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
-        end_s = time.monotonic() + 10
+        end_s = time.monotonic() + 60
         while not all(int(_field(int(each), "TracerPid")) for each in self._threads):
             assert time.monotonic() < end_s, "strace does not attach"
             time.sleep(0.01)

@@ -92,7 +92,7 @@ class Server:
     @asynccontextmanager
     async def client(self, issued: Issued | None = None, token: str = "") -> AsyncIterator[httpx.AsyncClient]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with httpx.AsyncClient(base_url=self.url, verify=self.tls(issued), headers=headers, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=self.url, verify=self.tls(issued), headers=headers, timeout=90) as client:
             yield client
 
     def admin(self) -> Any:
@@ -338,7 +338,7 @@ def test_a_state_directory_that_others_may_enter_is_refused(tmp_path: Path) -> N
     state.mkdir(mode=0o755)
     state.chmod(0o755)
     command = [str(Path(sys.executable).with_name("plimsoll")), "api", "--state-dir", str(state)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
     assert done.returncode != 0
     assert f"chmod 700 {state}" in done.stderr
     assert not list(state.iterdir())

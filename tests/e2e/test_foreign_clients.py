@@ -77,10 +77,10 @@ def test_lightkube(served: FakeCluster, namespace: str, exercised: Callable[[str
     with pytest.raises(lightkube.ApiError) as refused:
         client.get(Pod, "zz")
     assert (refused.value.status.code, refused.value.status.message) == (404, 'pods "zz" not found')
-    assert is_running.wait(20)
+    assert is_running.wait(60)
     client.delete(Pod, "web", grace_period=1)
-    assert is_gone.wait(20), seen
-    watcher.join(10)
+    assert is_gone.wait(60), seen
+    watcher.join(60)
     assert seen[0] == ("ADDED", "Pending") and seen[-1][0] == "DELETED", seen
     assert {change for change, _ in seen[1:-1]} == {"MODIFIED"}
     exercised("foreign client", f"lightkube {version('lightkube')}")

@@ -59,7 +59,7 @@ def test_following_a_log(kubectl: Kubectl) -> None:
         log.wait_for(lambda lines: lines[-1] == "one")
         kubectl("delete", "pod", "demo", "--now")
         log.wait_for(lambda lines: lines[-1] == "demo ended with 0")
-        assert log.process.wait(10) == 0, "it ends with the container"
+        assert log.process.wait(60) == 0, "it ends with the container"
 
 
 def answered(kubectl: Kubectl, *command: str) -> Result:
@@ -148,7 +148,7 @@ def test_only_the_api_server_may_ask_a_node(kubectl: Kubectl, cluster: FakeClust
     context.check_hostname = False
     url = f"https://127.0.0.1:{port}/healthz"
     with pytest.raises((ssl.SSLError, urllib.error.URLError, ConnectionError)):
-        urllib.request.urlopen(url, context=context, timeout=10)
+        urllib.request.urlopen(url, context=context, timeout=60)
     context.load_cert_chain(cluster.state / "pki" / "client.crt", cluster.state / "pki" / "client.key")
-    with urllib.request.urlopen(url, context=context, timeout=10) as answer:
+    with urllib.request.urlopen(url, context=context, timeout=60) as answer:
         assert answer.read() == b"ok"

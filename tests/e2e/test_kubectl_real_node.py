@@ -101,7 +101,7 @@ def test_following_a_log(kube: Kubectl) -> None:
         log.wait_for(lambda lines: lines[-1] == "one")
         kube("delete", "pod", "demo", "--grace-period=10")
         log.wait_for(lambda lines: lines[-1] == "ended")
-        assert log.process.wait(10) == 0, "it ends with the container"
+        assert log.process.wait(60) == 0, "it ends with the container"
 
 
 def test_exec(kube: Kubectl) -> None:

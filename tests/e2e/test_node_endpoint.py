@@ -71,7 +71,7 @@ def test_a_log_is_followed_to_its_end_and_the_one_before_is_kept(kube: Kubectl) 
         # Its own shell is the first process of the container.
         kube.run("exec", "ends", "--", "kill", "-TERM", "1")  # it may end with what it kills
         log.wait_for(lambda lines: lines == ["up", "down"])
-        assert log.process.wait(10) == 0
+        assert log.process.wait(60) == 0
     assert kube("logs", "ends").lines == ["up", "down"]
 
 

@@ -80,7 +80,7 @@ class ForecastCheck:
         if outcome == "refused":
             self._is_refused(before, wanted, said)
             return
-        ran = self._resize(wanted, "--yes", "--wait", "--timeout", "8" if outcome == "accepted" else "0.5")
+        ran = self._resize(wanted, "--yes", "--wait", "--timeout", "90" if outcome == "accepted" else "0.5")
         after = self.pod(name)
         assert ran.code == (0 if outcome in ("accepted", "unchanged") else 1), (said, ran)
         assert _verdict(after) == (outcome if outcome in ("deferred", "infeasible") else ""), (said, after["status"])

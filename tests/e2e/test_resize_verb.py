@@ -23,7 +23,7 @@ from tests.e2e.verbs import Verbs, namespace
 from tests.e2e.waiting import until
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "examples" / "documents"
-ENDS_S = 20.0
+ENDS_S = 90.0
 _NUMBER = itertools.count(1)
 
 pytestmark = [

@@ -209,10 +209,10 @@ def test_exec_on_a_terminal(verbs: Verbs) -> None:
     reader = threading.Thread(target=read, daemon=True)
     reader.start()
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert termios.tcgetattr(theirs) == before
     os.close(theirs)
-    reader.join(5)
+    reader.join(60)
     os.close(ours)
     assert b"33 77" in b"".join(said)
 

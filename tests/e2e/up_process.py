@@ -84,7 +84,7 @@ class Up:
 
     def ended(self, timeout_s: float = 90.0) -> int:
         code = self.process.wait(timeout_s)
-        self._reader.join(10)
+        self._reader.join(60)
         return code
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class Up:
         for pid in self.processes():  # only where a test has failed
             os.kill(pid, signal.SIGKILL)
         if self.process.stdout is not None:
-            self._reader.join(10)
+            self._reader.join(60)
             self.process.stdout.close()
 
     # --- what may be left behind ---

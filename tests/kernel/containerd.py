@@ -109,7 +109,7 @@ def cgroup_mounts() -> list[Path]:
 
 
 def remove_tree(top: Path) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while top.exists():
         for directory, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(OSError):  # a process may still be ending

@@ -349,7 +349,7 @@ def an_oom_kill_is_counted(driver: Cgroupfs, root: str) -> None:
     for file in files:
         run_write(driver, path, file, "0" if "swap" in file else str(16 * MI))
     with started(driver, path, python(HOG), str(64 * MI)) as process:
-        assert process.wait(30) == -9
+        assert process.wait(60) == -9
     found = usage(driver, path, ["events", "memory"])
     assert found
     assert found.events_local

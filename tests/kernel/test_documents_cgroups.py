@@ -131,7 +131,7 @@ def on_host(argv: list[str], exercised: Callable[[str, str], None]) -> dict[str,
         pytest.skip(f"host: {problem}")
     if this_host().read_only:
         pytest.skip("host: cgroups are mounted read-only")
-    done = subprocess.run([sys.executable, *argv], capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)
+    done = subprocess.run([sys.executable, *argv], capture_output=True, text=True, timeout=240, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     exercised("kernel", f"Linux {os.uname().release}, cgroup v{this_host().version}, cgroupfs (this machine)")
     found: dict[str, Any] = json.loads(done.stdout)

@@ -80,7 +80,7 @@ def test_a_guest_that_takes_too_long_is_ended_with_all_its_processes(in_guest: I
     for timeout_s in (8.0, 30.0, 90.0):  # the start of the guest counts, and a busy machine takes its time for it
         done = in_guest("uml-v2", ["/bin/sh", "-c", "echo started; exec sleep 600"], timeout_s, claims=False)
         assert done.status == TIMED_OUT
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while left := guest_processes(done.facts["job"]):  # killed, and taken away by init within a few seconds
             assert time.monotonic() < end, left
             time.sleep(0.1)

@@ -174,7 +174,7 @@ async def test_out_of_memory_fires_when_the_kernel_kills(memory: Path) -> None:
             seen: set[str] = set()
             while seen != {"oom", "process"}:
                 seen |= await fires(watcher)
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.asyncio
@@ -248,7 +248,7 @@ async def test_a_waiting_reader_sees_the_end_of_the_stream() -> None:
     reader = asyncio.create_task(read())
     await asyncio.sleep(0)
     watcher.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await reader == []
 
 

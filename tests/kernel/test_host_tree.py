@@ -93,7 +93,7 @@ def process(path: str, *command: str, wait: bool = False) -> Iterator[int]:
         child.stdin.flush()
         if wait:
             assert child.stdout.readline() == b"1\n"
-        name, end = command[0].rpartition("/")[2][:15], time.monotonic() + 10
+        name, end = command[0].rpartition("/")[2][:15], time.monotonic() + 60
         while (f"({name})", "S") != tuple(Path(f"/proc/{child.pid}/stat").read_text().split()[1:3]):
             assert time.monotonic() < end
             time.sleep(0.005)
