@@ -143,7 +143,7 @@ def test_a_pod_with_loopback_alone_is_probed_from_within(kube: Kubectl) -> None:
 
 
 def test_volumes_files_and_identity(kube: Kubectl) -> None:
-    kube("create", "configmap", "words", "--from-literal=greeting=hello")
+    kube("create", "configmap", "reported", "--from-literal=greeting=hello")
     mounts = [{"name": "m", "mountPath": "/m"}, {"name": "w", "mountPath": "/w", "subPath": "greeting"}]
     script = "cat /w; df /m | tail -1; id -u; id -g; cat /etc/hostname; echo said > /dev/termination-log"
     main = shell("c", script, volumeMounts=mounts, securityContext={"runAsUser": 7, "runAsGroup": 8})
@@ -224,9 +224,12 @@ def writes(mib: int) -> str:
 
 def test_writable_layers_are_reported(kube: Kubectl) -> None:
     """04 §13b. containerd counts every ten seconds."""
-    kube("create", "configmap", "words", "--from-literal=greeting=hello")
+    kube("create", "configmap", "reported", "--from-literal=greeting=hello")
     mounts = [{"name": "words", "mountPath": "/words"}, {"name": "taken", "mountPath": "/taken"}]
-    volumes = [{"name": "words", "configMap": {"name": "words"}}, {"name": "taken", "emptyDir": {"medium": "Memory"}}]
+    volumes = [
+        {"name": "words", "configMap": {"name": "reported"}},
+        {"name": "taken", "emptyDir": {"medium": "Memory"}},
+    ]
     writer = shell(
         "writer", f"dd if=/dev/zero of=/taken/x bs=1M count=4 2>/dev/null; {writes(20)}", volumeMounts=mounts
     )
