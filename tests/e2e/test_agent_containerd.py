@@ -143,7 +143,7 @@ def test_a_pod_with_loopback_alone_is_probed_from_within(kube: Kubectl) -> None:
 
 
 def test_volumes_files_and_identity(kube: Kubectl) -> None:
-    kube("create", "configmap", "reported", "--from-literal=greeting=hello")
+    kube("create", "configmap", "words", "--from-literal=greeting=hello")
     mounts = [{"name": "m", "mountPath": "/m"}, {"name": "w", "mountPath": "/w", "subPath": "greeting"}]
     script = "cat /w; df /m | tail -1; id -u; id -g; cat /etc/hostname; echo said > /dev/termination-log"
     main = shell("c", script, volumeMounts=mounts, securityContext={"runAsUser": 7, "runAsGroup": 8})
