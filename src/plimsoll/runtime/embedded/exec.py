@@ -19,7 +19,7 @@ _END_OF_FILE = b"\x04"
 Ending = asyncio.Future[tuple[int, bool]]
 
 
-class ExecExit:
+class StreamEnd:
     """One end of a pipe or terminal. Closing it wakes its waiters, because its number may soon be another file's."""
 
     def __init__(self, fd: int) -> None:
@@ -101,7 +101,7 @@ class PipeSession:
     def __init__(
         self, stdin: int, stdout: int, stderr: int, ending: Ending, kill: Callable[[], Awaitable[None]]
     ) -> None:
-        self._stdin, self._stdout, self._stderr = ExecExit(stdin), ExecExit(stdout), ExecExit(stderr)
+        self._stdin, self._stdout, self._stderr = StreamEnd(stdin), StreamEnd(stdout), StreamEnd(stderr)
         self._ending, self._kill = ending, kill
 
     async def write(self, data: bytes) -> None:
@@ -134,7 +134,7 @@ class TerminalSession:
     """With a terminal: one fd for everything; stderr is empty."""
 
     def __init__(self, terminal: int, ending: Ending, kill: Callable[[], Awaitable[None]], *, stdin: bool) -> None:
-        self._terminal, self._takes_input = ExecExit(terminal), stdin
+        self._terminal, self._takes_input = StreamEnd(terminal), stdin
         self._ending, self._kill = ending, kill
 
     async def write(self, data: bytes) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import plimsoll
 from plimsoll.linux import capabilities
 from plimsoll.runtime.embedded.client import SupervisorClient
-from plimsoll.runtime.embedded.exec import ExecExit, PipeSession, TerminalSession
+from plimsoll.runtime.embedded.exec import PipeSession, StreamEnd, TerminalSession
 from plimsoll.runtime.interface import (
     ContainerSpec,
     ContainerStateSeen,
@@ -205,7 +205,7 @@ class ProcessRuntime(SupervisorClient):
     ) -> ExecResult:
         number = next(self._numbers)
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        output = ExecExit(reading)
+        output = StreamEnd(reading)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         ending: asyncio.Future[tuple[int, bool]] = asyncio.get_running_loop().create_future()
         self._ends[number] = ending

@@ -18,9 +18,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from plimsoll.linux import mounts
 from plimsoll.linux.mounts import NODEV, NOEXEC, NOSUID, RDONLY
@@ -85,14 +85,6 @@ class Source(Enum):
     LINK = "no mount: a symbolic link to `path`"
 
 
-class Missing(Enum):
-    """What to do where the target does not exist."""
-
-    FAIL = "fail"
-    SKIP = "skip"
-    CREATE = "create"
-
-
 class Mount(NamedTuple):
     target: str
     source: Source
@@ -101,7 +93,7 @@ class Mount(NamedTuple):
     kind: str = ""
     options: str = ""
     recursive: bool = True
-    missing: Missing = Missing.FAIL
+    missing: Literal["fail", "skip", "create"] = "fail"  # what to do where the target does not exist
 
 
 def enter(view: RootView) -> None:
@@ -131,15 +123,15 @@ def prepare(view: RootView, host: Host) -> tuple[Mount, ...]:
         *_covers(view, host),
         *_system_directories(view),
         *(Mount(path, Source.BLANK, path) for path in host.masked),
-        *(Mount(path, Source.SELF, path, RDONLY, missing=Missing.SKIP) for path in READ_ONLY if not view.privileged),
+        *(Mount(path, Source.SELF, path, RDONLY, missing="skip") for path in READ_ONLY if not view.privileged),
         *(
-            Mount(path, Source.HOST, path, RDONLY | nodev, missing=Missing.CREATE)
+            Mount(path, Source.HOST, path, RDONLY | nodev, missing="create")
             for path in view.expose
             if not view.root and is_below(path, host.hidden)
         ),
         *(
-            Mount(bind.container_path, Source.HOST, bind.host_path, _flags(bind, nodev), missing=Missing.CREATE)
-            for bind in view.binds
+            Mount(path, Source.HOST, host_path, nodev | (RDONLY if read_only else 0), missing="create")
+            for host_path, path, read_only in view.binds
         ),
         *(Mount(target, Source.BLANK, path) for target, path in host.secrets),
     )
@@ -157,13 +149,11 @@ def stage(view: RootView, host: Host, planned: tuple[Mount, ...]) -> list[int]:
     for name in ("upper", "root", "empty"):
         os.mkdir(name, 0o755)
     os.close(os.open("nothing", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
+    staged: dict[Source, Callable[[str], int]] = {Source.BLANK: _blank, Source.COVER: _cover}
+    staged[Source.SHM] = lambda _: view.shm_tree
     for number, mount in enumerate(planned):
-        if mount.source is Source.BLANK:
-            trees[number] = _blank(mount.path)
-        elif mount.source is Source.COVER:
-            trees[number] = _cover(mount.path)
-        elif mount.source is Source.SHM:
-            trees[number] = view.shm_tree
+        if mount.source in staged:
+            trees[number] = staged[mount.source](mount.path)
     nodev = 0 if view.privileged else NODEV
     if view.overlay:
         _overlay_root(view.root, host.hidden, nodev)
@@ -178,9 +168,9 @@ def pivot(view: RootView, planned: tuple[Mount, ...], trees: list[int]) -> None:
     """Make the staged root ours and attach the mounts; from here on every link leads to the container's own files."""
     mounts.pivot_into("root")
     for mount, tree in zip(planned, trees, strict=True):
-        if mount.missing is Missing.SKIP and not os.path.lexists(mount.target):
+        if mount.missing == "skip" and not os.path.lexists(mount.target):
             continue
-        if mount.missing is Missing.CREATE:
+        if mount.missing == "create":
             _make_target(tree, mount.target)
         if mount.source is Source.LINK:
             os.symlink(mount.path, mount.target)
@@ -269,7 +259,7 @@ def _covers(view: RootView, host: Host) -> Iterator[Mount]:
         yield from (Mount(path, Source.COVER, path) for path in host.hidden)
     for path in host.sockets:
         if not is_below(path, host.hidden):
-            yield Mount(path, Source.BLANK, path, missing=Missing.SKIP)
+            yield Mount(path, Source.BLANK, path, missing="skip")
 
 
 def _system_directories(view: RootView) -> Iterator[Mount]:
@@ -281,11 +271,11 @@ def _system_directories(view: RootView) -> Iterator[Mount]:
         if not view.privileged:  # not as a flag of `mount`: the file system itself is the host's too
             yield Mount("/sys/fs/cgroup", Source.FLAGS, "", RDONLY)
     if view.privileged:
-        yield Mount("/dev", Source.HOST, "/dev", missing=Missing.CREATE)
+        yield Mount("/dev", Source.HOST, "/dev", missing="create")
         return
     yield _new("plimsoll", "/dev", "tmpfs", safe, "mode=755,size=64k")
     for name in DEVICES:
-        yield Mount(f"/dev/{name}", Source.HOST, f"/dev/{name}", recursive=False, missing=Missing.CREATE)
+        yield Mount(f"/dev/{name}", Source.HOST, f"/dev/{name}", recursive=False, missing="create")
     yield Mount("/dev/ptmx", Source.LINK, "pts/ptmx")
     yield Mount("/dev/fd", Source.LINK, "/proc/self/fd")
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -293,17 +283,13 @@ def _system_directories(view: RootView) -> Iterator[Mount]:
     yield _new("devpts", "/dev/pts", "devpts", NOSUID | NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5")
     yield _new("mqueue", "/dev/mqueue", "mqueue", safe)
     if view.shm_tree >= 0:
-        yield Mount("/dev/shm", Source.SHM, "", missing=Missing.CREATE)
+        yield Mount("/dev/shm", Source.SHM, "", missing="create")
     else:
         yield _new("shm", "/dev/shm", "tmpfs", safe, "mode=1777,size=64m")
 
 
 def _new(name: str, target: str, kind: str, flags: int, options: str = "") -> Mount:
-    return Mount(target, Source.NEW, name, flags, kind, options, missing=Missing.CREATE)
-
-
-def _flags(bind: Bind, nodev: int) -> int:
-    return nodev | (RDONLY if bind.read_only else 0)
+    return Mount(target, Source.NEW, name, flags, kind, options, missing="create")
 
 
 def _clone(path: str, flags: int, *, recursive: bool = True) -> int:

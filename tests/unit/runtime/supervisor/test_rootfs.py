@@ -11,7 +11,6 @@ from plimsoll.runtime.supervisor.plan import Bind, LaunchPlan, plan_from
 from plimsoll.runtime.supervisor.rootfs import (
     READ_ONLY,
     Host,
-    Missing,
     Mount,
     RootView,
     Source,
@@ -125,13 +124,13 @@ def test_how_each_mount_is_made() -> None:
     mounts = {mount.target: mount for mount in prepare(VIEW, HOST)}
     assert mounts["/srv"] == Mount("/srv", Source.HOST, "/srv", RDONLY | NODEV, recursive=False)
     assert mounts["/srv/secret"] == Mount("/srv/secret", Source.BLANK, "/srv/secret")
-    assert mounts["/opt/socket"] == Mount("/opt/socket", Source.BLANK, "/opt/socket", missing=Missing.SKIP)
-    assert mounts["/proc"] == Mount("/proc", Source.NEW, "proc", SAFE, "proc", missing=Missing.CREATE)
+    assert mounts["/opt/socket"] == Mount("/opt/socket", Source.BLANK, "/opt/socket", missing="skip")
+    assert mounts["/proc"] == Mount("/proc", Source.NEW, "proc", SAFE, "proc", missing="create")
     assert mounts["/sys"].flags == SAFE | RDONLY
     assert mounts["/dev"].options == "mode=755,size=64k"
-    assert mounts["/proc/sys"] == Mount("/proc/sys", Source.SELF, "/proc/sys", RDONLY, missing=Missing.SKIP)
+    assert mounts["/proc/sys"] == Mount("/proc/sys", Source.SELF, "/proc/sys", RDONLY, missing="skip")
     assert mounts["/home/tool"].flags == RDONLY | NODEV
-    assert mounts["/data"] == Mount("/data", Source.HOST, "/srv", RDONLY | NODEV, missing=Missing.CREATE)
+    assert mounts["/data"] == Mount("/data", Source.HOST, "/srv", RDONLY | NODEV, missing="create")
     assert mounts["/data/cache"].flags == NODEV
     assert mounts["/data/state"] == Mount("/data/state", Source.BLANK, "/srv/state")
 
