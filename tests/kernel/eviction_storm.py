@@ -118,9 +118,9 @@ def _neighbours(node: PressureNode, before: dict[str, str]) -> list[str]:
 def _evicted(node: PressureNode, evictions: int) -> list[str]:
     """Checked once more at the very end: what was evicted stays so, with its reason, and was evicted once."""
     faults = []
-    evictions = Counter[str]()
+    counted = Counter[str]()
     for event in node.events("Evicted"):
-        evictions[event["involvedObject"]["name"]] += int(event.get("count") or 1)
+        counted[event["involvedObject"]["name"]] += int(event.get("count") or 1)
     for number in range(evictions):
         name = f"hog{number}"
         status = node.status(name)
@@ -131,8 +131,8 @@ def _evicted(node: PressureNode, evictions: int) -> list[str]:
             faults.append(f"{name} has no message: {status.get('message')!r}")
         if not [each for each in status["conditions"] if each["type"] == "DisruptionTarget"]:
             faults.append(f"{name} lacks DisruptionTarget")
-        if evictions[name] > 1:
-            faults.append(f"{name} was evicted {evictions[name]} times")
+        if counted[name] > 1:
+            faults.append(f"{name} was evicted {counted[name]} times")
         if running := [each["name"] for each in status.get("containerStatuses", []) if "running" in each["state"]]:
             faults.append(f"{name} still runs {running}")
         if any(each["restartCount"] for each in status.get("containerStatuses", [])):
