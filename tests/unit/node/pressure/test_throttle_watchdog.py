@@ -165,5 +165,5 @@ async def test_off_ends_at_once(policy: Policy, tmp_path: Path) -> None:
     parked = Parked(tmp_path, policy)
     async with asyncio.timeout(30):
         await parked.watchdog.run()
-    assert (parked.lifted, parked.reclaimed, parked.told) == ([], [], [])
+    assert (parked.lifted, parked.reclaimed, parked.warnings) == ([], [], [])
     assert parked.now_s == 0.0  # no sample was taken
