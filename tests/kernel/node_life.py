@@ -34,7 +34,7 @@ from hypothesis.stateful import (
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.engine.observe import every_file, walk
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.quantity import Quantity, from_milli, parse
 from tests.kernel.pressure_node import EATER, MIB, PressureNode, container, eater, pod, pressure_node
 
@@ -304,7 +304,7 @@ class NodeLife:
                 if one.get("containerID"):
                     called[one["containerID"].removeprefix("plimsoll://")] = one["name"]
         for path in walk(driver, node.cgroup_root):
-            seen = driver.look(path, every_file(driver.version))
+            seen = driver.read(path, every_file(driver.version))
             words = path.removeprefix(node.cgroup_root).split("/")
             if seen is not None:
                 found["/".join(called.get(word, word) for word in words)] = dict(seen.files)
@@ -315,7 +315,7 @@ class NodeLife:
     def _records(self) -> Iterator[Document]:
         """The agent's checkpoint of pods that have not ended; a pod that is being deleted counts until it has ended."""
         try:
-            kept = MembersFile(self.node.state / "node" / "agent.jsonl").read()
+            kept = AppendLog(self.node.state / "node" / "agent.jsonl").read()
         except FileNotFoundError:
             return
         alive = {

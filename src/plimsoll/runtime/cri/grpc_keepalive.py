@@ -23,7 +23,7 @@ class Lifeline:
         waits, self._ours = os.pipe()  # the other end closes when this process ends
         copy = os.dup(socket_fd)
         try:
-            self._pid = detached_process.start(_LINGERS, held={0: waits, 3: copy})
+            self._pid = detached_process.start(_LINGERS, fds={0: waits, 3: copy})
         finally:
             os.close(copy)
             os.close(waits)
