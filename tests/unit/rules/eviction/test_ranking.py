@@ -90,6 +90,10 @@ def test_processes() -> None:
     order = ranked(pods, usage, "pid.available")
     assert names(order) == ["low", "silent", "many", "greedy", "few"]
     assert not any(rank.exceeds for rank in order)  # requests play no part
+    assert [(rank.has_usage, rank.usage) for rank in order] == [
+        (True, 0), (False, 0), (True, 9), (True, 2), (True, 1),
+    ]  # fmt: skip
+    assert {str(rank.request) for rank in order} == {"0"}
     reasons = [reason_before(a, b, "pid.available") for a, b in itertools.pairwise(order)]
     assert reasons == ["lower priority", "no statistics", "more processes", "more processes"]
 
