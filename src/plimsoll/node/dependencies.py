@@ -28,7 +28,6 @@ from plimsoll.rules.lifecycle.host_files import NodeNames, dns_of
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resize.verdict import node_resize_gates
 from plimsoll.runtime.interface import ContainerRuntime
 
 log = logging.getLogger(__name__)
@@ -79,7 +78,7 @@ class Dependencies:
         self.volumes = Volumes(state_dir, hidden)
         self.config_maps = ConfigMapCache(client, clock)
         self.place = NodePaths(state_dir, self.logs, node_names(), makes_etc=not runtime.makes_cgroups)
-        self.gates = node_resize_gates(setting.config)
+        self.gates = setting.policy.gates
         self.limits = backoff_limits(setting.config)
         self.surroundings = Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable)
 

@@ -145,7 +145,7 @@ def differences(driver: CgroupDriver, view: TreeSnapshot, desired: Cgroup) -> di
     observed: dict[str, Mapping[str, str]] = {}
     for cgroup in cgroups:
         if cgroup.path is not None and cgroup.path in view.standings:
-            found = driver.look(cgroup.path, [file.name for file in cgroup.cgroup.files])
+            found = driver.read(cgroup.path, [file.name for file in cgroup.cgroup.files])
             if found is not None:
                 observed[cgroup.path] = found.files
     return drift(cgroups, observed, driver.has)
@@ -206,13 +206,13 @@ def _missing(driver: CgroupDriver) -> dict[str, str]:
 def _chosen(driver: CgroupDriver, found: Hierarchies, cgroup: str | None, cgroup_root: str) -> str:
     if cgroup is not None:
         path = below_mounts(cgroup, found)
-        if driver.look(path, ()) is None and not driver.children(path):
+        if driver.read(path, ()) is None and not driver.children(path):
             raise NoSuchCgroupError(path, driver.children("/"))
         return path
     name = root_name(below_mounts(cgroup_root, found))
     candidates = [cgroup_path(name, "cgroupfs"), cgroup_path(name, "systemd")]
     for path in candidates:
-        if driver.look(path, ()) is not None:
+        if driver.read(path, ()) is not None:
             return path
     raise NoPodsError(candidates)
 
