@@ -273,26 +273,26 @@ async def test_a_pod_that_does_not_fit_is_refused_for_good(tmp_path: Path, spec:
         assert await agent.view.all() == {}
 
 
-async def test_a_worker_that_fails_in_an_unforeseen_way_is_started_again(
+async def test_a_crashed_worker_is_restarted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The agent and everybody else's pods go on; the log has the traceback."""
+    """The agent and all other pods continue; the log has the traceback."""
     world = World(tmp_path, pod(shell("c", "sleep 1000")))
     async with world.running() as agent:
         await world.until(phase("Running"))
         worker = agent.pods.workers["u-1"]
-        whole, looks = worker._observer.seen, 0
+        observe, calls = worker._observer.observe, 0
 
         def broken_once(*args: Any) -> Any:
-            nonlocal looks
-            looks += 1
-            if looks == 1:
-                raise ZeroDivisionError("nobody thought of this")
-            return whole(*args)
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise ZeroDivisionError("a defect")
+            return observe(*args)
 
-        worker._observer.seen = broken_once  # type: ignore[method-assign, assignment]
+        worker._observer.observe = broken_once  # type: ignore[method-assign, assignment]
         worker.wake()
-        await eventually(lambda: looks > 1)
+        await eventually(lambda: calls > 1)
         assert agent.pods.workers["u-1"] is worker
-    assert "its worker failed" in caplog.text
+    assert "worker crashed" in caplog.text
     assert "ZeroDivisionError" in caplog.text

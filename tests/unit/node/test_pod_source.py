@@ -10,10 +10,10 @@ import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.node.pod_source import PodsShown
-from plimsoll.node.resources.pleg import PodParts
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
-from plimsoll.runtime.interface import ContainerStateSeen, SandboxStateSeen
+from plimsoll.rules.model.observed import ObservedPod
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox
 
 VOLUMES: list[tuple[dict[str, Any], bool | None]] = [
     ({"emptyDir": {}}, True),
@@ -34,14 +34,16 @@ def test_what_is_measured_and_what_is_on_disk(tmp_path: Path, source: dict[str, 
         "spec": {"containers": [{"name": "c", "image": "x"}], "volumes": [{"name": "v", **source}]},
     }
     worker = SimpleNamespace(uid="u-1", pod=run_pod(document))
-    parts = PodParts(
-        (SandboxStateSeen("s", "u-1", "web", "default"),), (ContainerStateSeen("c-id", "s", "u-1", "c", 0, "running"),)
+    parts = ObservedPod(
+        (ObservedSandbox("s", pod_uid="u-1", name="web", namespace="default"),),
+        (ObservedContainer("c-id", "c", "running", sandbox_id="s", pod_uid="u-1"),),
     )
     agent: Any = SimpleNamespace(
         pods=[worker],
         view=SimpleNamespace(last={"u-1": parts}),
         cgroups=SimpleNamespace(enforced=False),
-        tools=SimpleNamespace(logs=tmp_path / "logs", volumes=Volumes(tmp_path)),
+        paths=SimpleNamespace(logs=tmp_path / "logs"),
+        volumes=Volumes(tmp_path),
     )
     (place,) = PodsShown(agent).places()
     assert [(each.name, each.on_disk) for each in place.volumes] == ([] if on_disk is None else [("v", on_disk)])

@@ -235,9 +235,8 @@ class NodeProcess:
         if self._runtime_health is None:
             images = tuple(ImageOnNode((name,)) for name in sorted(self._live.extras.images))
         else:
-            images, troubles = self._runtime_health.images, (*troubles, *self._runtime_health.troubles)
-        stands = self.agent.cgroups.stands
-        warnings = stands.conditions() if stands is not None else {}
+            images, troubles = self._runtime_health.images, (*troubles, *self._runtime_health.errors)
+        warnings = self.agent.container_cgroups.conditions()
         return NodeHealth(frozenset(self._conditions()), troubles, images, warnings)
 
     def _conditions(self) -> tuple[NodeCondition, ...]:
@@ -246,7 +245,7 @@ class NodeProcess:
     def _pressure_changed(self) -> None:
         """Told to the API, and what had to wait for it is looked at again."""
         self.registration.report_soon()
-        self.agent.pods.resizes.room("periodic_retry")
+        self.agent.pods.resizes.retry("periodic_retry")
 
     def _tell(self, kind: str, reason: str, message: str) -> None:
         """As a kubelet: an event about a node bears the node's name for a uid."""

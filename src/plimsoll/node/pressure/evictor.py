@@ -20,10 +20,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupError
-from plimsoll.node.dependencies import Dependencies
+from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.node.pods.events import PodEvents
 from plimsoll.node.pods.manager import Pods
 from plimsoll.node.pods.worker import PodWorker
-from plimsoll.node.resources.pleg import NOTHING
+from plimsoll.node.resources.pleg import NOTHING, RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.stats.stats import Stats
 from plimsoll.rules.eviction.assessment import EVICTED, is_waited_for, kill_timeout_s
@@ -51,7 +52,9 @@ class _End(msgspec.Struct):
 class Evictor:
     def __init__(
         self,
-        tools: Dependencies,
+        view: RuntimeView,
+        checkpoint: Checkpoint,
+        events: PodEvents,
         pods: Pods,
         cgroups: PodCgroups,
         stats: Stats,
@@ -61,17 +64,18 @@ class Evictor:
         """`reclaims`: what frees disk space without ending a pod, by its name."""
         self._clock = clock
         self._ends: dict[str, _End] = {}
-        self._tools, self._pods, self._cgroups, self._stats, self._reclaims = tools, pods, cgroups, stats, reclaims
+        self._view, self._checkpoint, self._events = view, checkpoint, events
+        self._pods, self._cgroups, self._stats, self._reclaims = pods, cgroups, stats, reclaims
 
     def active(self) -> Sequence[Pod]:
         """Of which something may run (§3.2); as of the last look at the runtime."""
-        seen = self._tools.view.last
-        return [each for each in self._pods.allocated() if seen.get(each.metadata.uid, NOTHING).alive()]
+        seen = self._view.last
+        return [each for each in self._pods.allocated() if seen.get(each.metadata.uid, NOTHING).live()]
 
     async def usage(self, *, disks: bool) -> Mapping[str, PodUsage]:
         try:
             async with asyncio.timeout(ASKED_S):
-                await self._tools.view.all()
+                await self._view.all()
         except (RuntimeCallError, TimeoutError) as trouble:
             said = trouble if isinstance(trouble, RuntimeCallError) else f"no answer within {ASKED_S:g} s"
             log.warning("the runtime does not say what runs, its last word counts: %s", said)
@@ -97,7 +101,7 @@ class Evictor:
                 each.cancel()
 
     async def hurry(self, uid: str, grace_s: int) -> None:
-        worker = self._pods.hurry(uid, grace_s) if self._is_alive(uid) else None
+        worker = self._pods.shorten_grace(uid, grace_s) if self._is_alive(uid) else None
         if worker is None:
             if (end := self._ends.get(uid)) is not None:  # one that ends by itself takes its time; we do not
                 end.grace_s = min(end.grace_s, grace_s)
@@ -108,16 +112,16 @@ class Evictor:
 
     async def evict(self, uid: str, found: EvictionDecision) -> None:
         verdict = TerminationVerdict(EVICTED, found.message, int(found.grace_s), is_disruption=True)
-        worker = self._pods.end(uid, verdict, found.annotations)
+        worker = self._pods.terminate(uid, verdict, found.annotations)
         if worker is None:
             return
         self._begin(worker)
         if found.hard and not found.grace_s:
             await self._kill(worker)
-        self._tools.tell(worker.pod, "Normal", EVICTION_DECISION, why_sentence(found))
+        self._events.emit(worker.pod, "Normal", EVICTION_DECISION, why_sentence(found))
 
     async def evict_for_limit(self, found: LimitFinding, grace_s: int) -> None:
-        worker = self._pods.end(found.pod.metadata.uid, TerminationVerdict(EVICTED, found.message, grace_s))
+        worker = self._pods.terminate(found.pod.metadata.uid, TerminationVerdict(EVICTED, found.message, grace_s))
         if worker is not None:
             self._begin(worker)
 
@@ -151,13 +155,13 @@ class Evictor:
         return False
 
     def _is_ended_by_node(self, worker: PodWorker) -> bool:
-        return self._tools.checkpoint.get(worker.uid).verdict is not None or worker.is_over
+        return self._checkpoint.get(worker.uid).verdict is not None or worker.is_over
 
     def _is_alive(self, uid: str) -> bool:
-        return bool(self._tools.view.last.get(uid, NOTHING).alive())
+        return bool(self._view.last.get(uid, NOTHING).live())
 
     def _begin(self, worker: PodWorker) -> _End:
-        grace_s = pod_grace_s(worker.pod, self._tools.checkpoint.get(worker.uid).verdict)
+        grace_s = pod_grace_s(worker.pod, self._checkpoint.get(worker.uid).verdict)
         end = self._ends[worker.uid] = _End(self._clock(), grace_s)
         asyncio.get_running_loop().call_later(kill_timeout_s(grace_s), self._time_is_over, worker, end)
         return end
@@ -166,5 +170,5 @@ class Evictor:
         """§7.2. Where it was hurried since, another end counts."""
         if worker.released.is_set() or self._ends.get(worker.uid) is not end:
             return
-        if self._is_alive(worker.uid) and self._tools.checkpoint.get(worker.uid).verdict is not None:
-            self._tools.tell_lifecycle(worker.pod, exceeded_grace())
+        if self._is_alive(worker.uid) and self._checkpoint.get(worker.uid).verdict is not None:
+            self._events.emit_lifecycle(worker.pod, exceeded_grace())

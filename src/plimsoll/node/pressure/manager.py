@@ -29,9 +29,8 @@ from plimsoll.node.pressure.oom_watcher import OomWatch
 from plimsoll.node.pressure.reclaim import MemoryReclaim
 from plimsoll.node.pressure.signals import Signals
 from plimsoll.node.pressure.throttle_watchdog import ThrottleWatchdog
-from plimsoll.node.resize import cri as cri_resize
 from plimsoll.node.resources.pleg import NOTHING
-from plimsoll.node.resources.pod_cgroups import lean_pod_of
+from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from plimsoll.rules.config.extras import NodeExtras
@@ -90,7 +89,7 @@ class PressureManager:
         reclaims: dict[str, Callable[[], Awaitable[None]]] = {"delete dead containers": agent.cleanup.dead_containers}
         if remove_images is not None:
             reclaims["delete unused images"] = remove_images
-        self._victims = Evictor(agent.tools, agent.pods, agent.cgroups, stats, reclaims)
+        self._victims = Evictor(agent.view, agent.checkpoint, agent.events, agent.pods, agent.cgroups, stats, reclaims)
         self._kills = OomWatch(
             files,
             self._watched,
@@ -113,7 +112,7 @@ class PressureManager:
             clock=time.monotonic,
             page_size=setting.machine.page_size,
         )
-        agent.cgroups.witnesses += [self._kills, self._watchdog]
+        agent.cgroups.listeners += [self._kills, self._watchdog]
         self._loop = self._pressure_loop()
 
     def conditions(self) -> tuple[NodeCondition, ...]:
@@ -172,10 +171,8 @@ class PressureManager:
 
     async def _lift(self, each: MonitoredContainer, high: str) -> None:
         agent = self._agent
-        if not agent.runtime.makes_cgroups:
-            await agent.cgroups.lift(each.pod_uid, each.id, high)
-        elif (worker := agent.pods.workers.get(each.pod_uid)) is not None:
-            await cri_resize.lift(agent.tools, lean_pod_of(worker.pod), each.name, each.id, high)
+        if (worker := agent.pods.workers.get(each.pod_uid)) is not None:
+            await agent.container_cgroups.lift(lean_pod_of(worker.pod), each.name, each.id, high)
 
     async def _reclaim_from(self, each: MonitoredContainer, wanted_bytes: int) -> None:
         if self._files is not None:
@@ -206,7 +203,7 @@ class PressureManager:
         if worker is not None:
             is_init = any(each.name == container for each in worker.pod.spec.init_containers)
             field = f"spec.{'initContainers' if is_init else 'containers'}{{{container}}}" if container else ""
-            self._agent.tools.tell(worker.pod, "Warning", reason, message, field)
+            self._agent.events.emit(worker.pod, "Warning", reason, message, field)
             worker.wake()
 
     # --- for people ---

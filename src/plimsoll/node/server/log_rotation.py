@@ -16,7 +16,7 @@ from pathlib import Path
 from plimsoll.errors import PlimsollError
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.server.logs import rotated_files
-from plimsoll.runtime.interface import ContainerRuntime, ContainerStateSeen
+from plimsoll.runtime.interface import ContainerRuntime, ObservedContainer
 
 LOOK_S = 10.0  # containerLogMonitorInterval
 
@@ -41,7 +41,7 @@ class LogRotation:
             except (PlimsollError, OSError) as error:
                 log.warning("the log of container %s cannot be rotated: %s", each.name, error)
 
-    async def _looked(self, container: ContainerStateSeen) -> None:
+    async def _looked(self, container: ObservedContainer) -> None:
         file = self._runtime.log_file(container)
         if not container.log_file or not file.exists() or file.stat().st_size <= self._max_bytes:
             return

@@ -37,7 +37,7 @@ from plimsoll.node.server.logs import (
 from plimsoll.node.server.websocket import ServerWebSocket, handshake_problem, offered_subprotocols
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ContainerStateSeen, ExecSession
+from plimsoll.runtime.interface import ExecSession, ObservedContainer
 
 PORT = 10250
 NOT_FOUND = text(404, "404 page not found")
@@ -50,7 +50,7 @@ class PodSource(Protocol):
 
     def find(self, namespace: str, name: str) -> JsonObject | None: ...
     def documents(self) -> Iterable[JsonObject]: ...
-    def container(self, container_id: str) -> ContainerStateSeen | None:
+    def container(self, container_id: str) -> ObservedContainer | None:
         """As the runtime last showed it; the id without its scheme."""
 
 
@@ -58,7 +58,7 @@ class ContainerAccess(Protocol):
     """The part of a runtime that is needed here."""
 
     async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession: ...
-    def log_file(self, container: ContainerStateSeen) -> Path: ...
+    def log_file(self, container: ObservedContainer) -> Path: ...
 
 
 class NodePages(msgspec.Struct, frozen=True):

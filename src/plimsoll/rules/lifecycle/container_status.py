@@ -198,7 +198,7 @@ def _with_trouble(
     *,
     is_init: bool,
 ) -> RunContainerStatus:
-    trouble = context.memory.trouble.get(container.name)
+    trouble = context.memory.failures.get(container.name)
     if trouble is None or context.is_ending or not may_restart(container, context.pod, newest):
         return status
     if (

@@ -363,7 +363,7 @@ class _Sync:
         return None
 
     def _pull_message(self, container: RunContainer) -> str:
-        trouble = self.memory.trouble.get(container.name)
+        trouble = self.memory.failures.get(container.name)
         if trouble is None:
             return pull_message(container.image, profile=self.profile)
         if trouble.reason == IMAGE_PULL_BACKOFF:
@@ -372,7 +372,7 @@ class _Sync:
 
     def _tell(self, name: str, reason: str, message: str, *events: LifecycleEvent) -> None:
         """Once per wait: the question may be asked many times while it lasts."""
-        if self.memory.trouble.get(name) != StartFailure(reason, message):
+        if self.memory.failures.get(name) != StartFailure(reason, message):
             self.events.extend(events)
 
     def _old_records(self) -> tuple[str, ...]:
@@ -396,7 +396,7 @@ class _Sync:
             waits=tuple(self.waits),
             backoffs=self.backoffs,
             events=tuple(self.events),
-            look_again_s=min(moments, default=None),
+            requeue_s=min(moments, default=None),
         )
 
 
@@ -408,21 +408,21 @@ def remember(memory: SyncState, work: PodActions) -> SyncState:
     """The memory with what this work adds to it."""
     if not (work.waits or work.backoffs):
         return memory
-    trouble = {**memory.trouble, **{each.name: StartFailure(each.reason, each.message) for each in work.waits}}
-    return msgspec.structs.replace(memory, trouble=trouble, backoffs={**memory.backoffs, **work.backoffs})
+    trouble = {**memory.failures, **{each.name: StartFailure(each.reason, each.message) for each in work.waits}}
+    return msgspec.structs.replace(memory, failures=trouble, backoffs={**memory.backoffs, **work.backoffs})
 
 
 def started(memory: SyncState, name: str) -> SyncState:
     """The memory after a container was started: nothing keeps it waiting any more."""
-    if name not in memory.trouble:
+    if name not in memory.failures:
         return memory
-    trouble = {other: each for other, each in memory.trouble.items() if other != name}
-    return msgspec.structs.replace(memory, trouble=trouble)
+    trouble = {other: each for other, each in memory.failures.items() if other != name}
+    return msgspec.structs.replace(memory, failures=trouble)
 
 
 def start_failed(memory: SyncState, name: str, trouble: StartFailure) -> SyncState:
     """The memory after an attempt to start a container went wrong."""
-    return msgspec.structs.replace(memory, trouble={**memory.trouble, name: trouble})
+    return msgspec.structs.replace(memory, failures={**memory.failures, name: trouble})
 
 
 def pull_failed(

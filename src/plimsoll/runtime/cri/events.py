@@ -20,7 +20,7 @@ from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.calls import GET_CONTAINER_EVENTS, CallRefusedError, CriClient
 from plimsoll.runtime.cri.grpc import UNIMPLEMENTED
 from plimsoll.runtime.cri.snapshot import Look
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 
 
 class Exits:
@@ -178,7 +178,7 @@ def differing(before: RuntimeSnapshot, after: RuntimeSnapshot) -> set[str]:
 
 
 def _differing(
-    before: Iterable[SandboxStateSeen | ContainerStateSeen], after: Iterable[SandboxStateSeen | ContainerStateSeen]
+    before: Iterable[ObservedSandbox | ObservedContainer], after: Iterable[ObservedSandbox | ObservedContainer]
 ) -> set[str]:
     earlier, later = {each.id: each for each in before}, {each.id: each for each in after}
     ids = [each for each in earlier.keys() | later.keys() if earlier.get(each) != later.get(each)]

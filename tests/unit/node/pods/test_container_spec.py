@@ -9,8 +9,7 @@ import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError, InvalidNameError
-from plimsoll.node.dependencies import NodePaths
-from plimsoll.node.pods.container_spec import container_hash, container_spec, sandbox_spec
+from plimsoll.node.pods.container_spec import NodePaths, container_hash, container_spec, sandbox_spec
 from plimsoll.node.volumes.pod_dirs import termination_message
 from plimsoll.rules.lifecycle.host_files import Dns, NodeNames
 from plimsoll.rules.model.runnable import RunPod

@@ -6,7 +6,7 @@ import pytest
 
 from plimsoll.node.pods.image_gc import unused
 from plimsoll.runtime.cri.answers import StoredImage
-from plimsoll.runtime.interface import ContainerStateSeen
+from plimsoll.runtime.interface import ObservedContainer
 
 PAUSE = "registry.k8s.io/pause:3.6"
 IMAGES = [
@@ -17,8 +17,8 @@ IMAGES = [
 ]
 
 
-def container(image: str = "", image_id: str = "") -> ContainerStateSeen:
-    return ContainerStateSeen(
+def container(image: str = "", image_id: str = "") -> ObservedContainer:
+    return ObservedContainer(
         id="1", sandbox_id="2", pod_uid="3", name="c", attempt=0, phase="exited", image=image, image_id=image_id
     )
 
@@ -33,7 +33,7 @@ def container(image: str = "", image_id: str = "") -> ContainerStateSeen:
     ],
     ids=["nobody", "by tag", "by digest", "by id, and by tag"],
 )
-def test_unused(containers: list[ContainerStateSeen], expected: list[str]) -> None:
+def test_unused(containers: list[ObservedContainer], expected: list[str]) -> None:
     assert [each.ref for each in unused(IMAGES, containers, PAUSE)] == expected
 
 

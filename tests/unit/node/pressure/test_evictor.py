@@ -72,7 +72,14 @@ class World:
         place = NodePlace(NODE, "/kubepods", str(self.directory), str(self.directory))
         stats = Stats(None, place, tuple, clock=lambda: self.now_s)
         self.victims = Evictor(
-            self.agent.tools, self.agent.pods, self.agent.cgroups, stats, {}, clock=lambda: self.now_s
+            self.agent.view,
+            self.agent.checkpoint,
+            self.agent.events,
+            self.agent.pods,
+            self.agent.cgroups,
+            stats,
+            {},
+            clock=lambda: self.now_s,
         )
         self.loop = EvictionManager(
             self,
@@ -210,7 +217,7 @@ async def test_after_a_kill_the_victim_of_the_agent_before_is_waited_for(tmp_pat
 async def test_who_makes_room_for_another_pod_goes_before_anybody_else_and_sooner(tmp_path: Path) -> None:
     async with world(tmp_path) as node:
         await node.create("calm", "hog")
-        node.agent.pods.end(node.uid("hog"), PREEMPTED)
+        node.agent.pods.terminate(node.uid("hog"), PREEMPTED)
         await node.until(lambda: node.graces("hog") == [30])
         await node.passes()
         await node.until(lambda: node.graces("hog") == [30, 2])
@@ -309,6 +316,6 @@ async def test_a_runtime_that_hangs_does_not_keep_memory_waiting(
         async def never() -> None:
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(there.agent.tools.view, "all", never)
+        monkeypatch.setattr(there.agent.view, "all", never)
         async with asyncio.timeout(WAIT_S):
             assert await there.victims.usage(disks=False) == {}

@@ -27,7 +27,7 @@ from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cgroups.engine.observe import every_file, walk
 from plimsoll.cgroups.engine.shrink import usage_bytes
 from plimsoll.node.resize import actuator
-from plimsoll.node.resources.pod_cgroups import lean_pod_of
+from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.rules.model.objects import NO_RESOURCES
 from plimsoll.rules.quantity import ZERO, from_milli, parse
 from plimsoll.rules.resize.allocation import all_containers, allocated_pod, is_allocated, same_resources
@@ -77,7 +77,7 @@ class NodeLife(RuleBasedStateMachine):
     @initialize(profile=st.sampled_from(["1.27", "1.36"]), version=st.sampled_from([1, 2]))
     def begin(self, profile: str, version: int) -> None:
         self.patched = pytest.MonkeyPatch()
-        self.patched.setattr(actuator, "USAGE_LOOK_S", 0.05)
+        self.patched.setattr(actuator, "USAGE_POLL_S", 0.05)
         self.directory = Path(tempfile.mkdtemp(prefix="plimsoll-model-"))
         self.life = Life(self.directory, profile, version)
         self.number = 0
@@ -212,7 +212,7 @@ class NodeLife(RuleBasedStateMachine):
         document = await self.life.ask.ok("GET", f"{PODS}/{name}")
         wanted, deadline_s = document["metadata"]["generation"], time.monotonic() + QUIET_S
         while (worker := self.life.agent.pods.named("default", name)) is not None and not worker.is_over:
-            progress = self.life.agent.pods.resizes.marks(worker.uid).progress
+            progress = self.life.agent.pods.resizes.conditions(worker.uid).progress
             if worker.pod.metadata.generation == wanted and (progress is None or progress.error):
                 return
             assert time.monotonic() < deadline_s, progress
@@ -279,7 +279,7 @@ class NodeLife(RuleBasedStateMachine):
             self.life.conditions = ()
             for path in self._container_paths():
                 self.kernel.use(path)
-            self.life.agent.pods.resizes.room("periodic_retry")
+            self.life.agent.pods.resizes.retry("periodic_retry")
             deadline_s = time.monotonic() + QUIET_S
             while (noise := await self._noise()) is not None:
                 assert time.monotonic() < deadline_s, f"not quiet: {noise}"
@@ -319,7 +319,7 @@ class NodeLife(RuleBasedStateMachine):
             return "not known as it is"
         if record.verdict is not None:
             return f"it is to end: {record.verdict.reason}"
-        marks = agent.pods.resizes.marks(worker.uid)
+        marks = agent.pods.resizes.conditions(worker.uid)
         if marks.progress is not None or (marks.pending is None) != is_allocated(worker.pod, record.allocation):
             return f"{marks}"
         told = {each["type"] for each in status.get("conditions", ())} & RESIZE_CONDITIONS
