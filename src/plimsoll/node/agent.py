@@ -48,13 +48,11 @@ from plimsoll.node.reporting.event_recorder import Recorder
 from plimsoll.node.reporting.status_manager import Reporter
 from plimsoll.node.resize.actuator import PodResize
 from plimsoll.node.resources.cgroup_locator import CgroupLocator
-from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.container_cgroups import AgentCgroups, ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
-from plimsoll.node.resources.workloads import Workloads
 from plimsoll.node.server.log_rotation import LogRotation
 from plimsoll.node.sources.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.sources.static_pods import StaticPods
@@ -124,51 +122,28 @@ class Agent:
         self._compute_actions = partial(pod_work, limits=limits, profile=setting.profile)
 
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
-        self._workloads = Workloads(setting)
         self._locator = (
             CgroupLocator(driver, setting.runtime, setting.machine.page_size, state_dir / "lifted.json")
             if runtime.makes_cgroups
             else None
         )
-        self.cgroups = PodCgroups(
-            tree,
-            driver,
-            setting,
-            self._workloads,
-            cpus=self.cpus.cpus_of if self.cpus.is_static else None,
-            located=self._locator,
-        )
-        self._readings = CgroupReadings(driver, setting, self._workloads, self.cgroups.paths)
+        cpus_of = self.cpus.cpus_of if self.cpus.is_static else None
+        self.cgroups = PodCgroups(tree, driver, setting, cpus=cpus_of, located=self._locator)
         self.container_cgroups = self._container_cgroups(driver)
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
         if not self.cgroups.enforced and not unenforced:
             unenforced = "cgroups of this machine cannot be written"
         self._reports = PodReports(
-            self.reporter,
-            self._readings,
-            lambda: NodeView((node_ip,), runtime.name, setting.profile),
-            self._gates,
-            clock,
-            self._mirror_of,
-            "" if self.cgroups.enforced else unenforced,
-        )
+            self.reporter, self.cgroups.readings, lambda: NodeView((node_ip,), runtime.name, setting.profile),
+            self._gates, clock, self._mirror_of, "" if self.cgroups.enforced else unenforced,
+        )  # fmt: skip
 
         known_node = node or (lambda: plain_node(node_name, setting))
         self.pods = Pods(
-            setting,
-            self._make_worker,
-            self.checkpoint,
-            self.cpus,
-            self._pinning,
-            self.reporter,
-            self.events,
-            self.meters,
-            clock,
-            lambda: with_own_size(known_node(), setting),
-            conditions,
-            self._pod_removed,
-        )
+            setting, self._make_worker, self.checkpoint, self.cpus, self._pinning, self.reporter, self.events,
+            self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
+        )  # fmt: skip
         self.cleanup = Cleanup(runtime, self.view, self.cgroups, self.checkpoint, self.paths, self.pods)
         self.static = StaticPods(setting.config, node_name, self.pods.take, clock, self._broken_manifest)
         self.mirrors = MirrorPods(
@@ -186,16 +161,7 @@ class Agent:
         if self._locator is None:
             return AgentCgroups(self.cgroups, scopes_may_vanish=driver.name == "systemd")
         return RuntimeCgroups(
-            self.cgroups,
-            self._locator,
-            self._readings,
-            self._workloads,
-            driver,
-            self.runtime,
-            self.view,
-            self.cpus,
-            self.checkpoint,
-            self.setting,
+            self.cgroups, self._locator, driver, self.runtime, self.view, self.cpus, self.checkpoint, self.setting
         )
 
     def _make_worker(self, pod: RunPod, status: JsonObject, body: bytes) -> PodWorker:
@@ -203,59 +169,26 @@ class Agent:
         profile, events = setting.profile, self.events
         images = PodImages(runtime, events, profile, pulls=self._is_remote, keeps=self._keeps_images)
         starter = Starter(
-            runtime,
-            self.view,
-            images,
-            self.volumes,
-            self._config_maps,
-            self.paths,
-            self._surroundings,
-            events,
-            profile,
-            checks_scores=not self._is_remote,
-        )
+            runtime, self.view, images, self.volumes, self._config_maps, self.paths, self._surroundings, events,
+            profile, checks_scores=not self._is_remote,
+        )  # fmt: skip
         actuator = PodResize(
-            uid,
-            self.cgroups,
-            self.container_cgroups,
-            self._readings,
-            self._workloads,
-            self._pinning,
-            self.pods.resizes,
-            self.checkpoint,
-            self._gates,
-            events.emit_lifecycle,
-            clock,
-        )
-        start = PodStart(
-            uid,
-            runtime,
-            self.view,
-            self.cgroups,
-            self.container_cgroups,
-            self._readings,
-            self._workloads,
-            self.cpus,
-            self.checkpoint,
-            starter,
-            actuator,
-            self.paths,
-            events,
-            self.meters,
-            node_ip=self._node_ip,
-            assigns_ips=self._is_remote,
-        )
+            uid, self.cgroups, self.container_cgroups, self._pinning, self.pods.resizes, self.checkpoint, self._gates,
+            events.emit_lifecycle, clock,
+        )  # fmt: skip
         return PodWorker(
-            pod,
-            status,
-            body,
+            pod, status, body,
             checkpoint=self.checkpoint,
             view=self.view,
             observer=Observer(
-                self._readings, self.container_cgroups, self.checkpoint, events, self.paths.state, runtime.log_file
+                self.cgroups.readings, self.container_cgroups, self.checkpoint, events, self.paths.state,
+                runtime.log_file,
             ),
             compute_actions=self._compute_actions,
-            start=start,
+            start=PodStart(
+                uid, runtime, self.view, self.cgroups, self.container_cgroups, self.cpus, self.checkpoint, starter,
+                actuator, self.paths, events, self.meters, node_ip=self._node_ip, assigns_ips=self._is_remote,
+            ),
             end=PodEnd(runtime, self.cgroups, starter, self.paths, events, profile, clock),
             actuator=actuator,
             resizes=self.pods.resizes,
@@ -266,7 +199,7 @@ class Agent:
             started=self.meters.pod_start_s.observe,
             clock=clock,
             is_remote=self._is_remote,
-        )
+        )  # fmt: skip
 
     async def run(self) -> None:
         """Until `stop` or `end`. Raises if this machine, its cgroups or the runtime cannot be used at all."""

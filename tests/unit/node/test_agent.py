@@ -273,9 +273,7 @@ async def test_a_pod_that_does_not_fit_is_refused_for_good(tmp_path: Path, spec:
         assert await agent.view.all() == {}
 
 
-async def test_a_crashed_worker_is_restarted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_crashed_worker_is_restarted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The agent and all other pods continue; the log has the traceback."""
     world = World(tmp_path, pod(shell("c", "sleep 1000")))
     async with world.running() as agent:

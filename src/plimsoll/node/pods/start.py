@@ -16,12 +16,10 @@ from plimsoll.node.pods.container_start import ContainerStart, Starter
 from plimsoll.node.pods.events import PodEvents
 from plimsoll.node.pods.observe import oom_base_key
 from plimsoll.node.resize.actuator import PodResize
-from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.resources.workloads import Workloads
 from plimsoll.rules.lifecycle.events import sandbox_failed
 from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure
 from plimsoll.rules.model.runnable import RunPod, containers_of
@@ -40,8 +38,6 @@ class PodStart:
         view: RuntimeView,
         pods: PodCgroups,
         containers: ContainerCgroups,
-        readings: CgroupReadings,
-        workloads: Workloads,
         cpus: CpuManager,
         checkpoint: Checkpoint,
         starter: Starter,
@@ -55,8 +51,8 @@ class PodStart:
     ) -> None:
         """`assigns_ips`: the runtime gives a new sandbox an address."""
         self._uid, self._runtime, self._view, self._starter, self._actuator = uid, runtime, view, starter, actuator
-        self._pods, self._containers, self._readings, self._workloads = pods, containers, readings, workloads
-        self._cpus, self._checkpoint, self._paths, self._events, self._meters = cpus, checkpoint, paths, events, meters
+        self._pods, self._containers, self._cpus, self._checkpoint = pods, containers, cpus, checkpoint
+        self._paths, self._events, self._meters = paths, events, meters
         self._node_ip, self._assigns_ips = node_ip, assigns_ips
 
     async def start(self, pod: RunPod, observed: ObservedPod, actions: PodActions, note: Note) -> None:
@@ -78,22 +74,14 @@ class PodStart:
             if self._assigns_ips and actions.sandbox_attempt is not None and not pod.spec.host_network:
                 prepared = prepared.with_ips(await self._new_ips())
             self._save(pod, observed, actions.starts, ids)
-            resources = self._workloads.cri_resources(cgroup_pod, partial(self._cpus.cpus_of, self._uid))
-            await self._start_all(
-                pod,
-                [
-                    ContainerStart(
-                        start,
-                        sandbox,
-                        sandbox_id,
-                        prepared,
-                        paths.get(start.name, "") if self._pods.enforced else "",
-                        resources[start.name],
-                    )
-                    for start in actions.starts
-                ],
-                note,
-            )
+            resources = self._pods.workloads.cri_resources(cgroup_pod, partial(self._cpus.cpus_of, self._uid))
+            for start in actions.starts:
+                cgroup = paths.get(start.name, "") if self._pods.enforced else ""
+                what = ContainerStart(start, sandbox, sandbox_id, prepared, cgroup, resources[start.name])
+                failure = await self._start_one(pod, what)
+                note(pod, start, failure)
+                if failure is not None and start.is_init and not start.is_sidecar:
+                    return
         finally:
             await self._starter.images.cancel()
 
@@ -122,17 +110,13 @@ class PodStart:
         observed = await self._view.pod(self._uid)
         return tuple(sandbox.ip for sandbox in observed.sandboxes[:1] if sandbox.ip)
 
-    async def _start_all(self, pod: RunPod, starts: Iterable[ContainerStart], note: Note) -> None:
-        for what in starts:
-            start = what.start
-            failure = await self._starter.start(pod, what)
-            kind = "init_container" if start.is_init else "container"
-            self._meters.started_containers.add(kind)
-            if failure is not None:
-                self._meters.start_errors.add(kind, failure.reason)
-            note(pod, start, failure)
-            if failure is not None and start.is_init and not start.is_sidecar:
-                return
+    async def _start_one(self, pod: RunPod, what: ContainerStart) -> StartFailure | None:
+        failure = await self._starter.start(pod, what)
+        kind = "init_container" if what.start.is_init else "container"
+        self._meters.started_containers.add(kind)
+        if failure is not None:
+            self._meters.start_errors.add(kind, failure.reason)
+        return failure
 
     def _save(self, pod: RunPod, observed: ObservedPod, starts: Iterable[Start], ids: Mapping[str, str]) -> None:
         """Save the resources they start with, and the OOM kills that the pod's cgroup has counted so far."""
@@ -141,7 +125,7 @@ class PodStart:
         actuated = {**record.actuated, **{start.name: resources[start.name] for start in starts}}
         bases = record.oom_bases
         if self._containers.scopes_may_vanish:
-            count = self._readings.pod_oom_kills(self._uid) or 0
+            count = self._pods.readings.pod_oom_kills(self._uid) or 0
             new = {ids.get(start.name) or oom_base_key(start.name, start.attempt): count for start in starts}
             live = {*ids.values(), *(oom_base_key(each.name, each.attempt) for each in observed.live())}
             bases = {key: base for key, base in bases.items() if key in live} | new

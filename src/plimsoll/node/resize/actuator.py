@@ -18,11 +18,10 @@ from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.errors import PlimsollError
 from plimsoll.node.checkpoint import Checkpoint, PodRecord
 from plimsoll.node.resize.queue import Resizes
-from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuPinning
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.resources.workloads import Workloads, lean_pod_of
+from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.rules.cgroups.steps import Write
 from plimsoll.rules.model.objects import MEMORY, Pod, Resources
 from plimsoll.rules.model.observed import LifecycleEvent, ObservedPod
@@ -44,8 +43,6 @@ class PodResize:
         uid: str,
         pods: PodCgroups,
         containers: ContainerCgroups,
-        readings: CgroupReadings,
-        workloads: Workloads,
         pinning: CpuPinning,
         resizes: Resizes,
         checkpoint: Checkpoint,
@@ -53,8 +50,8 @@ class PodResize:
         emit: Callable[[RunPod, LifecycleEvent], None],
         clock: Callable[[], float],
     ) -> None:
-        self._uid, self._pods, self._containers, self._readings = uid, pods, containers, readings
-        self._workloads, self._pinning, self._resizes, self._checkpoint = workloads, pinning, resizes, checkpoint
+        self._uid, self._pods, self._containers, self._pinning = uid, pods, containers, pinning
+        self._resizes, self._checkpoint = resizes, checkpoint
         self._gates, self._emit, self._clock = gates, emit, clock
         self._refused: Pod | None = None  # the sizes that could not be actuated
         self._retry_s = 0.0
@@ -111,7 +108,7 @@ class PodResize:
     def is_due(self, allocated: RunPod) -> bool:
         if self._refused is None or self._refused != lean_pod_of(allocated) or self._clock() >= self._retry_s:
             return True
-        used = {name: self._readings.memory_used(self._uid, name) for name in self._lowered}
+        used = {name: self._pods.readings.memory_used(self._uid, name) for name in self._lowered}
         return bool(used) and all(u is None or u < self._lowered[name] for name, u in used.items())
 
     @property
@@ -161,7 +158,7 @@ class PodResize:
             text = str(cause)
             if self._pods.shrinks_safely:  # otherwise the error is the kubelet's own check, in the same words
                 check = MemoryCheck(self._limit_bytes(allocated, name, error), name or None)
-                text = f"{check.text(self._readings.memory_used(self._uid) or 0)}: {cause}"
+                text = f"{check.text(self._pods.readings.memory_used(self._uid) or 0)}: {cause}"
             limits = {container.name: _memory_limit(container.resources) for container in pending.in_place}
             self._lowered = {each: limit for each, limit in limits.items() if limit and each == (name or each)}
         self._report(allocated, self._resizes.failed(allocated, text))
@@ -172,7 +169,7 @@ class PodResize:
             return int(error.step.value)
         if name:
             return next(_memory_limit(each.resources) for each in containers_of(allocated) if each.name == name)
-        return self._workloads.of(lean_pod_of(allocated)).values.memory_bytes or 0
+        return self._pods.workloads.of(lean_pod_of(allocated)).values.memory_bytes or 0
 
     def _mark(self, allocated: RunPod, names: Iterable[str], *, pod_level: bool = False) -> None:
         resources = {container.name: container.resources for container in containers_of(allocated)}

@@ -13,6 +13,7 @@ from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cgroups.engine.transaction import Applied
 from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, signal_members
 from plimsoll.node.resources.cgroup_queue import CgroupQueue, CgroupRequest
+from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.workloads import Workloads
 from plimsoll.rules.cgroups.reconcile import Unmet
 from plimsoll.rules.cgroups.shrink import ShrinkPolicy
@@ -49,7 +50,6 @@ class PodCgroups:
         manager: CgroupManager,
         driver: CgroupDriver,
         config: NodeConfig,
-        workloads: Workloads | None = None,
         *,
         cpus: CpusOf | None = None,
         located: LocatedPaths | None = None,
@@ -58,14 +58,15 @@ class PodCgroups:
         self.listeners: list[CgroupListener] = []
         self._manager, self._driver, self._config, self._cpus = manager, driver, config, cpus
         manager.hurry(QUICK)
-        self._workloads = workloads or Workloads(config)
+        self.workloads = Workloads(config)
+        self.readings = CgroupReadings(driver, config, self.workloads, self.paths)
         self._queue = CgroupQueue(self._apply)
         self._current: dict[str, CgroupRequest] = {}  # uid → the request that its cgroups were last made for
         self._sized: set[str] = set()  # uids whose cgroups this agent has sized, with the node's present settings
         self._paths: dict[str, dict[str, str]] = {}
         self.unmet: dict[str, tuple[Unmet, ...]] = {}  # uid → values that this kernel could not provide
         self._located: Callable[[str], Mapping[str, str]] = lambda _uid: {}
-        self._forget: list[Callable[[str], None]] = [self._workloads.forget]
+        self._forget: list[Callable[[str], None]] = [self.workloads.forget]
         if located is not None:
             self._located = located.paths
             self._forget.append(located.forget)
@@ -180,7 +181,7 @@ class PodCgroups:
 
     def rescore(self, before: Pod, after: Pod) -> None:
         """Set the new oom_score_adj of processes that have the old one; a process that chose another keeps it."""
-        old, new = self._workloads.scores(before), self._workloads.scores(after)
+        old, new = self.workloads.scores(before), self.workloads.scores(after)
         paths = {} if self._driver.simulated else self.paths(after.metadata.uid)
         for name, path in paths.items():
             if not name or old.get(name) == new.get(name):

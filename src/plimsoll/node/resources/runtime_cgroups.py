@@ -26,12 +26,10 @@ from plimsoll.cgroups.engine.shrink import SetLimit, Shrinker, ShrinkError
 from plimsoll.errors import PlimsollError
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.resources.cgroup_locator import HIGH, CgroupLocator
-from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.container_cgroups import Finding, MakeSandbox, MarkActuated
 from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.pleg import NOTHING, RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.resources.workloads import Workloads
 from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.model.observed import CriResources, ObservedContainer
 from plimsoll.rules.node.node_config import NodeConfig
@@ -59,8 +57,6 @@ class RuntimeCgroups:
         self,
         pods: PodCgroups,
         locator: CgroupLocator,
-        readings: CgroupReadings,
-        workloads: Workloads,
         driver: CgroupDriver,
         runtime: ContainerRuntime,
         view: RuntimeView,
@@ -68,8 +64,8 @@ class RuntimeCgroups:
         checkpoint: Checkpoint,
         config: NodeConfig,
     ) -> None:
-        self._pods, self._locator, self._readings, self._workloads = pods, locator, readings, workloads
-        self._driver, self._runtime, self._view, self._cpus, self._checkpoint = driver, runtime, view, cpus, checkpoint
+        self._pods, self._locator, self._driver, self._runtime = pods, locator, driver, runtime
+        self._view, self._cpus, self._checkpoint = view, cpus, checkpoint
         self._profile, self._gates = config.profile, node_resize_gates(config.config)
         self._shrinker = Shrinker(driver, clock=time.monotonic, sleep=asyncio.sleep)
         self._cpus_set: dict[str, str] = {}  # container id → the CPUs that the runtime was last asked to set
@@ -88,17 +84,17 @@ class RuntimeCgroups:
     async def ensure_pod(self, pod: Pod, sandbox_id: str) -> Mapping[str, str]:
         """The pod's cgroup, for containers that are about to start. If its size changes for them, its sandbox is
         updated as in any resize."""
-        before = None if self._pods.is_sized_for(pod) else self._readings.pod_kernel_values(pod)
+        before = None if self._pods.is_sized_for(pod) else self._pods.readings.pod_kernel_values(pod)
         ensure = partial(self._pods.ensure, pod, {})
         if before is None:
             return await ensure()
-        return await self._with_sandbox(sandbox_id, before, self._workloads.of(pod).values, ensure)
+        return await self._with_sandbox(sandbox_id, before, self._pods.workloads.of(pod).values, ensure)
 
     def observe(self, pod: Pod, containers: Iterable[ObservedContainer]) -> list[Finding]:
         uid = pod.metadata.uid
         if not self._pods.enforced or not (path := self._pods.paths(uid).get("", "")):
             return []
-        desired = {name: unified(values) for name, values in self._workloads.values(pod).items()}
+        desired = {name: unified(values) for name, values in self._pods.workloads.values(pod).items()}
         return self._locator.observe(uid, path, containers, desired)
 
     def conditions(self) -> dict[str, str]:
@@ -113,7 +109,7 @@ class RuntimeCgroups:
         uid = pod.metadata.uid
         observed = self._view.last.get(uid, NOTHING)
         await self._update_memory_qos(uid, observed.containers)
-        current = self._readings.pod_kernel_values(pod)
+        current = self._pods.readings.pod_kernel_values(pod)
         if current is None:
             return
         ids = {container.name: container.id for container in observed.containers if container.phase == "running"}
@@ -123,7 +119,7 @@ class RuntimeCgroups:
             actuated,
             ids,
             current,
-            self._workloads.of(pod).values,
+            self._pods.workloads.of(pod).values,
             profile=self._profile,
             gates=self._gates,
             after_failure=True,
@@ -160,9 +156,9 @@ class RuntimeCgroups:
                 log.warning("container %s of pod %s keeps its Memory QoS: %s", container.name, uid, error)
 
     def _check_as_kubernetes(self, uid: str, plan: ResizePlan) -> None:
-        pod_used = self._readings.memory_used(uid) or 0
+        pod_used = self._pods.readings.memory_used(uid) or 0
         for check in plan.checks:
-            used = pod_used if check.container is None else self._readings.memory_used(uid, check.container) or 0
+            used = pod_used if check.container is None else self._pods.readings.memory_used(uid, check.container) or 0
             if (refusal := check.refusal(used, pod_used)) is not None:
                 raise ShrinkError(self._pods.paths(uid).get(check.container or "", ""), refusal)
 
@@ -205,7 +201,7 @@ class RuntimeCgroups:
     ) -> None:
         desired = self.with_lift(pod, container_id, self.cri_resources(pod, name, resources))
         update = desired if before is None else cleared(self.cri_resources(pod, name, before), desired)
-        limit, has = update.memory_limit_bytes, self._readings.kernel_values(pod, name, container_id)
+        limit, has = update.memory_limit_bytes, self._pods.readings.kernel_values(pod, name, container_id)
         if limit <= 0 or has is None or not _is_lower(has.memory_bytes, limit) or not self._pods.shrinks_safely:
             await self._runtime.update_container(container_id, update)
             return
@@ -231,7 +227,7 @@ class RuntimeCgroups:
 
     def cri_resources(self, pod: Pod, name: str, resources: Resources) -> CriResources:
         """Of one container, if these were its resources."""
-        return self._workloads.cri_resources_once(allocated_pod(pod, Allocation({name: resources})), name)
+        return self._pods.workloads.cri_resources_once(allocated_pod(pod, Allocation({name: resources})), name)
 
     def with_lift(self, pod: Pod, container_id: str, resources: CriResources) -> CriResources:
         """A resize keeps a container's raised memory.high."""
@@ -244,7 +240,7 @@ class RuntimeCgroups:
         """Raises RuntimeCallError if the runtime refuses or does not answer."""
         uid = pod.metadata.uid
         cpus = partial(self._cpus.cpus_of, uid)
-        now = self._workloads.cri_resources(self._actuated_pod(pod), cpus)[container]
+        now = self._pods.workloads.cri_resources(self._actuated_pod(pod), cpus)[container]
         update = msgspec.structs.replace(now, unified={**now.unified, HIGH: high})
         try:
             async with asyncio.timeout(LIFT_S):

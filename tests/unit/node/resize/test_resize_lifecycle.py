@@ -131,7 +131,7 @@ async def test_what_was_given_before_a_refusal_is_scored_anew(tmp_path: Path, mo
     rescored: list[dict[str, tuple[int, int]]] = []
 
     def noted(self: PodCgroups, before: Pod, after: Pod) -> None:
-        old, new = self._workloads.scores(before), self._workloads.scores(after)
+        old, new = self.workloads.scores(before), self.workloads.scores(after)
         rescored.append({name: (old[name], new[name]) for name in old if old[name] != new[name]})
 
     monkeypatch.setattr(PodCgroups, "rescore", noted)  # a kernel in memory has no scores

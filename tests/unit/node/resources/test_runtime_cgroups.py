@@ -19,11 +19,9 @@ from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.linux.cgroup_files import CgroupError
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.resources.cgroup_locator import CgroupLocator
-from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
-from plimsoll.node.resources.workloads import Workloads
 from plimsoll.rules.cpumanager.topology import flat
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import ObservedPod
@@ -73,9 +71,9 @@ class World:
         self.calls: list[str] = []
         self.kernel, self.runtime = Kernel(self.calls), Runtime(self.calls)
         setting = msgspec.structs.replace(SETTING, profile=profile)
-        workloads, self.locator = Workloads(setting), CgroupLocator(self.kernel, "containerd", 4096)
+        self.locator = CgroupLocator(self.kernel, "containerd", 4096)
         manager = CgroupManager(self.kernel, setting, directory)
-        self.pods = PodCgroups(manager, self.kernel, setting, workloads, located=self.locator)
+        self.pods = PodCgroups(manager, self.kernel, setting, located=self.locator)
         parts = ObservedPod(
             (
                 ObservedSandbox("new", pod_uid="u1", name="u1", namespace="default"),
@@ -86,8 +84,8 @@ class World:
         self.view: Any = SimpleNamespace(last={"u1": parts})
         runtime: Any = self.runtime
         self.cgroups = RuntimeCgroups(
-            self.pods, self.locator, CgroupReadings(self.kernel, setting, workloads, self.pods.paths), workloads,
-            self.kernel, runtime, self.view, CpuManager(directory, setting, flat(8)), Checkpoint(directory / "c"), setting,
+            self.pods, self.locator, self.kernel, runtime, self.view,
+            CpuManager(directory, setting, flat(8)), Checkpoint(directory / "c"), setting,
         )  # fmt: skip
 
     async def resize(self, pod: Pod = LARGE) -> None:
