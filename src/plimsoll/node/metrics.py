@@ -1,7 +1,4 @@
-"""What the agent counts about itself, with the kubelet's names, and its pages /metrics and /metrics/probes.
-
-Whoever does something counts it here, where it happens; a count costs one addition.
-"""
+"""The agent's own metrics, with the kubelet's names, and its pages /metrics and /metrics/probes."""
 
 from __future__ import annotations
 

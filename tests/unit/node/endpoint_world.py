@@ -49,7 +49,7 @@ class PlayedPods:
 
 
 class PlayedContainers:
-    """Of a runtime, logs and exec: `echo` runs for ever and gives back what it gets, anything else is not found."""
+    """Of a runtime, logs and exec: `echo` runs until it is closed and returns its input, anything else is not found."""
 
     def __init__(self, logs: Path) -> None:
         self.logs, self.sessions = logs, list[PlayedSession]()

@@ -134,7 +134,7 @@ class PlayedRuntime:
 
 
 class PlayedKernel(SimulatedKernel):
-    """Tells its runtime who has ended, whatever the reason."""
+    """Notifies its runtime of every process that ends."""
 
     exited: Callable[[int], None] | None = None
 

@@ -27,8 +27,10 @@ VOLUMES: list[tuple[dict[str, Any], bool | None]] = [
 
 
 @pytest.mark.parametrize(("source", "on_disk"), VOLUMES, ids=str)
-def test_what_is_measured_and_what_is_on_disk(tmp_path: Path, source: dict[str, Any], on_disk: bool | None) -> None:
-    """A hostPath has no statistics of its own, so it counts for nobody."""
+def test_which_volumes_are_measured_and_which_are_on_disk(
+    tmp_path: Path, source: dict[str, Any], on_disk: bool | None
+) -> None:
+    """A hostPath has no statistics of its own, so it is not counted."""
     document = {
         "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},
         "spec": {"containers": [{"name": "c", "image": "x"}], "volumes": [{"name": "v", **source}]},
@@ -49,15 +51,15 @@ def test_what_is_measured_and_what_is_on_disk(tmp_path: Path, source: dict[str, 
     assert [(each.name, each.on_disk) for each in place.volumes] == ([] if on_disk is None else [("v", on_disk)])
 
 
-def test_a_volume_is_measured_where_it_is_made(tmp_path: Path) -> None:
-    mounts = [{"name": "held", "mountPath": "/held"}]
+def test_a_volume_is_measured_where_it_is_created(tmp_path: Path) -> None:
+    mounts = [{"name": "data", "mountPath": "/data"}]
     document = {
         "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},
         "spec": {
             "containers": [{"name": "c", "image": "x", "volumeMounts": mounts}],
-            "volumes": [{"name": "held", "emptyDir": {}}],
+            "volumes": [{"name": "data", "emptyDir": {}}],
         },
     }
     pod, volumes = run_pod(document), Volumes(tmp_path)
-    made = volumes.set_up(pod, {}, Surroundings()).by_name["held"].path
+    made = volumes.set_up(pod, {}, Surroundings()).by_name["data"].path
     assert str(volumes.directory(pod, pod.spec.volumes[0])) == made

@@ -1,4 +1,4 @@
-"""Probes as a kubelet makes them, against real sockets on the loopback."""
+"""Probes as a kubelet runs them, against real sockets on the loopback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OnTheHost:
     async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
         return None
 
-    async def run_in(self, *args: object, **words: object) -> ExecResult:
+    async def run_in(self, *args: object, **options: object) -> ExecResult:
         return self.result
 
 
@@ -101,7 +101,7 @@ async def test_endless_redirects_end() -> None:
     assert len(asked) == 10
 
 
-async def test_nobody_listens() -> None:
+async def test_a_closed_port() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -112,7 +112,7 @@ async def test_nobody_listens() -> None:
     assert (http.is_success, http.output) == (False, f'Get "http://127.0.0.1:{port}/": {dial}')
 
 
-async def test_an_answer_that_does_not_come_in_time() -> None:
+async def test_a_response_that_comes_too_late() -> None:
     async with server(answer(200), pause_s=1.0) as (port, _):
         found = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 0.1)
         assert not found.is_success
@@ -120,7 +120,7 @@ async def test_an_answer_that_does_not_come_in_time() -> None:
         assert (await run_probe(place(port), Probe(tcp_socket=TcpSocket(port=port)), 5.0)).is_success
 
 
-async def test_what_is_no_http_is_a_failure() -> None:
+async def test_a_response_that_is_not_http_is_a_failure() -> None:
     async with server(b"220 smtp here\r\n") as (port, _):
         found = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
     assert not found.is_success

@@ -318,10 +318,10 @@ def test_a_resize_that_cannot_be_saved_is_deferred(tmp_path: Path) -> None:
     assert (world.cpu("web"), world.word("web")) == ("2", "InProgress")
 
 
-async def test_a_wish_that_was_just_judged_is_looked_at_again_after_the_long_while(
+async def test_the_periodic_retry_comes_a_full_interval_after_the_last_evaluation(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """03 §7: each evaluation winds the clock up anew, also one for a new document."""
+    """03 §7: each evaluation restarts the interval, also one for a new document."""
     world.run(pod("web", "1"), pod("other", "6"))
     retried = asyncio.Event()
     evaluate = world.resizes.evaluate

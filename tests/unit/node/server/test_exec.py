@@ -179,7 +179,7 @@ async def test_output_that_was_not_asked_for_does_not_hold_the_process_up() -> N
 
 async def test_a_process_that_reads_no_more_is_no_reason_to_end() -> None:
     socket, session = PlayedSocket(), PlayedSession()
-    session.trouble = RuntimeCallError("write", "closed")
+    session.error = RuntimeCallError("write", "closed")
     running = asyncio.create_task(run_exec(socket, ALL, _attach(session)))
     socket.say(b"\0x", b"\0y")
     await session.put(b"still here")
