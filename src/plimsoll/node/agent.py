@@ -128,15 +128,14 @@ class Agent:
             else None
         )
         cpus_of = self.cpus.cpus_of if self.cpus.is_static else None
-        self.cgroups = PodCgroups(tree, driver, setting, cpus=cpus_of, located=self._locator)
+        self.cgroups = PodCgroups(tree, driver, setting, cpus=cpus_of, locator=self._locator)
         self.container_cgroups = self._container_cgroups(driver)
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
-        if not self.cgroups.enforced and not unenforced:
-            unenforced = "cgroups of this machine cannot be written"
         self._reports = PodReports(
             self.reporter, self.cgroups.readings, lambda: NodeView((node_ip,), runtime.name, setting.profile),
-            self._gates, clock, self._mirror_of, "" if self.cgroups.enforced else unenforced,
+            self._gates, clock, self._mirror_of,
+            "" if self.cgroups.enforced else unenforced or "cgroups of this machine cannot be written",
         )  # fmt: skip
 
         known_node = node or (lambda: plain_node(node_name, setting))

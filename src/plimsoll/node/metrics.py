@@ -119,20 +119,11 @@ class NodeMeters:
     def _oom_rows(self) -> list[tuple[tuple[str, ...], float]]:
         return [((level,), float(count)) for level, count in sorted(self.oom_totals().items())]
 
-    def resize_requested(self, resource: str, requirement: str, operation: str) -> None:
-        self.requested_resizes.add(resource, requirement, operation)
-
     def see_resizes(self, pending: Mapping[str, int], in_progress: int) -> None:
         """Set the gauges of resizes, when the page is requested."""
         for reason, count in pending.items():
             self.pending_resizes.set(count, reason)
         self.resizes_in_progress.set(in_progress)
-
-    def resize_accepted_late(self, trigger: str) -> None:
-        self.deferred_resizes_accepted.add(trigger)
-
-    def resize_infeasible(self, label: str) -> None:
-        self.infeasible_resizes.add(label)
 
     def resize_took(self, seconds: float, *, success: bool) -> None:
         self.resize_ms.observe(seconds * 1000, "true" if success else "false")

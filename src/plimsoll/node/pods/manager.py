@@ -152,7 +152,7 @@ class Pods:
         worker.update(pod, status, body)
         if resources_differ(before, pod):
             for operation in operations(before, pod):
-                self._meters.resize_requested(*operation)
+                self._meters.requested_resizes.add(*operation)
             self._carry_out_all(self.resizes.changed(meta.uid))
         self._reporter.seen(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
 

@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from plimsoll.node.checkpoint import Checkpoint, CheckpointWriteError
+from plimsoll.node.metrics import NodeMeters
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import LifecycleEvent
@@ -59,15 +60,6 @@ class PodRegistry(Protocol):
         """The newest spec of an active pod; None for one that has ended or is being terminated."""
 
 
-class ResizeMetrics(Protocol):
-    """Implemented by `metrics.NodeMeters`."""
-
-    def resize_requested(self, resource: str, requirement: str, operation: str) -> None: ...
-    def resize_accepted_late(self, trigger: str) -> None: ...
-    def resize_infeasible(self, label: str) -> None: ...
-    def resize_took(self, seconds: float, *, success: bool) -> None: ...
-
-
 class Resizes:
     def __init__(
         self,
@@ -76,11 +68,11 @@ class Resizes:
         pods: PodRegistry,
         conditions: Callable[[], Iterable[NodeCondition]],
         clock: Callable[[], float],
-        metrics: ResizeMetrics,
+        meters: NodeMeters,
     ) -> None:
         """`setting`: its load and conditions are replaced by those at the time of each verdict."""
         self._setting, self._checkpoint, self._pods = setting, checkpoint, pods
-        self._node_conditions, self._clock, self._metrics = conditions, clock, metrics
+        self._node_conditions, self._clock, self._meters = conditions, clock, meters
         self._conditions: dict[str, ResizeConditions] = {}
         self._queue: dict[str, None] = {}  # uids, in the order they arrived
         self._wake = asyncio.Event()
@@ -213,7 +205,7 @@ class Resizes:
         if event is None:
             return None
         if before.progress is not None:
-            self._metrics.resize_took(self._clock() - before.progress.since_s, success=True)
+            self._meters.resize_took(self._clock() - before.progress.since_s, success=True)
         self._put(pod.metadata.uid, conditions)
         self.retry("pod_resized")
         return event
@@ -224,7 +216,7 @@ class Resizes:
         conditions, event = failed(before, pod, error, self._clock())
         self._put(pod.metadata.uid, conditions)
         if event is not None and before.progress is not None:
-            self._metrics.resize_took(self._clock() - before.progress.since_s, success=False)
+            self._meters.resize_took(self._clock() - before.progress.since_s, success=False)
         return event
 
     def _put(self, uid: str, conditions: ResizeConditions) -> None:
@@ -238,6 +230,6 @@ class Resizes:
     ) -> None:
         was_deferred = before.pending is not None and before.pending.reason == "Deferred"
         if verdict.decision == "Accepted" and was_deferred:
-            self._metrics.resize_accepted_late(trigger)
+            self._meters.deferred_resizes_accepted.add(trigger)
         elif verdict.decision == "Infeasible" and event is not None:
-            self._metrics.resize_infeasible(verdict.label)
+            self._meters.infeasible_resizes.add(verdict.label)

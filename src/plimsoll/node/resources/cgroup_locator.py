@@ -25,7 +25,6 @@ import msgspec
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
 from plimsoll.linux.processes import cgroups_of
 from plimsoll.linux.state_dir import replace_private
-from plimsoll.node.resources.container_cgroups import Finding
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.model.cgroup_names import Runtime, container_component
 from plimsoll.rules.model.observed import ObservedContainer
@@ -35,6 +34,14 @@ DRIVER_MISMATCH, MEMORY_QOS_UNSUPPORTED = "CgroupDriverMismatch", "MemoryQoSUnsu
 HIGH = "memory.high"
 _MEMORY_QOS_FILES = ("memory.min", "memory.low", HIGH)
 log = logging.getLogger(__name__)
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A fault of a container's cgroup: an event's reason, and a condition's type."""
+
+    reason: str
+    container: str
+    message: str
 
 
 class LocatedCgroup(msgspec.Struct, frozen=True):

@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
-import msgspec
-
 from plimsoll.cgroups.engine.executor import StepError
+from plimsoll.node.resources.cgroup_locator import Finding
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import ObservedContainer
@@ -22,18 +21,8 @@ MakeSandbox = Callable[[], Awaitable[str]]
 MarkActuated = Callable[[str], None]  # is called with the name of each container that has its new size
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """A fault of a container's cgroup: an event's reason, and a condition's type."""
-
-    reason: str
-    container: str
-    message: str
-
-
 class ContainerCgroups(Protocol):
-    @property
-    def scopes_may_vanish(self) -> bool:
-        """Whether a container's cgroup, with its counters, may be removed with its last process."""
+    scopes_may_vanish: bool  # whether a container's cgroup, with its counters, may be removed with its last process
 
     async def start(
         self, pod: Pod, ids: Mapping[str, str], sandbox_id: str, make_sandbox: MakeSandbox
@@ -64,11 +53,7 @@ class ContainerCgroups(Protocol):
 class AgentCgroups:
     def __init__(self, pods: PodCgroups, *, scopes_may_vanish: bool) -> None:
         """`scopes_may_vanish`: systemd removes a scope with its last process."""
-        self._pods, self._scopes_may_vanish = pods, scopes_may_vanish
-
-    @property
-    def scopes_may_vanish(self) -> bool:
-        return self._scopes_may_vanish
+        self._pods, self.scopes_may_vanish = pods, scopes_may_vanish
 
     async def start(
         self, pod: Pod, ids: Mapping[str, str], sandbox_id: str, make_sandbox: MakeSandbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
@@ -12,6 +12,7 @@ from plimsoll.cgroups.engine.desired import CpusOf
 from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cgroups.engine.transaction import Applied
 from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, signal_members
+from plimsoll.node.resources.cgroup_locator import CgroupLocator
 from plimsoll.node.resources.cgroup_queue import CgroupQueue, CgroupRequest
 from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.workloads import Workloads
@@ -37,13 +38,6 @@ class CgroupListener(Protocol):
         """The set of cgroups has changed."""
 
 
-class LocatedPaths(Protocol):
-    """Where the runtime has put containers' cgroups."""
-
-    def paths(self, uid: str) -> Mapping[str, str]: ...
-    def forget(self, uid: str) -> None: ...
-
-
 class PodCgroups:
     def __init__(
         self,
@@ -52,11 +46,12 @@ class PodCgroups:
         config: NodeConfig,
         *,
         cpus: CpusOf | None = None,
-        located: LocatedPaths | None = None,
+        locator: CgroupLocator | None = None,
     ) -> None:
-        """`cpus`: under the static CPU policy, the CPUs of a container. `located`: if the runtime owns them."""
+        """`cpus`: of a container, under the static CPU policy. `locator`: if the runtime creates container cgroups."""
         self.listeners: list[CgroupListener] = []
-        self._manager, self._driver, self._config, self._cpus = manager, driver, config, cpus
+        self._manager, self._driver, self._config = manager, driver, config
+        self._cpus, self._locator = cpus, locator
         manager.hurry(QUICK)
         self.workloads = Workloads(config)
         self.readings = CgroupReadings(driver, config, self.workloads, self.paths)
@@ -65,11 +60,6 @@ class PodCgroups:
         self._sized: set[str] = set()  # uids whose cgroups this agent has sized, with the node's present settings
         self._paths: dict[str, dict[str, str]] = {}
         self.unmet: dict[str, tuple[Unmet, ...]] = {}  # uid → values that this kernel could not provide
-        self._located: Callable[[str], Mapping[str, str]] = lambda _uid: {}
-        self._forget: list[Callable[[str], None]] = [self.workloads.forget]
-        if located is not None:
-            self._located = located.paths
-            self._forget.append(located.forget)
 
     @property
     def enforced(self) -> bool:
@@ -168,7 +158,7 @@ class PodCgroups:
         own = self._paths.get(uid) or self._manager.paths(uid)
         if own:
             self._paths[uid] = own
-        return {**own, **self._located(uid)}
+        return own if self._locator is None else {**own, **self._locator.paths(uid)}
 
     def planned_path(self, pod: Pod) -> str:
         """Of the pod's own cgroup, whether it exists or not; "" if pods have none."""
@@ -216,8 +206,9 @@ class PodCgroups:
             for uid in requests:
                 self._paths.pop(uid, None)  # may have been read again meanwhile
                 self.unmet.pop(uid, None)
-                for forget in self._forget:
-                    forget(uid)
+                self.workloads.forget(uid)
+                if self._locator is not None:
+                    self._locator.forget(uid)
             return
         containers = {uid: request.containers for uid, request in requests.items()}
         applied = await self._manager.add(pods, containers=containers, cpus=self._cpus)

@@ -25,8 +25,8 @@ from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.engine.shrink import SetLimit, Shrinker, ShrinkError
 from plimsoll.errors import PlimsollError
 from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.node.resources.cgroup_locator import HIGH, CgroupLocator
-from plimsoll.node.resources.container_cgroups import Finding, MakeSandbox, MarkActuated
+from plimsoll.node.resources.cgroup_locator import HIGH, CgroupLocator, Finding
+from plimsoll.node.resources.container_cgroups import MakeSandbox, MarkActuated
 from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.pleg import NOTHING, RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups

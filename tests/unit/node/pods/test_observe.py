@@ -12,7 +12,7 @@ from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.pods.container_spec import CONTAINER_HASH, container_hash
 from plimsoll.node.pods.observe import Observer, oom_base_key
-from plimsoll.node.resources.container_cgroups import Finding
+from plimsoll.node.resources.cgroup_locator import Finding
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.volumes.pod_dirs import make_message_file
 from plimsoll.rules.lifecycle.pod_actions import definition_of

@@ -73,7 +73,7 @@ class World:
         setting = msgspec.structs.replace(SETTING, profile=profile)
         self.locator = CgroupLocator(self.kernel, "containerd", 4096)
         manager = CgroupManager(self.kernel, setting, directory)
-        self.pods = PodCgroups(manager, self.kernel, setting, located=self.locator)
+        self.pods = PodCgroups(manager, self.kernel, setting, locator=self.locator)
         parts = ObservedPod(
             (
                 ObservedSandbox("new", pod_uid="u1", name="u1", namespace="default"),
