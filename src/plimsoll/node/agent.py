@@ -270,13 +270,13 @@ class Agent:
 
     def _without_mirrors(self, changes: list[ObjectChange]) -> list[ObjectChange]:
         """Mirror pods show static pods in the API: they have no worker of their own."""
-        others, mirrors = self.mirrors.sorted_out(changes)
+        others, mirrors = self.mirrors.split(changes)
         for key, is_news in mirrors.items():
             worker = self.pods.named(*key)
             mirror = self._mirror_of(worker.uid) if worker is not None else None
             if worker is None or mirror is None:
                 continue
-            self.reporter.seen(mirror.uid, mirror.status, mirror.version)
+            self.reporter.observe(mirror.uid, mirror.status, mirror.version)
             if is_news:
                 worker.wake()
         return others
@@ -286,11 +286,11 @@ class Agent:
         if worker is None:
             return None
         pod = self.static.pods.get((worker.pod.metadata.namespace, worker.pod.metadata.name))
-        return self.mirrors.standing_for(pod) if pod is not None and pod.uid == uid else None
+        return self.mirrors.mirror_of(pod) if pod is not None and pod.uid == uid else None
 
     def _broken_manifest(self, sentence: str) -> None:
         reference = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
-        self.recorder.tell(reference, "Warning", "InvalidStaticPod", sentence)
+        self.recorder.record(reference, "Warning", "InvalidStaticPod", sentence)
 
     def _pod_removed(self) -> None:
         self.mirrors.wake()

@@ -61,7 +61,7 @@ class NodeStreams:
         _exec_target(app, call)
         headers = dict(scope["headers"])
         if b"spdy" in headers.get(b"upgrade", b"").lower():
-            raise bad_request("SPDY is not spoken here: exec is a WebSocket (kubectl 1.30 or newer does it by itself)")
+            raise bad_request("SPDY is not supported: exec uses WebSockets (kubectl 1.30 or newer)")
         raise bad_request("Upgrade request required")
 
     async def _passed(

@@ -23,7 +23,7 @@ class PodEvents:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        self._recorder.tell(pod_reference(pod, field_path), kind, reason, message, annotations)
+        self._recorder.record(pod_reference(pod, field_path), kind, reason, message, annotations)
 
     def emit_lifecycle(self, pod: RunPod, event: LifecycleEvent) -> None:
         self.emit(pod, event.type, event.reason, event.message, event.field_path)

@@ -154,7 +154,7 @@ class Pods:
             for operation in operations(before, pod):
                 self._meters.requested_resizes.add(*operation)
             self._carry_out_all(self.resizes.changed(meta.uid))
-        self._reporter.seen(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
+        self._reporter.observe(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
 
     def _deleted(self, change: ObjectChange) -> None:
         self._reporter.forget(change.uid)

@@ -177,7 +177,7 @@ class CgroupLocator:
 
     def _exists(self, path: str) -> bool:
         try:
-            return self._driver.look(path, ()) is not None
+            return self._driver.read(path, ()) is not None
         except CgroupError:
             return False
 
@@ -186,7 +186,7 @@ class CgroupLocator:
         if not desired or self._driver.version != 2:
             return
         try:
-            seen = self._driver.look(path, tuple(desired))
+            seen = self._driver.read(path, tuple(desired))
         except CgroupError:
             return
         if seen is None:

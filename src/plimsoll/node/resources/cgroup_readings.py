@@ -49,7 +49,7 @@ class CgroupReadings:
         if not path or self._driver.simulated:
             return None
         try:
-            seen = self._driver.look(path, files)
+            seen = self._driver.read(path, files)
         except CgroupError:
             return None
         if seen is None:
@@ -71,7 +71,7 @@ class CgroupReadings:
     def _values(self, path: str, desired: Values, weight: Weight) -> Values | None:
         version = self._driver.version
         try:
-            seen = self._driver.look(path, TOLD_FILES[version])
+            seen = self._driver.read(path, TOLD_FILES[version])
         except CgroupError:
             return None
         if seen is None:

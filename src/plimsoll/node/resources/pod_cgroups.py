@@ -52,7 +52,7 @@ class PodCgroups:
         self.listeners: list[CgroupListener] = []
         self._manager, self._driver, self._config = manager, driver, config
         self._cpus, self._locator = cpus, locator
-        manager.hurry(QUICK)
+        manager.set_shrink_policy(QUICK)
         self.workloads = Workloads(config)
         self.readings = CgroupReadings(driver, config, self.workloads, self.paths)
         self._queue = CgroupQueue(self._apply)

@@ -22,7 +22,7 @@ async def test_cgroup_and_checkpoint_come_before_the_container(tmp_path: Path) -
 
     def before(call: str) -> None:
         if call in ("make a", f"start {A}"):
-            seen = node.kernel.look(node.agent.cgroups.paths(UID)["a"], ("memory.max",))
+            seen = node.kernel.read(node.agent.cgroups.paths(UID)["a"], ("memory.max",))
             assert seen is not None
             limits[call] = seen.files["memory.max"]
             record = node.agent.checkpoint.get(UID)

@@ -66,7 +66,7 @@ async def test_pod_and_container_are_created_together_and_once(tmp_path: Path) -
     async with cgroups(tmp_path) as (made, kernel, tree):
         paths = await made.ensure(pod("u1"), {"c": "id0"})
         assert dict(paths) == {"": "/kubepods/podu1", "c": "/kubepods/podu1/id0"}
-        seen = kernel.look(paths["c"], ("memory.max",))
+        seen = kernel.read(paths["c"], ("memory.max",))
         assert seen is not None and seen.files["memory.max"] == str(64 << 20)
         await made.ensure(pod("u1"), {"c": "id0"})
         assert tree.transactions == 1
@@ -110,11 +110,11 @@ async def test_cgroups_of_an_earlier_agent_are_known_and_kept(tmp_path: Path) ->
         await made.setup()
         task = asyncio.create_task(made.run())
         paths = await made.ensure(pod("u1"), {"c": "id0"})
-        inode = kernel.look(paths["c"], ()).inode  # type: ignore[union-attr]
+        inode = kernel.read(paths["c"], ()).inode  # type: ignore[union-attr]
         task.cancel()
         await asyncio.wait([task])
     assert made.known() == {"u1": "default/u1"}
-    assert kernel.look(paths["c"], ()).inode == inode  # type: ignore[union-attr]
+    assert kernel.read(paths["c"], ()).inode == inode  # type: ignore[union-attr]
 
 
 async def test_a_limit_that_cannot_be_lowered_does_not_stop_an_agent_from_starting(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_a_limit_that_cannot_be_lowered_does_not_stop_an_agent_from_starti
         with pytest.raises(PlimsollError, match="still in use"):
             await tree.setup()
         await PodCgroups(tree, kernel, SETTING).setup()
-        seen = kernel.look(paths["c"], ("memory.max",))
+        seen = kernel.read(paths["c"], ("memory.max",))
         assert seen is not None and seen.files["memory.max"] == str(64 << 20)
 
 
