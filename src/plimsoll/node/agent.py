@@ -62,7 +62,7 @@ from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.backoff import limits_with_max
 from plimsoll.rules.lifecycle.environment import Surroundings
-from plimsoll.rules.lifecycle.pod_actions import pod_work
+from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
 from plimsoll.rules.lifecycle.status import NodeView
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
@@ -119,7 +119,7 @@ class Agent:
         self._config_maps = ConfigMapCache(client, clock)
         self._surroundings = Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable)
         limits = limits_with_max(setting.config.crash_loop_max_period_s)
-        self._compute_actions = partial(pod_work, limits=limits, profile=setting.profile)
+        self._compute_actions = partial(compute_pod_actions, limits=limits, profile=setting.profile)
 
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
         self._locator = (

@@ -10,7 +10,7 @@ from plimsoll.kube import request
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.disruption_budgets import budget_status
 from plimsoll.rules.controllers.owner_references import controller_of
-from plimsoll.rules.controllers.replicasets import is_active, wanted_replicas
+from plimsoll.rules.controllers.replicasets import desired_replicas, is_active
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.scheduling.selectors import selects
@@ -58,4 +58,4 @@ def _expected(shelf: ControllerContext, namespace: str, pods: list[JsonObject]) 
     owners = {uid for pod in pods if (uid := controller_of(pod))}
     sets = [each for each in shelf.documents(f"apps/replicasets/{namespace}/") if each["metadata"]["uid"] in owners]
     known = {each["metadata"]["uid"] for each in sets}
-    return sum(map(wanted_replicas, sets)) + sum(controller_of(pod) not in known for pod in pods)
+    return sum(map(desired_replicas, sets)) + sum(controller_of(pod) not in known for pod in pods)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext
-from plimsoll.api.machinery.timestamps import Clock, epoch_seconds
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import Clock, epoch_seconds
 
 KEPT_S = 3600.0
 LOOK_EVERY_S = 60.0

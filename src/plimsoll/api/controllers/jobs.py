@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext, Dependents, itself
-from plimsoll.api.machinery.timestamps import Clock, rfc3339
 from plimsoll.kube import request
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.jobs import job_status, job_step
 from plimsoll.rules.controllers.owner_references import reference
 from plimsoll.rules.controllers.replicasets import pod_from_template
+from plimsoll.rules.timestamps import Clock, rfc3339
 
 JOBS = ResourcePath("/apis/batch/v1", "jobs")
 PREFIX = "batch/jobs/"

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import msgspec
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext, itself
-from plimsoll.api.machinery.timestamps import Clock, epoch_seconds, rfc3339
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError
@@ -16,6 +15,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.fit import is_terminal
+from plimsoll.rules.timestamps import Clock, epoch_seconds, rfc3339
 
 LEASES = "coordination.k8s.io/leases/kube-node-lease/"
 LOOK_EVERY_S = 5.0

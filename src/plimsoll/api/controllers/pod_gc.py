@@ -6,17 +6,17 @@ from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError
-from plimsoll.rules.controllers.pod_gc import TERMINATED_KEPT, collected
+from plimsoll.rules.controllers.pod_gc import TERMINATED_THRESHOLD, collected
 
 LOOK_EVERY_S = 20.0
 _ALL = "all"
 
 
-def loop(shelf: ControllerContext, *, kept: int = TERMINATED_KEPT, every_s: float = LOOK_EVERY_S) -> Controller:
+def loop(shelf: ControllerContext, *, kept: int = TERMINATED_THRESHOLD, every_s: float = LOOK_EVERY_S) -> Controller:
     async def look(_: str) -> float | None:
         pods = [pod_from_json(record.body) for record in shelf.store.list("/pods/")[1]]
         nodes = {record.key.rpartition("/")[2] for record in shelf.store.list("/nodes/")[1]}
-        for each in collected(pods, nodes, kept=kept):
+        for each in collected(pods, nodes, threshold=kept):
             metadata = each.pod.metadata
             try:
                 if each.fail_first:

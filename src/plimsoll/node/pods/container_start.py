@@ -20,7 +20,7 @@ from plimsoll.node.pods.prober import ProbeTarget, run_probe
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.volumes.config_maps import ConfigMapCache
 from plimsoll.node.volumes.volumes import ReadyVolumes, Volumes
-from plimsoll.rules.lifecycle.environment import ConfigMaps, Surroundings, environment, wanted_config_maps
+from plimsoll.rules.lifecycle.environment import ConfigMaps, Surroundings, environment, referenced_config_maps
 from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.probes import ProbeResult
 from plimsoll.rules.model.observed import CriResources, Start, StartFailure
@@ -80,7 +80,7 @@ class Starter:
 
     async def prepare(self, pod: RunPod, pod_ips: tuple[str, ...], *, fresh: bool = False) -> Prepared:
         """Create or refresh its volumes. Raises VolumeError if one cannot be set up."""
-        names = sorted(wanted_config_maps(pod))
+        names = sorted(referenced_config_maps(pod))
         config_maps = await self._config_maps.named(pod.metadata.namespace, names, fresh=fresh) if names else {}
         surroundings = msgspec.structs.replace(self._surroundings, pod_ips=pod_ips)
         volumes = self._volumes.set_up(pod, config_maps, surroundings)

@@ -33,9 +33,9 @@ from plimsoll.node.resize.queue import Resizes
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.rules.lifecycle.backoff import ERR_IMAGE_PULL, backoff_key
 from plimsoll.rules.lifecycle.conditions import OWN_CONDITIONS, PASSING_CONDITIONS
-from plimsoll.rules.lifecycle.environment import wanted_config_maps
+from plimsoll.rules.lifecycle.environment import referenced_config_maps
 from plimsoll.rules.lifecycle.events import deadline_exceeded, sync_failed
-from plimsoll.rules.lifecycle.pod_actions import kept, pull_failed, remember, start_failed, started
+from plimsoll.rules.lifecycle.pod_actions import after_sync, pull_failed, start_failed, started, without_stale_probes
 from plimsoll.rules.lifecycle.termination import deadline_verdict, has_ended, is_ending, stops
 from plimsoll.rules.lifecycle.volumes import VolumeError
 from plimsoll.rules.model.json_object import JsonObject
@@ -44,7 +44,7 @@ from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartF
 from plimsoll.rules.model.pod_status import FAILED, RUNNING, SUCCEEDED, RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod, container_named, containers_of
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod
-from plimsoll.rules.resize.conditions import NO_MARKS
+from plimsoll.rules.resize.conditions import NO_RESIZE_CONDITIONS
 from plimsoll.runtime.interface import RuntimeCallError
 
 log = logging.getLogger(__name__)
@@ -214,7 +214,7 @@ class PodWorker:
                 continue
             actions = self._compute_actions(pod, observed, self._current_state(), now_s)
             actions, not_before_s = self._without_retries(actions, now_s)
-            self._state = remember(self._state, actions)
+            self._state = after_sync(self._state, actions)
             self._save_backoffs()
             for event in actions.events:
                 self._events.emit_lifecycle(pod, event)
@@ -234,7 +234,7 @@ class PodWorker:
         assert self._probes is not None
         before = self.status or pod.status
         probes = self._probes.watch(pod, observed, before, is_ending=self._is_ending())
-        self._state = kept(msgspec.structs.replace(self._state, probes=dict(probes)), observed)
+        self._state = without_stale_probes(msgspec.structs.replace(self._state, probes=dict(probes)), observed)
         return pod, observed
 
     def _complete(self, reported: ObservedPod) -> tuple[RunPod, ObservedPod]:
@@ -322,7 +322,7 @@ class PodWorker:
     async def refresh_volumes(self) -> None:
         """Update the files of a running pod to what the API server has now."""
         pod = self._allocated()
-        if self._is_ending() or not self.observed.live() or not wanted_config_maps(pod):
+        if self._is_ending() or not self.observed.live() or not referenced_config_maps(pod):
             return
         await self._start.refresh_volumes(pod, self.observed)
 
@@ -364,7 +364,7 @@ class PodWorker:
 
     def _report(self, observed: ObservedPod, *, is_final: bool = False, must_be_seen: bool = False) -> RunStatus:
         record, pod = self._checkpoint.get(self.uid), self._allocated()  # a newer version may have come since
-        resize = NO_MARKS if is_final or record.verdict is not None else self._resizes.conditions(self.uid)
+        resize = NO_RESIZE_CONDITIONS if is_final or record.verdict is not None else self._resizes.conditions(self.uid)
         status = self._reports.status(
             record, pod, observed, self._current_state(), resize, desired=self.pod, is_final=is_final
         )

@@ -25,7 +25,15 @@ from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod, is_allocated
-from plimsoll.rules.resize.conditions import NO_MARKS, ResizeConditions, failed, finished, is_news, judged, marks_of
+from plimsoll.rules.resize.conditions import (
+    NO_RESIZE_CONDITIONS,
+    ResizeConditions,
+    conditions_from_status,
+    failed,
+    finished,
+    is_news,
+    judged,
+)
 from plimsoll.rules.resize.verdict import (
     RETRY_FIRST_S,
     RETRY_S,
@@ -83,7 +91,7 @@ class Resizes:
 
     def known(self, uid: str, conditions: Iterable[RunCondition], generation: int) -> None:
         """A pod of an earlier run: the resize conditions in its status hold until it is judged again."""
-        self._conditions[uid] = marks_of(conditions, generation, self._clock())
+        self._conditions[uid] = conditions_from_status(conditions, generation, self._clock())
         self._queue[uid] = None
 
     def changed(self, uid: str) -> Iterator[ResizeDecision]:
@@ -133,7 +141,7 @@ class Resizes:
     # --- state ---
 
     def conditions(self, uid: str) -> ResizeConditions:
-        return self._conditions.get(uid, NO_MARKS)
+        return self._conditions.get(uid, NO_RESIZE_CONDITIONS)
 
     def pending(self) -> dict[str, int]:
         """The number of pending resizes by reason."""
@@ -220,7 +228,7 @@ class Resizes:
         return event
 
     def _put(self, uid: str, conditions: ResizeConditions) -> None:
-        if conditions == NO_MARKS:
+        if conditions == NO_RESIZE_CONDITIONS:
             self._conditions.pop(uid, None)
         else:
             self._conditions[uid] = conditions

@@ -16,7 +16,7 @@ from plimsoll.node.resources.workloads import Workloads
 from plimsoll.rules.model.kernel import Weight
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resize.status import TOLD_FILES, kernel_values
+from plimsoll.rules.resize.status import STATUS_FILES, kernel_values
 from plimsoll.rules.resources.values import Values
 
 _OOM_FILES = ("memory.events.local", "memory.events", "memory.oom_control")
@@ -71,7 +71,7 @@ class CgroupReadings:
     def _values(self, path: str, desired: Values, weight: Weight) -> Values | None:
         version = self._driver.version
         try:
-            seen = self._driver.read(path, TOLD_FILES[version])
+            seen = self._driver.read(path, STATUS_FILES[version])
         except CgroupError:
             return None
         if seen is None:
