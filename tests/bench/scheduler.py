@@ -1,7 +1,7 @@
 """How many pods a second the scheduler decides on one core, with 5,000 nodes and 50,000 pods on them.
 
 A decision is what the loop does with a pod that it has taken from the queue: choose a node among all, and count the pod
-there at once. Pods have the wishes that pods have (selectors, tolerations, preferences, host ports now and then), some
+there at once. Pods have the usual constraints (selectors, tolerations, preferences, host ports now and then), some
 of the nodes are tainted or cordoned. Judged after multiplying by the machine factor of `api.py`.
 """
 
@@ -94,9 +94,10 @@ def main() -> None:
         for index in range(first, first + 1000):
             decided(index)
         rate = 1000 / (time.process_time() - began)
-        told = f"≥ {GOAL_PER_S:g}: {verdict(rate * factor >= GOAL_PER_S)}"
+        goal_text = f"≥ {GOAL_PER_S:g}: {verdict(rate * factor >= GOAL_PER_S)}"
         print(
-            f"  1000 more: {rate:.0f} per CPU second, × factor {factor:.2f} = {rate * factor:.0f}   {told}", flush=True
+            f"  1000 more: {rate:.0f} per CPU second, × factor {factor:.2f} = {rate * factor:.0f}   {goal_text}",
+            flush=True,
         )
 
 

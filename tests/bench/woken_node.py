@@ -1,4 +1,4 @@
-"""Starts the node whose words it is given, and at SIGUSR2 wakes every worker once: what that took goes into a file.
+"""Starts a node with the given command and at SIGUSR2 wakes every worker once; writes the cost of that to a file.
 
 python woken_node.py FILE plimsoll node …
 """
@@ -19,13 +19,13 @@ from plimsoll.node.agent import Agent
 
 
 async def _all_woken(agent: Agent, answer: Path) -> None:
-    """Until no worker has a turn under way, which is when nothing but the loop's own work is left."""
+    """Until no worker is in a sync, so that only the loop's own work is left."""
     before = time.process_time()
     agent.pods.wake()
     await asyncio.sleep(0.5)
-    told = {"cpu_ms": (time.process_time() - before) * 1e3, "pods": len(agent.pods.workers)}
+    result = {"cpu_ms": (time.process_time() - before) * 1e3, "pods": len(agent.pods.workers)}
     fresh = answer.with_suffix(".new")
-    fresh.write_text(json.dumps(told))
+    fresh.write_text(json.dumps(result))
     fresh.rename(answer)
 
 

@@ -29,7 +29,7 @@ HOG = "import sys, time; b = bytearray(int(sys.argv[1])); b[::4096] = b'x' * len
 BUSY = "while True: pass"
 
 
-def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 20.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 60.0) -> None:
     end = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
@@ -301,9 +301,9 @@ def a_fork_bomb_is_killed(driver: Cgroupfs, root: str) -> None:
         eventually(lambda: len(first & set(driver.members(pod, deep=True))) < 5, "its pids are others by now")
         begin = time.monotonic()
         asyncio.run(driver.kill(pod))
-        assert time.monotonic() - begin < 9
+        assert time.monotonic() - begin < 30  # before the bomb would end by itself
         assert driver.members(pod, deep=True) == []
-        process.wait(10)
+        process.wait(60)
         assert process.returncode == -9
     run_remove(driver, container)
     run_remove(driver, pod)
@@ -349,7 +349,7 @@ def an_oom_kill_is_counted(driver: Cgroupfs, root: str) -> None:
     for file in files:
         run_write(driver, path, file, "0" if "swap" in file else str(16 * MI))
     with started(driver, path, python(HOG), str(64 * MI)) as process:
-        assert process.wait(30) == -9
+        assert process.wait(60) == -9
     found = usage(driver, path, ["events", "memory"])
     assert found
     assert found.events_local

@@ -54,7 +54,7 @@ def v1_mount(controller: str) -> Path | None:
     return None
 
 
-def eventually(true: Callable[[], bool], deadline_s: float = 10.0) -> bool:
+def eventually(true: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     end = time.monotonic() + deadline_s
     while not true():
         if time.monotonic() > end:
@@ -129,7 +129,7 @@ def heard(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-async def fires(watcher: CgroupWatcher[str], deadline_s: float = 10.0) -> frozenset[str]:
+async def fires(watcher: CgroupWatcher[str], deadline_s: float = 60.0) -> frozenset[str]:
     async with asyncio.timeout(deadline_s):
         return await anext(watcher)
 
@@ -147,7 +147,7 @@ async def test_usage_threshold_fires_on_the_way_up_and_down(memory: Path, exerci
     with opened(memory) as directory, child(memory, sys.executable, "-S", "-c", TAKES, "48") as process:
         async with CgroupWatcher[str]() as watcher:
             watcher.usage_threshold("web", directory, 32 * MIB)
-            assert await fires(watcher) == {"web"}  # once at first: look, now that it is registered
+            assert await fires(watcher) == {"web"}  # once at first: read, now that it is registered
             assert await silent(watcher)
             say(process, "take")
             assert await fires(watcher) == {"web"}
@@ -171,7 +171,7 @@ async def test_out_of_memory_fires_when_the_kernel_kills(memory: Path) -> None:
             assert await silent(watcher)
             say(process, "take")
             assert await fires(watcher) == {"oom"}
-        assert process.wait(10) == -signal.SIGKILL
+        assert process.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.asyncio
@@ -232,14 +232,14 @@ async def test_a_waiting_reader_sees_the_end_of_the_stream() -> None:
     reader = asyncio.create_task(read())
     await asyncio.sleep(0)
     watcher.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await reader == []
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/pressure/cpu"), reason="no pressure stall information in this kernel")
 @pytest.mark.asyncio
 async def test_global_pressure_trigger_with_the_window_the_kernel_grants(exercised: Note) -> None:
-    """Two busy loops on one CPU stall each other; without the capability a short window becomes 2 s, and is told."""
+    """Two busy loops on one CPU stall each other; without the capability a short window becomes 2 s, and is reported."""
     cpu = min(os.sched_getaffinity(0))
     busy = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
     async with CgroupWatcher[str]() as watcher:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.detect import Hierarchies, open_cgroupfs
 from plimsoll.cgroups.drivers.v1 import UNIFIED, CgroupsV1
 from plimsoll.cgroups.stats.usage import host_pressure, usage
 from plimsoll.linux.cgroup_files import CgroupGoneError, CgroupMount
@@ -37,17 +37,8 @@ from tests.kernel.driver_checks import (
 
 
 @pytest.fixture(scope="module")
-def driver(exercised: Callable[[str, str], None]) -> Iterator[CgroupsV1]:
-    if os.geteuid() != 0:
-        pytest.skip("host cgroup v1: not root")
-    try:
-        found = this_host()
-        check_required(found)
-    except CgroupsUnusableError as problem:
-        pytest.skip(f"host cgroup v1: {problem}")
-    if found.version != 1 or found.read_only:
-        pytest.skip(f"host cgroup v1: this host has cgroup v{found.version}{', read-only' if found.read_only else ''}")
-    opened = open_cgroupfs(found)
+def driver(host_v1: Hierarchies, exercised: Callable[[str, str], None]) -> Iterator[CgroupsV1]:
+    opened = open_cgroupfs(host_v1)
     assert isinstance(opened, CgroupsV1)
     yield opened
     exercised("kernel", f"Linux {os.uname().release}, host, cgroup v1, cgroupfs")
@@ -232,7 +223,7 @@ class Killed(BaseException):
     """In the place of a kill −9: nothing comes after it."""
 
 
-def test_whoever_is_killed_while_a_cgroup_is_made_or_removed_leaves_none_that_seems_whole(
+def test_a_kill_while_a_cgroup_is_made_or_removed_leaves_none_that_seems_complete(
     driver: CgroupsV1, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After every single hierarchy. Else the next cgroup below it could not be made in those where it is missing."""

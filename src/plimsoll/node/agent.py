@@ -68,7 +68,6 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resize.verdict import node_resize_gates
 from plimsoll.runtime.interface import ContainerRuntime
 
 log = logging.getLogger(__name__)
@@ -107,7 +106,7 @@ class Agent:
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client, self._clock, self._node_ip, self._keeps_images = client, clock, node_ip, keeps_images
         self._is_remote = runtime.makes_cgroups  # a daemon behind CRI, which also pulls images and assigns addresses
-        self._gates = node_resize_gates(setting.config)
+        self._gates = setting.policy.gates
         self.meters = meters or NodeMeters(node_name)
         self.view = RuntimeView(runtime)
         self.checkpoint = Checkpoint(state_dir / "agent.jsonl")

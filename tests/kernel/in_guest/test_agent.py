@@ -76,7 +76,7 @@ async def test_a_pod_runs_under_its_limits_and_goes(tmp_path: Path) -> None:
         assert world.files.read(paths["c"], ()) is None
 
 
-async def test_out_of_memory_is_told_and_only_that_container_restarts(tmp_path: Path) -> None:
+async def test_out_of_memory_is_reported_and_only_that_container_restarts(tmp_path: Path) -> None:
     hog = "sleep 0.5; exec python3 -c 'bytearray(100 << 20)'"
     world = RealWorld(tmp_path, pod(shell("hog", hog, **limits("24Mi")), shell("calm", HANDLES_TERM)))
 

@@ -47,9 +47,9 @@ async def ask(world: RealWorld, generation: int, size: Document) -> None:
 
 def is_settled(world: RealWorld, size: Document) -> bool:
     status = world.api.pod["status"] if world.api.pod is not None else {}
-    found, told = container(status, "demo"), {each["type"] for each in status.get("conditions", ())}
+    found, types = container(status, "demo"), {each["type"] for each in status.get("conditions", ())}
     is_so = found.get("resources") == size and found.get("allocatedResources") == size["requests"]
-    return is_so and "PodResizeInProgress" not in told and bool(found["state"].get("running"))
+    return is_so and "PodResizeInProgress" not in types and bool(found["state"].get("running"))
 
 
 def quota_and_limit(world: RealWorld, path: str) -> tuple[int, int, int]:

@@ -43,7 +43,7 @@ from tests.kernel.driver_checks import (
 )
 
 SUBTREE = "cgroup.subtree_control"
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +117,9 @@ def test_what_an_ancestor_refuses_is_remembered(driver: CgroupsV2, root: str) ->
     mine = f"{root}/mine"
     run_make(driver, mine)
     run_write(driver, root, SUBTREE, "-memory")
-    os.chown(driver.mount.shown(mine), NOBODY, NOBODY)
-    os.chown(f"{driver.mount.shown(mine)}/{SUBTREE}", NOBODY, NOBODY)
-    code = PARTLY.format(nobody=NOBODY, path=f"{mine}/pod1")
+    os.chown(driver.mount.shown(mine), UNPRIVILEGED, UNPRIVILEGED)
+    os.chown(f"{driver.mount.shown(mine)}/{SUBTREE}", UNPRIVILEGED, UNPRIVILEGED)
+    code = PARTLY.format(uid=UNPRIVILEGED, path=f"{mine}/pod1")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     reason, refusal = done.stdout.splitlines()
@@ -201,7 +201,7 @@ def test_scores_below_zero_with_the_capability() -> None:
 PARTLY = """
 import asyncio, concurrent.futures.thread, os
 from plimsoll.cgroups.drivers.v2 import CgroupsV2
-os.setgid({nobody}); os.setuid({nobody})
+os.setgid({uid}); os.setuid({uid})
 driver = CgroupsV2()
 asyncio.run(driver.make("{path}"))
 print(driver.has("memory.max"))
@@ -214,7 +214,7 @@ DELEGATED = """
 import asyncio, concurrent.futures.thread, os
 from plimsoll.cgroups.drivers.detect import default_root, this_host, writable
 from plimsoll.cgroups.drivers.detect import open_cgroupfs
-os.setgid({nobody}); os.setuid({nobody})
+os.setgid({uid}); os.setuid({uid})
 found = this_host()
 root = default_root(found, writable(found))
 driver = open_cgroupfs(found)
@@ -241,8 +241,8 @@ def test_a_users_delegated_subtree(driver: CgroupsV2, root: str) -> None:
     with driver.directory(mine) as directory, driver.directory(f"{mine}/agent") as agent:
         for place in (directory.path, agent.path):
             for file in ("", "/cgroup.procs", "/cgroup.subtree_control", "/cgroup.threads"):
-                os.chown(place + file, NOBODY, NOBODY)
-    code = DELEGATED.format(nobody=NOBODY)
+                os.chown(place + file, UNPRIVILEGED, UNPRIVILEGED)
+    code = DELEGATED.format(uid=UNPRIVILEGED)
     argv = ["/bin/sh", "-c", 'read go; exec "$@"', "sh", sys.executable, "-c", code]
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -66,11 +66,11 @@ def test_an_unschedulable_pod_is_tried_again_after_five_minutes() -> None:
     queue = Queue()
     queue.put(_pod("a"), 0)
     _popped(queue, 0)
-    queue.failed("a", 0)
-    queue.wake_leftover(299)
-    assert _popped(queue, 299) == []
-    queue.wake_leftover(300)
-    assert _popped(queue, 300) == ["a"]
+    queue.failed("a", 1000)  # the five minutes begin here
+    queue.wake_leftover(1299)
+    assert _popped(queue, 1299) == []
+    queue.wake_leftover(1300)
+    assert _popped(queue, 1300) == ["a"]
 
 
 def test_a_failed_request_is_tried_again_after_the_back_off() -> None:

@@ -65,7 +65,7 @@ async def create_object(
 
 
 def setting_of(cluster: Cluster) -> WriteContext:
-    return WriteContext(cluster.profile, cluster.resize_gates, cluster.in_place, cluster.now())
+    return WriteContext(cluster.profile, cluster.gates, cluster.in_place, cluster.now())
 
 
 def defaulted(
@@ -75,7 +75,7 @@ def defaulted(
         return with_kind_defaults(
             kind_of(resource),
             document,
-            pod_level=cluster.pod_level,
+            gates=cluster.gates,
             resize_policy=cluster.profile.resize_policy_defaulted and cluster.in_place,
             stored=stored,
         )

@@ -16,8 +16,8 @@ import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.codec.schema.schema import SchemaKind, schema
-from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.gates import resolved_gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.timestamps import Clock, rfc3339
@@ -57,17 +57,12 @@ class Cluster:
     ) -> None:
         self.store = store
         self.profile = profile
-        self.gates: Mapping[str, bool] = gates if gates is not None else default_config(profile).feature_gates
+        feature_gates = gates if gates is not None else default_config(profile).feature_gates
         self.clock = clock
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
-        self.pod_level = self.gates["PodLevelResources"]
-        self.in_place = self.gates["InPlacePodVerticalScaling"]
-        self.resize_gates = ResizeGates(
-            pod_level=self.pod_level,
-            pod_level_resize=self.gates["InPlacePodLevelResourcesVerticalScaling"],
-            init_containers=self.gates["InPlacePodVerticalScalingInitContainers"],
-        )
+        self.in_place = feature_gates["InPlacePodVerticalScaling"]
+        self.gates = resolved_gates(feature_gates)
 
     def now(self) -> str:
         return rfc3339(self.clock())

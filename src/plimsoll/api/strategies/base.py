@@ -13,7 +13,7 @@ import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.resize import ResizeGates
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
 
@@ -24,7 +24,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     """What strategies may depend on besides the object."""
 
     profile: Profile
-    resize_gates: ResizeGates
+    gates: Gates
     in_place: bool  # gate InPlacePodVerticalScaling
     now: str
 

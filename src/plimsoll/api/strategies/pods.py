@@ -39,7 +39,7 @@ def version_of(document: JsonObject) -> PodVersion:
 
 class PodStrategy(Strategy):
     def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
-        if not setting.resize_gates.pod_level and "resources" in document.get("spec", {}):
+        if not setting.gates.pod_level and "resources" in document.get("spec", {}):
             document = {**document, "spec": {**document["spec"]}}
             del document["spec"]["resources"]
         pod = lean_pod(document)
@@ -50,11 +50,11 @@ class PodStrategy(Strategy):
             statuses = _allocated_statuses(document, pod)
             if statuses:
                 status["containerStatuses"] = statuses
-        status["qosClass"] = computed_qos_class(pod, pod_level=setting.resize_gates.pod_level)
+        status["qosClass"] = computed_qos_class(pod, gates=setting.gates)
         return {**document, "status": status}
 
     def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
-        return create_errors(lean_pod(document), pod_level=setting.resize_gates.pod_level)
+        return create_errors(lean_pod(document), gates=setting.gates)
 
     def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
         return plain_patch_errors(
@@ -62,7 +62,7 @@ class PodStrategy(Strategy):
             version_of(new),
             setting.profile,
             gate=setting.in_place,
-            pod_level=setting.resize_gates.pod_level,
+            gates=setting.gates,
         )
 
     def prepared_for_update(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
@@ -73,10 +73,10 @@ class PodStrategy(Strategy):
 
     def prepared_for_resize(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         """Everything that is no resource is put back (03 §4.1), then the change is marked as in profile 1.27."""
-        return _marked(old, kept_for_resize(old, new, setting.resize_gates), setting)
+        return _marked(old, kept_for_resize(old, new, setting.gates), setting)
 
     def resize_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        return resize_errors(version_of(old), version_of(new), setting.resize_gates, setting.profile)
+        return resize_errors(version_of(old), version_of(new), setting.gates, setting.profile)
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
         """Status, and with it labels, annotations and finalizers; owners and spec stay."""

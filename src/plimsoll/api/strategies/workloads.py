@@ -112,7 +112,7 @@ def _template_errors(template: JsonObject, policies: tuple[str, ...], setting: W
     pod = lean_pod(
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
     )
-    found = pod_errors(pod, pod_level=setting.resize_gates.pod_level)
+    found = pod_errors(pod, gates=setting.gates)
     errors = [msgspec.structs.replace(each, field=f"spec.template.{each.field}") for each in found]
     policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
     if policy not in policies:

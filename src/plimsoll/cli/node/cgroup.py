@@ -169,8 +169,7 @@ def _pods(files: Sequence[str], live: LiveNode) -> list[Pod]:
     if not inputs.pods:
         raise click.ClickException("there is no pod in " + ", ".join(files))
     pods = [
-        _with_uid(defaulted(given.pod, pod_level=live.setting.policy.pod_level), given.found.title)
-        for given in inputs.pods
+        _with_uid(defaulted(given.pod, gates=live.setting.policy.gates), given.found.title) for given in inputs.pods
     ]
     uids = [pod.metadata.uid for pod in pods]
     for pod in pods:

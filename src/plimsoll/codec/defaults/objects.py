@@ -17,6 +17,7 @@ from plimsoll.codec.lean.lean import from_document, lean_pod
 from plimsoll.codec.schema.field_order import in_go_order, put
 from plimsoll.codec.schema.schema import SchemaKind, struct
 from plimsoll.rules.admission.limit_range import defaulted_limit_range
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.model.policies import LimitRange
@@ -129,7 +130,7 @@ def with_kind_defaults(
     kind: SchemaKind,
     document: JsonObject,
     *,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
     resize_policy: bool = False,
     stored: JsonObject | None = None,
 ) -> JsonObject:
@@ -140,7 +141,7 @@ def with_kind_defaults(
     """
     if kind.name == "Pod":
         before = lean_pod(stored) if resize_policy and stored is not None else None
-        document = with_defaults(document, pod_level=pod_level, resize_policy=resize_policy, stored=before).document
+        document = with_defaults(document, gates=gates, resize_policy=resize_policy, stored=before).document
         return {**document, "spec": defaulted_pod_spec(document.get("spec") or {}, is_template=False)}
     if kind.name in _TEMPLATED:
         return _WORKLOADS[kind.name](document)

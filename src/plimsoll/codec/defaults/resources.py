@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.rules.admission.comparison import PodVersion
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Container, ContainerStatus, Pod, PodStatus, ResourceList, Resources
 from plimsoll.rules.resources.defaulting import defaulted
 
 
 def with_defaults(
-    document: JsonObject, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None
+    document: JsonObject, *, gates: Gates = DEFAULT_GATES, resize_policy: bool = False, stored: Pod | None = None
 ) -> PodVersion:
     """The version that the server would store; raises InvalidObjectError. The arguments are those of `defaulted`."""
     original = lean_pod(document)
-    pod = defaulted(original, pod_level=pod_level, resize_policy=resize_policy, stored=stored)
+    pod = defaulted(original, gates=gates, resize_policy=resize_policy, stored=stored)
     return PodVersion(written(document, pod, original), pod)
 
 

@@ -51,7 +51,7 @@ from plimsoll.rules.resize.allocation import (
 )
 from plimsoll.rules.resize.conditions import operations
 from plimsoll.rules.resize.verdict import resize_setting
-from plimsoll.rules.resources.allocated_status import allocated_from_status, given_level, given_resources
+from plimsoll.rules.resources.allocated_status import actuated_level, actuated_resources, allocated_from_status
 from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad
 
 log = logging.getLogger(__name__)
@@ -175,7 +175,7 @@ class Pods:
             self.load(),
             self._conditions(),
             profile=self._config.profile,
-            pod_level=self._config.policy.pod_level,
+            gates=self._config.policy.gates,
             managers=lambda: self._cpus.refusal(allocated),
         )
         if not isinstance(verdict, Admitted):
@@ -203,8 +203,8 @@ class Pods:
         return self._checkpoint.put(
             pod.metadata.uid,
             allocation=allocation_of(allocated, self._gates),
-            actuated=given_resources(allocated),
-            actuated_pod=given_level(allocated),
+            actuated=actuated_resources(allocated),
+            actuated_pod=actuated_level(allocated),
         )
 
     def _assign_cpus(self, pod: Pod) -> None:

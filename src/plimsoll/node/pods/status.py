@@ -12,12 +12,12 @@ from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.sources.mirror_pods import Mirror
 from plimsoll.rules.lifecycle.status import NodeView, pod_status, rejected_status
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import is_static
 from plimsoll.rules.model.observed import ObservedPod, SyncState
 from plimsoll.rules.model.pod_status import RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.rules.resize.allocation import NodeResizeGates
 from plimsoll.rules.resize.conditions import ResizeConditions, resize_conditions, resize_word
 from plimsoll.rules.resize.status import status_resources
 from plimsoll.rules.resources.effective import pod_requests
@@ -29,7 +29,7 @@ class PodReports:
         reporter: Reporter,
         readings: CgroupReadings,
         node: Callable[[], NodeView],
-        gates: NodeResizeGates,
+        gates: Gates,
         clock: Callable[[], float],
         mirror_of: Callable[[str], Mirror | None],
         unenforced: str,
@@ -92,7 +92,7 @@ class PodReports:
         reported = self._readings.pod_kernel_values(lean_pod_of(pod)) if observed.live() else None
         shown = status_resources(own, running=reported is not None, reported=reported, actuated=record.actuated_pod)
         # Overhead is added to both wherever they are counted (01 E-11).
-        allocated = pod_requests(pod, pod_level=self._gates.pod_level, overhead=False)
+        allocated = pod_requests(pod, gates=self._gates, overhead=False)
         return {"resources": shown, "allocated_resources": allocated}
 
     def _conditions(self) -> Iterable[RunCondition]:

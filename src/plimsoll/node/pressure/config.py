@@ -8,6 +8,7 @@ import msgspec
 
 from plimsoll.rules.config.extras import NodeExtras
 from plimsoll.rules.config.thresholds import DEFAULT_TRANSITION_PERIOD_S, FsLayout, Threshold, with_containerfs
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.node.node_config import NodeConfig
 
 
@@ -18,7 +19,7 @@ class EvictionConfig(msgspec.Struct, frozen=True):
     hard_grace_s: int | None = None
     transition_period_s: float = DEFAULT_TRANSITION_PERIOD_S
     storage_limits: bool = True  # localStorageCapacityIsolation
-    pod_level: bool = True  # the gate PodLevelResources
+    gates: Gates = DEFAULT_GATES
 
 
 def eviction_config(setting: NodeConfig, extras: NodeExtras, layout: FsLayout) -> EvictionConfig:
@@ -30,7 +31,7 @@ def eviction_config(setting: NodeConfig, extras: NodeExtras, layout: FsLayout) -
         hard_grace_s=extras.eviction_hard_grace_s,
         transition_period_s=config.eviction_pressure_transition_period_s,
         storage_limits=config.local_storage_capacity_isolation,
-        pod_level=setting.policy.pod_level,
+        gates=setting.policy.gates,
     )
 
 

@@ -49,7 +49,7 @@ from plimsoll.rules.eviction.assessment import (
     wanted,
 )
 from plimsoll.rules.eviction.decision import THRESHOLD_MET, EvictionDecision, attempt_text, decision
-from plimsoll.rules.eviction.polling import LOOK_LEAST_S, RESTING_LEAST_S, Trend, next_look_s, trend
+from plimsoll.rules.eviction.polling import POLL_LEAST_S, RESTING_LEAST_S, Trend, next_poll_s, trend
 from plimsoll.rules.eviction.ranking import PIDS
 from plimsoll.rules.model.objects import MEMORY, Pod
 
@@ -198,7 +198,7 @@ class EvictionManager:
 
     def pause_s(self) -> float:
         """Until the next pass, unless the kernel notifies earlier."""
-        pause = next_look_s(self._trends.values(), told=self._kernel_notifies)
+        pause = next_poll_s(self._trends.values(), kernel_notifies=self._kernel_notifies)
         if self._pressure.first_met_s:  # the grace of a soft threshold runs, or it is exempt
             pause = min(pause, 1.0)
         return min(pause, self._others_pause_s())
@@ -210,7 +210,7 @@ class EvictionManager:
         except TimeoutError:
             return
         # Notifications may come in bursts; one pass answers them all.
-        await asyncio.sleep(max(0.0, self._observed_s + LOOK_LEAST_S - self._clock()))
+        await asyncio.sleep(max(0.0, self._observed_s + POLL_LEAST_S - self._clock()))
 
     def _watch_events(self, watcher: CgroupWatcher[str], files: CgroupOpener, pods_path: str) -> None:
         """v2: what this kernel notifies of; without notifications polling is only slower."""
@@ -297,7 +297,7 @@ class EvictionManager:
             layout=self._config.layout,
             max_pod_grace_s=self._config.max_pod_grace_s,
             hard_grace_s=self._config.hard_grace_s,
-            pod_level=self._config.pod_level,
+            gates=self._config.gates,
             time_s=self._wall(),
         )
         victim = None if result is None else result.victim

@@ -163,7 +163,7 @@ class PressureManager:
         config, pods = self._config, self._evictor.active()
         usage = await self._evictor.usage(disks=True)
         order = {
-            signal: candidates(ranked(pods, usage, signal, config.layout, pod_level=config.pod_level), signal)
+            signal: candidates(ranked(pods, usage, signal, config.layout, gates=config.gates), signal)
             for signal in dict.fromkeys(threshold.signal for threshold in config.thresholds)
         }
         return msgspec.json.encode(

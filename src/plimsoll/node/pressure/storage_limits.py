@@ -54,7 +54,7 @@ class StorageLimits:
             if not _limits_storage(pod):
                 continue
             config = self._config
-            finding = limit_finding(pod, usage.get(pod.metadata.uid), config.layout, pod_level=config.pod_level)
+            finding = limit_finding(pod, usage.get(pod.metadata.uid), config.layout, gates=config.gates)
             if finding is not None:
                 self._sink.evicted(finding.signal, self._clock() - start_s)
                 await self._pods.evict_for_limit(finding, LIMIT_GRACE_S)

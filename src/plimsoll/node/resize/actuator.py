@@ -23,11 +23,12 @@ from plimsoll.node.resources.cpu_manager import CpuPinning
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.rules.cgroups.steps import Write
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import MEMORY, Pod, Resources
 from plimsoll.rules.model.observed import LifecycleEvent, ObservedPod
 from plimsoll.rules.model.runnable import RunPod, containers_of
 from plimsoll.rules.quantity import ZERO
-from plimsoll.rules.resize.allocation import Allocation, NodeResizeGates, allocated_pod
+from plimsoll.rules.resize.allocation import Allocation, allocated_pod
 from plimsoll.rules.resize.steps import MemoryCheck, PendingActuation, is_resize_in_progress, pending_actuation
 
 RETRY_S, RETRY_JITTER = 10.0, 0.5
@@ -46,7 +47,7 @@ class PodResize:
         pinning: CpuPinning,
         resizes: Resizes,
         checkpoint: Checkpoint,
-        gates: NodeResizeGates,
+        gates: Gates,
         emit: Callable[[RunPod, LifecycleEvent], None],
         clock: Callable[[], float],
     ) -> None:

@@ -35,7 +35,6 @@ from plimsoll.rules.model.observed import CriResources, ObservedContainer
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod
 from plimsoll.rules.resize.steps import ResizePlan, UpdateContainer, WritePod, resize_plan
-from plimsoll.rules.resize.verdict import node_resize_gates
 from plimsoll.rules.resources.cri import cleared, cri_resources, unified
 from plimsoll.rules.resources.files import file_map
 from plimsoll.rules.resources.values import UNLIMITED, Values
@@ -66,7 +65,7 @@ class RuntimeCgroups:
     ) -> None:
         self._pods, self._locator, self._driver, self._runtime = pods, locator, driver, runtime
         self._view, self._cpus, self._checkpoint = view, cpus, checkpoint
-        self._profile, self._gates = config.profile, node_resize_gates(config.config)
+        self._profile, self._gates = config.profile, config.policy.gates
         self._shrinker = Shrinker(driver, clock=time.monotonic, sleep=asyncio.sleep)
         self._cpus_set: dict[str, str] = {}  # container id → the CPUs that the runtime was last asked to set
 
@@ -166,7 +165,7 @@ class RuntimeCgroups:
         self, sandbox_id: str, before: Values, after: Values, write: Callable[[], Awaitable[T]]
     ) -> T:
         """Write the pod's own cgroup and update its sandbox: first the sandbox, if the runtime may refuse (03 §10)."""
-        sandbox_first = self._profile.sandbox_told_first
+        sandbox_first = self._profile.sandbox_updated_first
         if sandbox_id and sandbox_first:
             await self._runtime.update_sandbox(sandbox_id, cri_resources(after, 0))
         try:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import stat
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from plimsoll.codec.manifests.static_pods import StaticPod, StaticPodError, static_pods
@@ -40,9 +40,11 @@ class StaticPods:
         take: Callable[[list[ObjectChange]], None],
         clock: Callable[[], float],
         report: Callable[[str], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`take`: receives the changes. `report`: gets the error of a manifest, once."""
         self._config, self._node_name, self._take, self._clock, self._report = config, node_name, take, clock, report
+        self._sleep = sleep
         self._path = Path(config.static_pod_path) if config.static_pod_path else None
         self._sources: PodsBySource = {}
         self._read: dict[str, bytes] = {}  # file or URL → its content when last read
@@ -135,7 +137,7 @@ class StaticPods:
                 self._parse(url, data, is_file=False)
                 self._publish()
                 self.all_read.set()
-            await asyncio.sleep(self._config.http_check_s)
+            await self._sleep(self._config.http_check_s)
 
     # --- changes ---
 

@@ -30,6 +30,7 @@ from plimsoll.rules.admission.comparison import (
 )
 from plimsoll.rules.admission.metadata import metadata_update_errors
 from plimsoll.rules.admission.validation import RESTART_CONTAINER, WINDOWS, pod_errors, relaxation
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import (
     CPU,
@@ -52,15 +53,6 @@ _WHOLE_POD = "[]"  # how Kubernetes prints a path with one empty element
 _ONLY_CPU_AND_MEMORY = "only cpu and memory resources are mutable"
 
 
-class ResizeGates(msgspec.Struct, frozen=True):
-    pod_level: bool = True  # PodLevelResources
-    pod_level_resize: bool = True  # InPlacePodLevelResourcesVerticalScaling
-    init_containers: bool = True  # InPlacePodVerticalScalingInitContainers
-
-
-ALL_GATES = ResizeGates()
-
-
 class ResizeRefusal(msgspec.Struct, frozen=True):
     """A 403 from admission: the type of its cause (none for a missing node) and the message."""
 
@@ -76,7 +68,7 @@ def spec_changed(old: JsonObject, new: JsonObject) -> bool:
 # --- which parts of a request count (§4.1) ---
 
 
-def kept_for_resize(old: JsonObject, new: JsonObject, gates: ResizeGates = ALL_GATES) -> JsonObject:
+def kept_for_resize(old: JsonObject, new: JsonObject, gates: Gates = DEFAULT_GATES) -> JsonObject:
     """The new version with all fields restored except resources and resize policies.
 
     Validation must see structural changes: if containers were added or removed nothing is restored, and a list in which
@@ -116,7 +108,7 @@ def _take(target: JsonObject, source: JsonObject, field: str) -> None:
 
 
 def resize_errors(
-    old: PodVersion, new: PodVersion, gates: ResizeGates = ALL_GATES, profile: Profile = DEFAULT_PROFILE
+    old: PodVersion, new: PodVersion, gates: Gates = DEFAULT_GATES, profile: Profile = DEFAULT_PROFILE
 ) -> list[FieldError]:
     """Every reason to refuse the change from the stored version to the result of §4.1."""
     if is_mirror(old.pod):
@@ -124,8 +116,8 @@ def resize_errors(
     if old.pod.spec.os is not None and old.pod.spec.os.name == WINDOWS:
         return [_forbidden(_WHOLE_POD, "windows pods cannot be resized")]
     errors = metadata_update_errors(old.pod.metadata, new.pod.metadata)
-    errors += pod_errors(new.pod, pod_level=gates.pod_level, relaxed=relaxation(old.pod))
-    errors += class_errors(old.pod, new.pod, gates.pod_level, profile)
+    errors += pod_errors(new.pod, gates=gates, relaxed=relaxation(old.pod))
+    errors += class_errors(old.pod, new.pod, gates, profile)
     if not _node_can_resize(old.pod):
         errors.append(_forbidden("spec", "Pod running on node without support for resize"))
     if _has_entries(old.pod.spec.resources) or _has_entries(new.pod.spec.resources):
@@ -149,10 +141,10 @@ def resize_errors(
     return errors
 
 
-def class_errors(old: Pod, new: Pod, pod_level: bool, profile: Profile) -> list[FieldError]:
+def class_errors(old: Pod, new: Pod, gates: Gates, profile: Profile) -> list[FieldError]:
     """The QoS class is immutable. The message shows the stored class; in profile 1.27, the new one."""
-    wanted = computed_qos_class(new, pod_level=pod_level)
-    if wanted == qos_class(old, pod_level=pod_level):
+    wanted = computed_qos_class(new, gates=gates)
+    if wanted == qos_class(old, gates=gates):
         return []
     if profile.qos_change_at_metadata:
         return [FieldError("FieldValueInvalid", "metadata", "Pod QoS is immutable", wanted)]
@@ -201,7 +193,7 @@ def _structure_errors(old: Pod, new: Pod) -> list[FieldError]:
     return errors
 
 
-def _removal_errors(old: Pod, new: Pod, gates: ResizeGates) -> list[FieldError]:
+def _removal_errors(old: Pod, new: Pod, gates: Gates) -> list[FieldError]:
     return [
         _forbidden(f"spec.{kind}[{index}].resources.{emptied}", f"resource {emptied} cannot be removed")
         for kind, before, after in container_lists(old, new)
@@ -228,7 +220,7 @@ def _container_errors(old: PodVersion, new: PodVersion) -> list[FieldError]:
     ]
 
 
-def _init_container_errors(old: PodVersion, new: PodVersion, gates: ResizeGates) -> list[FieldError]:
+def _init_container_errors(old: PodVersion, new: PodVersion, gates: Gates) -> list[FieldError]:
     errors = []
     documents = container_pairs(old.document, new.document, "initContainers")
     for index, (container, (before, after)) in enumerate(zip(new.pod.spec.init_containers, documents, strict=True)):

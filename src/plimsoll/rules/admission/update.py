@@ -24,6 +24,7 @@ from plimsoll.rules.admission.comparison import (
 from plimsoll.rules.admission.metadata import metadata_update_errors
 from plimsoll.rules.admission.resize import class_errors
 from plimsoll.rules.admission.validation import pod_errors, relaxation
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION, NO_RESOURCES, Pod, ResourceList, Resources
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
@@ -39,7 +40,12 @@ _CHANGEABLE_RESOURCES = ",`spec.containers[*].resources` (for CPU/memory only)"
 
 
 def plain_patch_errors(
-    old: PodVersion, new: PodVersion, profile: Profile = DEFAULT_PROFILE, *, gate: bool = True, pod_level: bool = True
+    old: PodVersion,
+    new: PodVersion,
+    profile: Profile = DEFAULT_PROFILE,
+    *,
+    gate: bool = True,
+    gates: Gates = DEFAULT_GATES,
 ) -> list[FieldError]:
     """Every reason to refuse an update of the pod itself; `gate` is InPlacePodVerticalScaling.
 
@@ -47,7 +53,7 @@ def plain_patch_errors(
     QoS class and ordinary validation restrict them. Kubernetes adds a diff to its last message; Plimsoll does not.
     """
     errors = metadata_update_errors(old.pod.metadata, new.pod.metadata)
-    errors += pod_errors(new.pod, pod_level=pod_level, relaxed=relaxation(old.pod))
+    errors += pod_errors(new.pod, gates=gates, relaxed=relaxation(old.pod))
     errors += _mirror_errors(old.pod, new.pod)
     for kind, before, after in container_lists(old.pod, new.pod):
         if len(before) != len(after):
@@ -63,7 +69,7 @@ def plain_patch_errors(
         return errors
     resizing = profile.resize_by_plain_patch and gate
     if resizing:
-        errors += class_errors(old.pod, new.pod, pod_level, profile)
+        errors += class_errors(old.pod, new.pod, gates, profile)
     if specs_differ(was, _with_old_changeables(old.document, new.document, resizing)):
         errors.append(_forbidden("spec", _CHANGEABLE + (_CHANGEABLE_RESOURCES if resizing else "")))
     return errors

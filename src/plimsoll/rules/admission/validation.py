@@ -19,6 +19,7 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.metadata import label_errors, metadata_errors
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.names import (
     CONTAINER_STANDARD,
     container_resource_problems,
@@ -90,15 +91,15 @@ def relaxation(old: Pod) -> Relaxation:
     )
 
 
-def create_errors(pod: Pod, *, pod_level: bool = True) -> list[FieldError]:
-    """Every reason to refuse the creation of this defaulted pod. `pod_level`: PodLevelResources."""
-    errors = pod_errors(pod, pod_level=pod_level)
+def create_errors(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> list[FieldError]:
+    """Every reason to refuse the creation of this defaulted pod."""
+    errors = pod_errors(pod, gates=gates)
     if pod.spec.ephemeral_containers:
         errors.append(_forbidden("spec.ephemeralContainers", "cannot be set on create"))
     return errors
 
 
-def pod_errors(pod: Pod, *, pod_level: bool = True, relaxed: Relaxation = STRICT) -> list[FieldError]:
+def pod_errors(pod: Pod, *, gates: Gates = DEFAULT_GATES, relaxed: Relaxation = STRICT) -> list[FieldError]:
     """Metadata and spec, for create and update."""
     metadata, spec = pod.metadata, pod.spec
     errors = metadata_errors(metadata)
@@ -107,7 +108,7 @@ def pod_errors(pod: Pod, *, pod_level: bool = True, relaxed: Relaxation = STRICT
         where = f"metadata.annotations[{MIRROR_ANNOTATION}]"
         errors.append(_invalid(where, metadata.annotations[MIRROR_ANNOTATION], reason))
     _check_containers(errors, spec, relaxed)
-    if spec.resources is not None and pod_level:
+    if spec.resources is not None and gates.pod_level:
         _check_pod_level(errors, pod, spec.resources, relaxed)
     _check_rest(errors, spec, relaxed)
     for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):

@@ -12,19 +12,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.admission.validation import RESTART_CONTAINER
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, PodSpec, Resources, is_sidecar
-
-
-class NodeResizeGates(ResizeGates, frozen=True):
-    """The node has two more gates: resizing containers with exclusive CPUs or memory."""
-
-    exclusive_cpus: bool = False  # InPlacePodVerticalScalingExclusiveCPUs
-    exclusive_memory: bool = False  # InPlacePodVerticalScalingExclusiveMemory
-
-
-DEFAULT_GATES = NodeResizeGates()
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -35,7 +25,7 @@ class Allocation(msgspec.Struct, frozen=True):
     pod_level: Resources | None = None
 
 
-def allocation_of(pod: Pod, gates: ResizeGates = DEFAULT_GATES) -> Allocation:
+def allocation_of(pod: Pod, gates: Gates = DEFAULT_GATES) -> Allocation:
     """The record of a pod that is admitted, or of a resize that is accepted."""
     return Allocation(
         {container.name: container.resources for container in resizable_containers(pod, gates)},
@@ -44,7 +34,7 @@ def allocation_of(pod: Pod, gates: ResizeGates = DEFAULT_GATES) -> Allocation:
     )
 
 
-def resizable_containers(pod: Pod, gates: ResizeGates = DEFAULT_GATES) -> Iterator[Container]:
+def resizable_containers(pod: Pod, gates: Gates = DEFAULT_GATES) -> Iterator[Container]:
     """Init containers first; those that are not sidecars only with their feature gate."""
     for container in pod.spec.init_containers:
         if gates.init_containers or is_sidecar(container):

@@ -17,8 +17,9 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import LISTS, PodVersion
-from plimsoll.rules.admission.resize import ALL_GATES, ResizeGates, capacity_verdict, resize_errors, spec_changed
+from plimsoll.rules.admission.resize import capacity_verdict, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import (
     CPU,
     MEMORY,
@@ -62,14 +63,14 @@ class Api(msgspec.Struct, frozen=True):
     """How the API server accepts a resize. Without the subresource, or with InPlacePodVerticalScaling disabled, it is a
     plain PATCH of the pod."""
 
-    gates: ResizeGates = ALL_GATES
+    gates: Gates = DEFAULT_GATES
     subresource: bool = True
     in_place: bool = True
 
     def errors(self, old: PodVersion, new: PodVersion, profile: Profile) -> list[FieldError]:
         if self.subresource and self.in_place:
             return resize_errors(old, new, self.gates, profile)
-        return plain_patch_errors(old, new, profile, gate=self.in_place, pod_level=self.gates.pod_level)
+        return plain_patch_errors(old, new, profile, gate=self.in_place, gates=self.gates)
 
 
 ANY_API = Api()
@@ -164,9 +165,7 @@ def _refused(
     errors = api.errors(old, new, profile)
     if not errors:
         return None
-    requests = nearest_requests(
-        old, new, lambda before, after: api.errors(before, after, profile), pod_level=api.gates.pod_level
-    )
+    requests = nearest_requests(old, new, lambda before, after: api.errors(before, after, profile), gates=api.gates)
     accepted = (
         pod if setting is None else _within_node(old, PodVersion(new.document, pod), setting, api) for pod in requests
     )
@@ -196,13 +195,13 @@ def _why_none(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequence[F
         return _HINTS["static_pod"]
     if not api.in_place or not (api.subresource or profile.resize_by_plain_patch):
         return f"this API server does not change the resources of a running pod: {_RECREATE}"
-    if qos_class(old, pod_level=api.gates.pod_level) == BEST_EFFORT:
+    if qos_class(old, gates=api.gates) == BEST_EFFORT:
         return f"any request or limit would change the QoS class of a BestEffort pod; {_RECREATE}"
     if any(error.field.startswith("spec.resources") for error in errors):
         return "the pod-level resources (spec.resources) leave no more for its containers: raise them first"
     amounts = [container.resources for container in all_containers(new.spec)]
     zeros = any(amount == ZERO for listed in amounts for kind in LISTS for amount in _list(listed, kind).values())
-    if zeros and qos_class(old, pod_level=api.gates.pod_level) == GUARANTEED:
+    if zeros and qos_class(old, gates=api.gates) == GUARANTEED:
         return "0 means no limit, and in a Guaranteed pod every container has limits: request more than 0"
     return ""
 

@@ -25,7 +25,7 @@ def predicted_cpu_refusal(
     owned: dict[str, dict[str, Cpus]] = {}
 
     def assign(pod: Pod) -> dict[str, Cpus]:
-        return assigned(_keyed(defaulted(pod, pod_level=policy.pod_level)), owned, plan, policy)
+        return assigned(_keyed(defaulted(pod, gates=policy.gates)), owned, plan, policy)
 
     for pod in allocated:
         try:

@@ -225,7 +225,7 @@ def _requesting(resources: Resources, name: str, amount: Quantity) -> Resources:
 def _step(pod: Pod, name: str, setting: ResizeSetting) -> int:
     """Under the static CPU manager policy Guaranteed pods have whole CPUs."""
     whole = name == CPU and setting.static_cpus and not setting.gates.exclusive_cpus
-    is_guaranteed = qos_class(pod, pod_level=setting.gates.pod_level) == GUARANTEED
+    is_guaranteed = qos_class(pod, gates=setting.gates) == GUARANTEED
     return WHOLE_CPU_MILLI if whole and is_guaranteed else 1
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import LISTS, PodVersion
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
 from plimsoll.rules.resize.allocation import all_containers, same_pod_level, same_resources
@@ -25,21 +26,23 @@ Errors = Callable[[PodVersion, PodVersion], list[FieldError]]
 Change = Callable[[Container | None, Container], Container]  # the container before, if any, and as requested
 
 
-def nearest_requests(old: PodVersion, new: PodVersion, errors: Errors, *, pod_level: bool = True) -> Iterator[Pod]:
+def nearest_requests(
+    old: PodVersion, new: PodVersion, errors: Errors, *, gates: Gates = DEFAULT_GATES
+) -> Iterator[Pod]:
     """Pods that validation accepts, the nearest first. `errors`: the result of validation for an update."""
     complete = _map_containers(old.pod, new.pod, _with_removed)
-    for pod in (*_adjusted(old.pod, new.pod, pod_level), *_adjusted(old.pod, complete, pod_level)):
+    for pod in (*_adjusted(old.pod, new.pod, gates), *_adjusted(old.pod, complete, gates)):
         # Documents are compared for what is neither cpu nor memory, so the requested one can be used.
         if is_change(old.pod, pod) and not errors(old, PodVersion(new.document, pod)):
             yield pod
 
 
-def _adjusted(old: Pod, new: Pod, pod_level: bool) -> Iterator[Pod]:
+def _adjusted(old: Pod, new: Pod, gates: Gates) -> Iterator[Pod]:
     ordered = _map_containers(old, new, _ordered)
     yield ordered
-    yield from _same_class(old, new, pod_level)
-    yield from _same_class(old, ordered, pod_level)
-    if pod_level:
+    yield from _same_class(old, new, gates)
+    yield from _same_class(old, ordered, gates)
+    if gates.pod_level:
         yield _within_pod_level(old, ordered)
 
 
@@ -102,14 +105,14 @@ def _limited(most: ResourceList) -> Change:
     return change
 
 
-def _same_class(old: Pod, new: Pod, pod_level: bool) -> Iterator[Pod]:
+def _same_class(old: Pod, new: Pod, gates: Gates) -> Iterator[Pod]:
     """If the QoS class would change: adjusted so that it does not, the nearest first."""
-    required = qos_class(old, pod_level=pod_level)
-    if computed_qos_class(new, pod_level=pod_level) == required or required not in (GUARANTEED, BURSTABLE):
+    required = qos_class(old, gates=gates)
+    if computed_qos_class(new, gates=gates) == required or required not in (GUARANTEED, BURSTABLE):
         return
     pods: Iterable[Pod] = (_map_containers(old, new, _guaranteed),) if required == GUARANTEED else _one_below(old, new)
     for pod in pods:
-        if computed_qos_class(pod, pod_level=pod_level) == required:
+        if computed_qos_class(pod, gates=gates) == required:
             yield pod
 
 

@@ -14,7 +14,7 @@ the status other than the limits themselves, and these are compared with toleran
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -55,41 +55,69 @@ def pending_verdict(pod: JsonObject) -> PendingVerdict:
     return (word,) if word in _VERDICTS else ()
 
 
+class _Reading:
+    """What the rows of the table ask of one pod."""
+
+    def __init__(self, pod: JsonObject, earlier: PendingVerdict) -> None:
+        self.pod = pod
+        self.metadata: JsonObject = pod.get("metadata") or {}
+        self.status: JsonObject = pod.get("status") or {}
+        self.word = str(self.status.get("resize") or "")
+        found = self.status.get("conditions") or ()
+        conditions = {str(condition.get("type")): condition for condition in found if isinstance(condition, dict)}
+        self.pending, in_progress = conditions.get(PENDING), conditions.get(IN_PROGRESS)
+        self.message = str((in_progress or {}).get("message") or "")
+        self.is_active = in_progress is not None or self.pending is not None or bool(self.word)
+        self.generation = int(self.metadata.get("generation") or 0)
+        self.is_outdated = (
+            self.word == "Proposed"
+            or not _observed(self.status, self.generation)
+            or (bool(earlier) and pending_verdict(pod) == earlier)
+        )
+        self.verdict, self.verdict_message = self._verdict()
+
+    def _verdict(self) -> tuple[Stage | None, str]:
+        if self.pending is not None and _observed(self.pending, self.generation):
+            reason = str(self.pending.get("reason") or self.word)
+            if reason in _VERDICTS:
+                return _VERDICTS[reason], str(self.pending.get("message") or "")
+        return _VERDICTS.get(self.word), ""
+
+
+_Row = tuple[Callable[[_Reading], bool], Stage, Callable[[_Reading], str]]
+
+
+def _silent(_reading: _Reading) -> str:
+    return ""
+
+
+# The first row that applies decides.
+_ROWS: tuple[_Row, ...] = (
+    (lambda it: it.status.get("phase") in _ENDED, "ended", lambda it: f"its phase is {it.status['phase']}"),
+    (lambda it: bool(it.metadata.get("deletionTimestamp")), "ended", lambda _: "it is being deleted"),
+    (lambda it: not spec_of(it.pod).get("nodeName"), "proposed", lambda _: "it is not scheduled yet"),
+    (lambda it: it.is_outdated, "proposed", _silent),
+    (lambda it: it.verdict == "deferred", "deferred", lambda it: it.verdict_message),
+    (lambda it: it.verdict == "infeasible", "infeasible", lambda it: it.verdict_message),
+    (lambda it: not _all_allocated(it.pod), "proposed", _silent),
+    (lambda it: it.is_active and _all_shown(it.pod, requests=True), "kernel", lambda it: it.message),
+    (lambda it: it.is_active, "allocated", lambda it: it.message),
+    (lambda it: bool(it.status.get("observedGeneration")), "reported", _silent),
+    (lambda it: _all_shown(it.pod, requests=False), "reported", _silent),
+    (lambda _: True, "proposed", _silent),
+)
+
+
 def progress(pod: JsonObject, earlier: PendingVerdict = ()) -> ResizeProgress:
-    """Of the resize that the pod's spec requests. `earlier`: the verdict on the request before this one; while the
-    status still shows it, the node has not answered. This matters only in 1.27, and only if requests do not change."""
-    status: JsonObject = pod.get("status") or {}
-    conditions = {str(each.get("type")): each for each in status.get("conditions") or () if isinstance(each, dict)}
-    generation = int((pod.get("metadata") or {}).get("generation") or 0)
-    restarts = sum(int(each.get("restartCount") or 0) for each in status.get("containerStatuses") or ())
-    pending, going = conditions.get(PENDING), conditions.get(IN_PROGRESS)
-    word = str(status.get("resize") or "")
-    if status.get("phase") in _ENDED:
-        return ResizeProgress("ended", f"its phase is {status['phase']}", restarts)
-    if (pod.get("metadata") or {}).get("deletionTimestamp"):
-        return ResizeProgress("ended", "it is being deleted", restarts)
-    if not spec_of(pod).get("nodeName"):
-        return ResizeProgress("proposed", "it is not scheduled yet", restarts)
-    proposed = ResizeProgress("proposed", "", restarts)
-    # A verdict on an earlier request does not count for this one.
-    if word == "Proposed" or not _observed(status, generation):
-        return proposed
-    if earlier and pending_verdict(pod) == earlier:
-        return proposed
-    if pending is not None and _observed(pending, generation):
-        reason = str(pending.get("reason") or status.get("resize") or "")
-        if reason in _VERDICTS:
-            return ResizeProgress(_VERDICTS[reason], str(pending.get("message") or ""), restarts)
-    if word in _VERDICTS:
-        return ResizeProgress(_VERDICTS[word], "", restarts)
-    if not _all_allocated(pod):
-        return proposed
-    message = str((going or {}).get("message") or "")
-    if going is not None or pending is not None or word:
-        return ResizeProgress("kernel" if _all_shown(pod, requests=True) else "allocated", message, restarts)
-    if status.get("observedGeneration") or _all_shown(pod, requests=False):
-        return ResizeProgress("reported", "", restarts)
-    return proposed
+    """Of the resize that the pod's spec requests.
+
+    `earlier` is the verdict on the request before this one: as long as the status repeats it, the node has not
+    answered. Only in 1.27 is that in question, and only where requests stay the same.
+    """
+    reading = _Reading(pod, earlier)
+    restarts = sum(int(status.get("restartCount") or 0) for status in reading.status.get("containerStatuses") or ())
+    stage, message = next((stage, message) for applies, stage, message in _ROWS if applies(reading))
+    return ResizeProgress(stage, message(reading), restarts)
 
 
 def _observed(condition: JsonObject, generation: int) -> bool:

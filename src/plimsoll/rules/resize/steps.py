@@ -21,19 +21,13 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.cgroups.desired import Cgroup, Level, Workload, desired_tree
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources, is_sidecar
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.quantity import ZERO
-from plimsoll.rules.resize.allocation import (
-    DEFAULT_GATES,
-    Allocation,
-    allocation_of,
-    resizable_containers,
-    restarts_for,
-)
+from plimsoll.rules.resize.allocation import Allocation, allocation_of, resizable_containers, restarts_for
 from plimsoll.rules.resources.files import controller_of, file_map
 from plimsoll.rules.resources.values import UNLIMITED, Values
 
@@ -45,7 +39,7 @@ class WritePod(msgspec.Struct, frozen=True, tag="pod"):
     """Write `values` (only what changes) into the pod cgroup.
 
     The runtime is sent the complete values (`after`): before the write, and the old ones (`before`) again if that
-    fails, or only after the write (`Profile.sandbox_told_first`).
+    fails, or only after the write (`Profile.sandbox_updated_first`).
     """
 
     resource: ResizedResource
@@ -116,7 +110,7 @@ def restart_message(container: str) -> str:
 
 
 def is_resize_in_progress(
-    allocated: Pod, actuated: Allocation, running: Collection[str], gates: ResizeGates = DEFAULT_GATES
+    allocated: Pod, actuated: Allocation, running: Collection[str], gates: Gates = DEFAULT_GATES
 ) -> bool:
     """Whether allocated resources are not actuated yet (03 §8). Init containers that are not sidecars do not count."""
     sidecars = (container for container in allocated.spec.init_containers if is_sidecar(container))
@@ -138,7 +132,7 @@ class PendingActuation(msgspec.Struct, frozen=True):
 
 
 def pending_actuation(
-    allocated: Pod, actuated: Allocation, running: Collection[str], gates: ResizeGates = DEFAULT_GATES
+    allocated: Pod, actuated: Allocation, running: Collection[str], gates: Gates = DEFAULT_GATES
 ) -> PendingActuation:
     restarts: list[Container] = []
     in_place: list[Container] = []
@@ -157,7 +151,7 @@ def resize_plan(
     desired: Values,
     *,
     profile: Profile = DEFAULT_PROFILE,
-    gates: ResizeGates = DEFAULT_GATES,
+    gates: Gates = DEFAULT_GATES,
     after_failure: bool = False,
 ) -> ResizePlan:
     """The steps that actuate the allocated resources of the running containers and the pod cgroup.
@@ -323,7 +317,7 @@ def _with_cpu(resources: ResourceList | None, source: ResourceList | None) -> Re
     return mixed or None
 
 
-def _pod_level_differs(allocated: Pod, actuated: Allocation, gates: ResizeGates) -> bool:
+def _pod_level_differs(allocated: Pod, actuated: Allocation, gates: Gates) -> bool:
     if not gates.pod_level_resize:
         return False
     return _differs(allocated.spec.resources or NO_RESOURCES, actuated.pod_level or NO_RESOURCES)

@@ -3,7 +3,7 @@
 The server speaks WebSocket with the remote command protocol: the first byte of every message is a channel, 0 stdin,
 1 stdout, 2 stderr, 3 how it ended (a Status), 4 the terminal's size. Version 5 can say that stdin has ended, version 4
 (containerd before 2.0) cannot: there a command that reads stdin to its end does not end before the session is closed.
-wsproto is the protocol, one task reads.
+wsproto implements the protocol; one task reads.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ENDED, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 CONNECT_S = 10.0
 CHUNK = 1 << 16
-AHEAD = 64  # messages that may wait for a slow reader
+AHEAD = 64  # messages that are queued for a slow reader
 END = b""
 
 
 class ExecStream:
-    """Use `connect`. Stdout and stderr must both be read, as one that is not holds up the other."""
+    """Use `connect`. Read both stdout and stderr: an unread one blocks the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -56,7 +56,7 @@ class ExecStream:
         host, port = where.hostname or "127.0.0.1", where.port or 80
         if where.scheme != "http":
             raise RuntimeCallError(
-                "Exec", f"{url}: only plain http on this machine; turn TLS off for the stream server"
+                "Exec", f"{url}: only plain HTTP on this machine is supported; disable TLS of the stream server"
             )
         writer = None
         try:
@@ -139,7 +139,7 @@ class ExecStream:
                 raise OSError(f"HTTP status {refused}: {body.decode(errors='replace').strip()}")
 
     async def _read(self) -> None:
-        """Until the server is done; every reader is told in the end."""
+        """Read until the server is done, then end every stream."""
         why = "the stream broke"
         try:
             while True:
@@ -152,12 +152,12 @@ class ExecStream:
         finally:
             if not self._exit.done():
                 self._exit.set_exception(RuntimeCallError("Exec", why))
-                self._exit.exception()  # nobody may be waiting
+                self._exit.exception()  # there may be no waiter
             for queue in self._output.values():
                 await queue.put(END)
 
     async def _take(self, event: Event) -> bool:
-        """True where it was the last one."""
+        """True if it was the last one."""
         if isinstance(event, BytesMessage | TextMessage):
             await self._message(event)
         elif isinstance(event, Ping):
@@ -168,7 +168,7 @@ class ExecStream:
             return True
         return False
 
-    _channel: int | None = None  # of a message of which more parts will come
+    _channel: int | None = None  # of a message whose next part is still to come
 
     async def _message(self, event: BytesMessage | TextMessage) -> None:
         data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
@@ -187,12 +187,12 @@ class ExecStream:
         try:
             self._exit.set_result(exit_code(msgspec.json.decode(data)))
         except (RuntimeCallError, msgspec.DecodeError) as error:
-            trouble = (
+            error = (
                 error
                 if isinstance(error, RuntimeCallError)
                 else RuntimeCallError("Exec", data.decode(errors="replace"))
             )
-            self._exit.set_exception(trouble)
+            self._exit.set_exception(error)
             self._exit.exception()
 
     async def _send(self, channel: int, data: bytes) -> None:
@@ -210,7 +210,7 @@ class ExecStream:
 
 
 def exit_code(status: dict[str, Any]) -> int:
-    """Of the Status that ends an exec: the code stands among the causes of a NonZeroExitCode."""
+    """From the Status that ends an exec: the code is listed among the causes of a NonZeroExitCode."""
     if status.get("status") == "Success":
         return 0
     if status.get("reason") == "NonZeroExitCode":

@@ -131,3 +131,6 @@ async def test_a_quota_with_scopes_is_about_pods(tmp_path: Path) -> None:
             "PATCH", f"{QUOTAS}/q/status", {"status": {"hard": hard, "used": hard}}, "application/merge-patch+json"
         )
         await ask.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
+        listed = await ask.ok("GET", "/api/v1/namespaces/default/configmaps")
+        assert "c" in [item["metadata"]["name"] for item in listed["items"]]
+        assert (await ask.ok("GET", f"{QUOTAS}/q"))["status"]["used"] == hard

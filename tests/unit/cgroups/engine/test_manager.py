@@ -323,7 +323,7 @@ def test_protection_that_an_ancestor_caps_is_reported(tmp_path: Path) -> None:
     applied = asyncio.run(node.tree.add([GUARANTEED]))
     assert [str(each) for each in applied.unmet] == [
         f"/plimsoll-test memory.min: want {96 * MI}, have 0 "
-        "(this cgroup is not ours to change, and it caps the protection of all pods)"
+        "(this cgroup is not owned by Plimsoll, and it caps the protection of all pods)"
     ]
     node.run(lambda tree: tree.teardown())
     assert node.kernel.children("/") == ["plimsoll-reserved", "plimsoll-test"]

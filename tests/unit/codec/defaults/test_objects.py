@@ -10,6 +10,7 @@ import pytest
 from plimsoll.codec.defaults.objects import pull_policy, with_kind_defaults
 from plimsoll.codec.schema.decode import decode, decode_document
 from plimsoll.codec.schema.schema import SchemaKind, schema
+from plimsoll.rules.model.gates import Gates
 
 Document = dict[str, Any]
 POD = schema("v1", "Pod")
@@ -124,7 +125,7 @@ def test_the_host_network_takes_the_ports() -> None:
 def test_pod_level_resources_follow_the_gate() -> None:
     spec = {"containers": [{"name": "c"}], "resources": {"limits": {"cpu": "1"}}}
     assert defaulted(POD, {"spec": spec})["spec"]["resources"]["requests"] == {"cpu": "1"}
-    assert "requests" not in defaulted(POD, {"spec": spec}, pod_level=False)["spec"]["resources"]
+    assert "requests" not in defaulted(POD, {"spec": spec}, gates=Gates(pod_level=False))["spec"]["resources"]
 
 
 def test_resize_policies_of_1_27() -> None:

@@ -119,7 +119,7 @@ async def test_the_oom_page_as_the_command_shows_it(node: PressureManager) -> No
     lines = list(oom.lines(page.kills, 1090.0, PLAIN))
     assert lines[1] == (
         "  Process stress (pid 77) in container app was killed by the kernel: out of memory at the container's memory "
-        "limit (256Mi); the container goes on"
+        "limit (256Mi); the container continues"
     )
     assert lines[-1].split() == ["77", "stress", "250.0", "MiB", "1000"]
 

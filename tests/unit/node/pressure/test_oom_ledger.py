@@ -139,4 +139,4 @@ def test_whether_the_container_survives(pid: int, lives: bool) -> None:
     record = found.logged(KILL, 1.0)
     assert record is not None
     assert record.container_lives is lives
-    assert ("goes on" in oom_sentence(record)) is lives
+    assert ("continues" in oom_sentence(record)) is lives

@@ -61,12 +61,13 @@ def test_status_patch(has: dict[str, Any], wants: dict[str, Any], patch: dict[st
     assert status_patch(has, wants) == patch
 
 
-@pytest.mark.parametrize(("has", "wants", "patch"), CASES.values(), ids=CASES)
+PATCHES = {name: case for name, case in CASES.items() if case[2] is not None}
+
+
+@pytest.mark.parametrize(("has", "wants", "patch"), PATCHES.values(), ids=PATCHES)
 def test_the_patch_applied_by_an_api_server_gives_the_status(
-    has: dict[str, Any], wants: dict[str, Any], patch: dict[str, Any] | None
+    has: dict[str, Any], wants: dict[str, Any], patch: dict[str, Any]
 ) -> None:
-    if patch is None:
-        return
     after = apply_strategic(POD, {"status": has}, {"status": patch}).get("status", {})
     assert status_patch(after, wants) is None
 

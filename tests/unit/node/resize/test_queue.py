@@ -15,17 +15,19 @@ from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.resize import queue
 from plimsoll.node.resize.queue import ResizeDecision, Resizes
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.resize.allocation import NodeResizeGates, allocated_pod, allocation_of
+from plimsoll.rules.resize.allocation import allocated_pod, allocation_of
 from plimsoll.rules.resize.conditions import resize_conditions, resize_word
 from plimsoll.rules.resize.verdict import ResizeSetting
 from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad, allocated_load
 from plimsoll.rules.timestamps import rfc3339
+from tests.virtual_time import run_in_virtual_time
 
 
 def pod(name: str, cpu: str, generation: int = 1, **spec: Any) -> RunPod:
@@ -50,7 +52,7 @@ class World:
         self.cores = cores
         self.now_s = 100.0
         self.meters = NodeMeters("n")
-        gates = NodeResizeGates()
+        gates = Gates()
         self.resizes = Resizes(
             ResizeSetting(
                 EMPTY, self.profile, gates, absolute_allocatable={"cpu": parse(cores), "memory": parse("8Gi")}
@@ -318,29 +320,29 @@ def test_a_resize_that_cannot_be_saved_is_deferred(tmp_path: Path) -> None:
     assert (world.cpu("web"), world.word("web")) == ("2", "InProgress")
 
 
-async def test_the_periodic_retry_comes_a_full_interval_after_the_last_evaluation(
-    world: World, monkeypatch: pytest.MonkeyPatch
+def test_the_periodic_retry_comes_a_full_interval_after_the_last_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """03 §7: each evaluation restarts the interval, also one for a new document."""
-    world.run(pod("web", "1"), pod("other", "6"))
-    retried = asyncio.Event()
-    evaluate = world.resizes.evaluate
+    retried_s: list[float] = []
 
-    def noted(trigger: queue.Trigger) -> Iterator[ResizeDecision]:
-        yield from evaluate(trigger)
-        if trigger == "periodic_retry":
-            retried.set()
+    async def main() -> None:
+        world, loop = World(tmp_path), asyncio.get_running_loop()
+        world.run(pod("web", "1"), pod("other", "6"))
+        evaluate = world.resizes.evaluate
 
-    monkeypatch.setattr(world.resizes, "evaluate", noted)
-    monkeypatch.setattr(queue, "RETRY_FIRST_S", 0.2)
-    monkeypatch.setattr(queue, "RETRY_S", 0.6)
-    running = asyncio.create_task(world.run_resizes())
-    try:
-        await asyncio.sleep(0)  # it waits now
-        asked_s = asyncio.get_running_loop().time()
+        def observed(trigger: queue.Trigger) -> Iterator[ResizeDecision]:
+            yield from evaluate(trigger)
+            if trigger == "periodic_retry":
+                retried_s.append(loop.time())
+
+        monkeypatch.setattr(world.resizes, "evaluate", observed)
+        running = asyncio.create_task(world.run_resizes())
+        await asyncio.sleep(queue.RETRY_FIRST_S / 2)
         world.ask(pod("web", "3", 2))
-        async with asyncio.timeout(10):
-            await retried.wait()
-    finally:
+        await asyncio.sleep(2.5 * queue.RETRY_S)
         running.cancel()
-    assert asyncio.get_running_loop().time() - asked_s >= 0.6
+
+    run_in_virtual_time(main())
+    first_s = queue.RETRY_FIRST_S / 2 + queue.RETRY_S
+    assert retried_s == pytest.approx([first_s, first_s + queue.RETRY_S])

@@ -23,7 +23,6 @@ from plimsoll.rules.node.node_config import machine_from_capacity, resolved
 from plimsoll.rules.profile import DEFAULT_PROFILE
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.allocation import allocation_of
-from plimsoll.rules.resize.verdict import node_resize_gates
 from plimsoll.runtime.interface import CriResources, ObservedContainer, RuntimeCallError
 from tests.unit.node.played_runtime import PlayedRuntime
 
@@ -151,7 +150,7 @@ async def test_a_pending_resize_is_not_part_of_the_update(tmp_path: Path, desire
 
     agent, runtime, _ = await made(tmp_path)
     actuated = pod("400Mi")
-    gates = node_resize_gates(agent.setting.config)
+    gates = agent.setting.policy.gates
     agent.checkpoint.put(
         UID,
         allocation=allocation_of(actuated, gates),

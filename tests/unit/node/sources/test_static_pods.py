@@ -151,10 +151,13 @@ class Mirrors:
         self.static: dict[tuple[str, str], StaticPod] = {}
         self.running: set[tuple[str, str]] = set()
         self.node_uid = "node-uid"
-        self.mirrors = MirrorPods(
-            Client(self.api), lambda: self.static, self.running.__contains__, lambda: self.node_uid
-        )
+        self.node_uid_reads = 0
+        self.mirrors = MirrorPods(Client(self.api), lambda: self.static, self.running.__contains__, self._read_node_uid)
         self.others: list[str] = []
+
+    def _read_node_uid(self) -> str:
+        self.node_uid_reads += 1
+        return self.node_uid
 
     def want(self, name: str, **spec: Any) -> StaticPod:
         data = json.dumps(manifest(name, **spec)).encode()
@@ -204,10 +207,11 @@ async def test_mirrors_follow_the_static_pods() -> None:
         await eventually(lambda: world.hashes() == {"web-n1": changed.uid})
         world.running.add(changed.key)
         world.static = {}
-        world.mirrors.wake()
-        await asyncio.sleep(0.1)
-        assert world.hashes() == {"web-n1": changed.uid}, "while it still runs, it is shown"
+        other = world.want("other")
+        await eventually(lambda: "other-n1" in world.hashes())  # so that all were compared again
+        assert world.hashes() == {"web-n1": changed.uid, "other-n1": other.uid}, "while it still runs, it is shown"
         world.running.clear()
+        world.static = {}
         world.mirrors.wake()
         await eventually(lambda: world.hashes() == {})
 
@@ -230,7 +234,7 @@ async def test_an_api_that_is_away_and_a_node_that_is_not_registered() -> None:
     async with world.running_with_api():
         web = world.want("web")
         world.api.away = False
-        await asyncio.sleep(0.1)
+        await eventually(lambda: world.node_uid_reads >= 2)
         assert world.hashes() == {}
         world.node_uid = "node-uid"
         await eventually(lambda: world.hashes() == {"web-n1": web.uid})
@@ -259,17 +263,24 @@ async def test_a_mirror_without_a_static_pod_is_deleted() -> None:
     await world.api.send(_create(left))
     async with world.running_with_api():
         await eventually(lambda: world.api.pods == {})
+        assert world.mirrors.listed and not world.others
 
 
 async def test_an_address_that_does_not_answer_is_said_once() -> None:
-    flags = {"staticPodURL": ["http://127.0.0.1:1/pods"], "httpCheckFrequency": ["50ms"]}
+    flags = {"staticPodURL": ["http://127.0.0.1:1/pods"], "httpCheckFrequency": ["50s"]}
     wrong: list[str] = []
-    config = reading(None, DEFAULT_PROFILE, flags).config
-    static = StaticPods(config, "n1", lambda _: None, lambda: 0.0, wrong.append)
+    pauses_s: list[float] = []
+
+    async def sleep(pause_s: float) -> None:
+        pauses_s.append(pause_s)
+        await asyncio.sleep(0)
+
+    parsed = reading(None, DEFAULT_PROFILE, flags).config
+    static = StaticPods(parsed, "n1", lambda _: None, lambda: 0.0, wrong.append, sleep)
     task = asyncio.create_task(static.run())
-    await eventually(lambda: wrong)
-    await asyncio.sleep(0.2)
+    await eventually(lambda: len(pauses_s) >= 3)
     task.cancel()
     await asyncio.wait([task])
     assert len(wrong) == 1 and "Connection refused" in wrong[0]
+    assert set(pauses_s) == {50.0}
     assert not static.all_read.is_set()

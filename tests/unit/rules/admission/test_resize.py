@@ -14,21 +14,21 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import (
-    ResizeGates,
     ResizeRefusal,
     capacity_verdict,
     kept_for_resize,
     resize_errors,
     spec_changed,
 )
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
 
 BURSTABLE = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 GUARANTEED = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
-NO_PLR = ResizeGates(pod_level_resize=False)
-NO_INIT = ResizeGates(init_containers=False)
-ALL = ResizeGates()
+NO_PLR = Gates(pod_level_resize=False)
+NO_INIT = Gates(init_containers=False)
+ALL = Gates()
 
 
 def container(name: str = "c", resources: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -56,13 +56,13 @@ def resources(requests: dict[str, str] | None = None, limits: dict[str, str] | N
 
 
 def direct(
-    old: dict[str, Any], new: dict[str, Any], gates: ResizeGates = ALL, profile: Any = PROFILE_1_36
+    old: dict[str, Any], new: dict[str, Any], gates: Gates = ALL, profile: Any = PROFILE_1_36
 ) -> list[FieldError]:
     return resize_errors(with_defaults(old), with_defaults(new), gates, profile)
 
 
 def server(
-    old: dict[str, Any], new: dict[str, Any], gates: ResizeGates = ALL, profile: Any = PROFILE_1_36
+    old: dict[str, Any], new: dict[str, Any], gates: Gates = ALL, profile: Any = PROFILE_1_36
 ) -> list[FieldError]:
     stored, sent = with_defaults(old), with_defaults(new)
     kept = kept_for_resize(stored.document, sent.document, gates)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.validation import Relaxation, create_errors, pod_errors, relaxation, resource_errors
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.quantity import from_milli
 from plimsoll.rules.resources.defaulting import defaulted
@@ -308,7 +309,7 @@ POD_LEVEL = [
 def test_pod_level_resources(block, own, spec, errors):
     wanted = pod_level(block, container(resources=own), **spec)
     assert shown(create_errors(wanted)) == sorted(errors)
-    assert create_errors(wanted, pod_level=False) == [], "gate off: the field is dropped before validation"
+    assert create_errors(wanted, gates=Gates(pod_level=False)) == [], "gate off: the field is dropped before validation"
 
 
 def test_v26_the_sum_of_limits_may_exceed_the_pods_and_init_containers_do_not_count():

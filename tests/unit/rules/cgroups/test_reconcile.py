@@ -45,7 +45,7 @@ def wanted_of(documents: Iterable[dict[str, Any]], setting: NodeConfig) -> dict[
 
 
 async def prepared(kernel: SimulatedKernel, plan: DesiredFiles) -> None:
-    """The reserved cgroups must be there before; nobody plans to make them."""
+    """The reserved cgroups must exist before; no plan creates them."""
     for path, each in plan.items():
         if each.level == "reserved" and kernel.read(path, ()) is None:
             await kernel.make(path)

@@ -15,11 +15,13 @@ from plimsoll.rules.lifecycle.backoff import (
     limits_with_max,
     next_backoff,
     next_pull_backoff,
+    pull_message,
     pull_waits_until_s,
     waits_until_s,
 )
 from plimsoll.rules.model.objects import Container, Metadata, Resources
 from plimsoll.rules.model.observed import Backoff
+from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import QUANTITIES
 
 SEQUENCES = [
@@ -94,3 +96,16 @@ def test_keys(other: Container) -> None:
 def test_messages(delay_s: float, words: str) -> None:
     pod = Metadata(name="web", namespace="default", uid="u-1")
     assert crash_message("c", pod, delay_s) == f"back-off {words} restarting failed container=c pod=web_default(u-1)"
+
+
+@pytest.mark.parametrize(
+    ("profile", "last_error", "message"),
+    [
+        ("1.36", "ErrImagePull: no such image", 'Back-off pulling image "web": ErrImagePull: no such image'),
+        ("1.36", "", 'Back-off pulling image "web"'),
+        ("1.27", "ErrImagePull: no such image", 'Back-off pulling image "web"'),
+        ("1.27", "", 'Back-off pulling image "web"'),
+    ],
+)
+def test_the_message_of_a_pull_back_off(profile: str, last_error: str, message: str) -> None:
+    assert pull_message("web", last_error, PROFILES[profile]) == message

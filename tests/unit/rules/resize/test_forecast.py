@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.comparison import PodVersion
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod, Taint
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import Quantity, parse
-from plimsoll.rules.resize.allocation import NodeResizeGates
 from plimsoll.rules.resize.forecast import Api, Forecast, forecast, forecast_without_node
 from plimsoll.rules.resize.request import patch_between
 from plimsoll.rules.resize.verdict import ResizeSetting
@@ -180,7 +180,7 @@ def test_the_largest_request_of_the_pod_level(containers: str) -> None:
         return PodVersion({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
 
     setting = ResizeSetting(
-        allocated_load(NODE, [other("a", "250m")]), profile_named("1.36"), NodeResizeGates(pod_level_resize=True)
+        allocated_load(NODE, [other("a", "250m")]), profile_named("1.36"), Gates(pod_level_resize=True)
     )
     found = forecast(level("3500m"), level("4"), setting)
     assert (found.outcome, most(found)) == ("deferred", [("", "cpu", "4", "3750m")])
@@ -400,7 +400,7 @@ def test_a_shrink_of_the_pod_level() -> None:
         document = {**document, "spec": {**document["spec"], "resources": own}}
         return PodVersion(document, from_document(document, Pod))
 
-    gates = NodeResizeGates(pod_level_resize=True)
+    gates = Gates(pod_level_resize=True)
     setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.36"), gates)
     for limit, unsafe in (("600Mi", [("", "600Mi")]), ("601Mi", []), ("2Gi", [])):
         found = forecast(level("1Gi"), level(limit), setting, working_sets={"c": 600 << 20})

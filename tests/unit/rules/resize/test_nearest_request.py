@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import PodVersion
-from plimsoll.rules.admission.resize import ALL_GATES, resize_errors
+from plimsoll.rules.admission.resize import resize_errors
+from plimsoll.rules.model.gates import DEFAULT_GATES
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.profile import PROFILE_1_36
 from plimsoll.rules.resize.nearest_request import is_change, nearest_requests
@@ -42,7 +43,7 @@ def version(*containers: Lists, level: Lists | None = None) -> PodVersion:
 
 
 def errors(old: PodVersion, new: PodVersion) -> list[FieldError]:
-    return resize_errors(old, new, ALL_GATES, PROFILE_1_36)
+    return resize_errors(old, new, DEFAULT_GATES, PROFILE_1_36)
 
 
 def lists(pod: Pod) -> list[Lists]:

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
-from plimsoll.rules.resize.allocation import NodeResizeGates, allocation_of
+from plimsoll.rules.resize.allocation import allocation_of
 from plimsoll.rules.resize.steps import (
     MemoryCheck,
     ResizePlan,
@@ -234,7 +235,7 @@ def test_init_containers_come_before_regular_ones_in_the_order() -> None:
 
     found = plan(sized("1"), sized("2"), values(), values())
     assert [short(step).split()[0] for step in found.steps] == ["plain", "side", "main"]
-    off = NodeResizeGates(init_containers=False)
+    off = Gates(init_containers=False)
     found = plan(sized("1"), sized("2"), values(), values(), gates=off)
     assert [short(step).split()[0] for step in found.steps] == ["side", "main"]
 
@@ -245,7 +246,7 @@ def test_pod_level_alone() -> None:
     found = plan(old, new, values(1000, 400), values(2000, 300))
     assert shown(found) == ["pod memory 300", "pod quota 200000", "pod shares 2048"]
     assert found.checks == ()  # a pure change of the pod level is not checked
-    assert plan(old, new, values(1000, 400), values(2000, 300), gates=NodeResizeGates(pod_level_resize=False)).empty
+    assert plan(old, new, values(1000, 400), values(2000, 300), gates=Gates(pod_level_resize=False)).empty
 
 
 # --- the memory check ---
@@ -315,7 +316,7 @@ def test_ordinary_init_containers_are_never_in_progress() -> None:
 def test_pod_level_in_progress() -> None:
     old, new = (pod(container("a", "1"), resources={"requests": {"cpu": cpu}}) for cpu in ("1", "2"))
     assert is_resize_in_progress(new, allocation_of(old), {"a"})
-    assert not is_resize_in_progress(new, allocation_of(old), {"a"}, NodeResizeGates(pod_level_resize=False))
+    assert not is_resize_in_progress(new, allocation_of(old), {"a"}, Gates(pod_level_resize=False))
 
 
 # --- the point of the order ---

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.node.admission import shortfalls
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resize.allocation import (
     Allocation,
-    NodeResizeGates,
     allocated_pod,
     allocation_of,
     is_allocated,
@@ -107,13 +107,13 @@ GROWN = [container("plain", "2"), container("side", "2", restartPolicy="Always")
 def test_what_is_resizable() -> None:
     both = pod(container("main"), initContainers=INITIAL)
     assert [each.name for each in resizable_containers(both)] == ["plain", "side", "main"]
-    off = NodeResizeGates(init_containers=False)
+    off = Gates(init_containers=False)
     assert [each.name for each in resizable_containers(both, off)] == ["side", "main"]
     assert set(allocation_of(both, off).containers) == {"side", "main"}
 
 
 def test_parts_without_a_record_come_from_the_spec() -> None:
-    off = NodeResizeGates(init_containers=False, pod_level_resize=False)
+    off = Gates(init_containers=False, pod_level_resize=False)
     old = pod(container(), initContainers=INITIAL[:1])
     new = pod(container(), initContainers=GROWN[:1], resources={"requests": {"cpu": "9"}})
     assert verdict(old, new, setting(gates=off)).decision == "NoChange"
@@ -213,13 +213,13 @@ STATIC_MEMORY = 'Resize is infeasible for Guaranteed Pods alongside Memory Manag
         ),
         pytest.param(
             container(cpu="2", memory="1Gi"),
-            {"static_cpus": True, "gates": NodeResizeGates(exclusive_cpus=True)},
+            {"static_cpus": True, "gates": Gates(exclusive_cpus=True)},
             "",
             id="gate for cpus",
         ),
         pytest.param(
             container(cpu="1", memory="2Gi"),
-            {"static_memory": True, "gates": NodeResizeGates(exclusive_memory=True)},
+            {"static_memory": True, "gates": Gates(exclusive_memory=True)},
             "",
             id="gate for memory",
         ),
