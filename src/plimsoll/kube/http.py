@@ -10,25 +10,24 @@ import asyncio
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import httptools
 import msgspec
 
 from plimsoll import __version__
 from plimsoll.kube.exec_plugin import plugin_credentials
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import ApiResponse, Request, UnreachableError
+from plimsoll.net.http import HttpConnection
 
 if TYPE_CHECKING:
-    from plimsoll.kube.websocket import WebSocket
+    from plimsoll.net.websocket import WebSocket
 
 CONNECT_S, ANSWER_S = 10.0, 30.0
 MAX_IDLE = 8
-CHUNK = 1 << 16
 
 
 class HttpTransport:
@@ -47,7 +46,7 @@ class HttpTransport:
         self._agent = agent
         self._tls = tls
         self._token = ""
-        self._idle: list[_Connection] = []
+        self._idle: list[HttpConnection] = []
 
     async def send(self, request: Request) -> ApiResponse:
         async with asyncio.timeout(ANSWER_S):
@@ -79,11 +78,11 @@ class HttpTransport:
 
     async def websocket(self, path: str, subprotocols: Sequence[str]) -> WebSocket:
         """To the same server, as the same user."""
-        from plimsoll.kube.websocket import WebSocket
+        from plimsoll.kube.websocket import connect
 
         token = await self._bearer()
         headers = [(b"Authorization", f"Bearer {token}".encode("latin-1"))] if token else []
-        return await WebSocket.connect(
+        return await connect(
             self._host,
             self._port,
             self._prefix + path,
@@ -107,7 +106,7 @@ class HttpTransport:
             connection.close()
 
     @asynccontextmanager
-    async def _exchange(self, request: Request) -> AsyncIterator[tuple[_Connection, int]]:
+    async def _exchange(self, request: Request) -> AsyncIterator[tuple[HttpConnection, int]]:
         connection, status = await self._begun(request)
         try:
             yield connection, status
@@ -122,7 +121,7 @@ class HttpTransport:
         else:
             connection.close()
 
-    async def _begun(self, request: Request) -> tuple[_Connection, int]:
+    async def _begun(self, request: Request) -> tuple[HttpConnection, int]:
         while True:
             kept = self._idle.pop() if self._idle else None
             connection = kept or await self._connected()
@@ -138,7 +137,7 @@ class HttpTransport:
                 connection.close()
                 raise
 
-    async def _connected(self) -> _Connection:
+    async def _connected(self) -> HttpConnection:
         tls = await self._context()
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -149,7 +148,7 @@ class HttpTransport:
             raise UnreachableError(f"{self._access.server}: no connection within {CONNECT_S:g} s") from None
         except OSError as error:
             raise UnreachableError(f"{self._access.server}: {error.strerror or error}") from error
-        return _Connection(reader, writer)
+        return HttpConnection(reader, writer)
 
     async def _context(self) -> ssl.SSLContext | None:
         if self._secure and self._tls is None:
@@ -185,67 +184,6 @@ class HttpTransport:
         if access.plugin is not None and not self._token:
             self._token = (await plugin_credentials(access.plugin)).token
         return access.token or self._token
-
-
-class _Connection:
-    """One kept connection; also httptools' callbacks."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._parser = httptools.HttpResponseParser(self)
-        self._parts: list[bytes] = []
-        self._headers_done = self._message_done = self._has_length = False
-        self.reusable = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._has_length |= name.lower() == b"content-length"
-
-    def on_headers_complete(self) -> None:
-        self._headers_done = True
-
-    def on_body(self, body: bytes) -> None:
-        self._parts.append(body)
-
-    def on_message_complete(self) -> None:
-        self._message_done = True
-        self.reusable = self._parser.should_keep_alive()
-
-    async def begin(self, data: bytes) -> int:
-        self._parser = httptools.HttpResponseParser(self)
-        self._headers_done = self._message_done = self._has_length = self.reusable = False
-        self._parts = []
-        self._writer.write(data)
-        await self._writer.drain()
-        while not self._headers_done:
-            await self._feed()
-        return int(self._parser.get_status_code())
-
-    async def parts(self) -> AsyncIterator[bytes]:
-        while True:
-            parts, self._parts = self._parts, []
-            for part in parts:
-                yield part
-            if self._message_done:
-                return
-            try:
-                await self._feed()
-            except EOFError:  # an answer without a length ends with the connection; a watch may end at any time
-                if self._has_length:
-                    raise ConnectionError("the connection ended within the answer") from None
-                self._message_done = True
-
-    async def _feed(self) -> None:
-        data = await self._reader.read(CHUNK)
-        if not data:
-            raise EOFError
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            raise ConnectionError(f"no HTTP: {error}") from error
-
-    def close(self) -> None:
-        with suppress(OSError, RuntimeError):  # the loop or the peer may be gone before us
-            self._writer.close()
 
 
 async def _tls(access: Access) -> ssl.SSLContext:

@@ -19,7 +19,8 @@ from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import UnreachableError
-from plimsoll.kube.websocket import WebSocket
+from plimsoll.kube.websocket import connect
+from plimsoll.net.websocket import WebSocket
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_subdomain_problems
 
@@ -57,7 +58,7 @@ class NodeCalls:
             await transport.close()
 
     async def websocket(self, endpoint: NodeAddress, target: str, subprotocols: Sequence[str]) -> WebSocket:
-        return await WebSocket.connect(
+        return await connect(
             endpoint.host,
             endpoint.port,
             target,

@@ -7,7 +7,7 @@ channels are between kubectl and the node alone. SPDY, kubectl's older way, gets
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from urllib.parse import quote, urlencode
 
 from plimsoll.api.machinery.call import ApiCall
@@ -18,7 +18,7 @@ from plimsoll.api.server.app import App
 from plimsoll.errors import FieldError
 from plimsoll.kube.request import ApiError as NodeRefused
 from plimsoll.kube.request import ApiResponse, Method, Request, UnreachableError
-from plimsoll.kube.websocket import WebSocket
+from plimsoll.net.websocket import WebSocket
 from plimsoll.rules.model.json_object import JsonObject
 
 SUBPROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -132,7 +132,8 @@ async def _relayed(far: WebSocket, receive: Receive, send: Send) -> None:
             if message["type"] == "websocket.disconnect":
                 return
             data = message.get("bytes")
-            await far.send(data if data is not None else message["text"].encode())
+            with suppress(ConnectionError):  # `outward` ends when the node has closed
+                await far.send(data if data is not None else message["text"].encode())
 
     tasks = [asyncio.create_task(outward()), asyncio.create_task(inward())]
     try:
