@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Protocol
 
+from plimsoll.aio import Backoff
 from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError, document
 
@@ -32,17 +33,16 @@ class Client:
         self, reflector: Reflector, on_trouble: Callable[[Exception], None]
     ) -> AsyncIterator[list[ObjectChange]]:
         """Changes for ever, the first batch being the list. Trouble is told, then tried again with growing pauses."""
-        pause = RETRY_FIRST_S
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             try:
                 async with aclosing(self._round(reflector)) as batches:
                     async for changes in batches:
-                        pause = RETRY_FIRST_S
+                        backoff.reset()
                         yield changes
             except (ApiError, UnreachableError, TimeoutError) as error:
                 on_trouble(error)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, RETRY_MOST_S)
+                await asyncio.sleep(backoff.next_s() * random.uniform(0.5, 1.0))
 
     async def _round(self, reflector: Reflector) -> AsyncGenerator[list[ObjectChange], None]:
         """One list (all its pages), or one watch until it ends."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.aio import Wakeup
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.errors import InvalidObjectError
 from plimsoll.kube import request
@@ -85,7 +86,7 @@ class Scheduler:
         self._said: dict[str, tuple[str, str, int]] = {}  # uid → message, name and count of its FailedScheduling
         self._promised: dict[str, str] = {}  # uid → nominated node, until the API shows it
         self._nominees: dict[str, Pod] = {}  # waiting pods to which a node is promised
-        self._something = asyncio.Event()
+        self._something = Wakeup()
         self._in_flight = asyncio.Semaphore(MOST_IN_FLIGHT)
         self._synced = 0
         self.decisions = 0
@@ -172,14 +173,9 @@ class Scheduler:
             await asyncio.sleep(0)  # let what the API sends come in between two decisions
 
     async def _pause(self, now: float) -> None:
-        self._something.clear()
         due = self.queue.next_due_s()
         pause = WAIT_CHECK_S if due is None else min(max(due - now, 0.0), WAIT_CHECK_S)
-        try:
-            async with asyncio.timeout(pause):
-                await self._something.wait()
-        except TimeoutError:
-            pass
+        await self._something.wait(pause)
 
     def _decided(self, waiting: QueuedPod) -> SchedulingDecision:
         self.decisions += 1

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.asking import MERGE, api
+from tests.unit.api.api_client import MERGE, api
 
 CORE = "/api/v1/namespaces/default/events"
 NEW = "/apis/events.k8s.io/v1/namespaces/default/events"

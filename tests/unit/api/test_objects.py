@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.asking import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, api, pod
+from tests.unit.api.api_client import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, api, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 STALE = "the object has been modified; please apply your changes to the latest version and try again"

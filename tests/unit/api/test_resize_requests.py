@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.asking import MERGE, PODS, STRATEGIC, Asker, Said, api, pod
+from tests.unit.api.api_client import MERGE, PODS, STRATEGIC, ApiClient, ApiReply, api, pod
 
 DEMO = f"{PODS}/demo"
 OTHER_FIELDS = (
@@ -21,11 +21,11 @@ def resources(**amounts: Any) -> Any:
     return {"spec": {"containers": [{"name": "c", "resources": amounts}]}}
 
 
-async def resize(ask: Asker, path: str = f"{DEMO}/resize", **amounts: Any) -> Said:
+async def resize(ask: ApiClient, path: str = f"{DEMO}/resize", **amounts: Any) -> ApiReply:
     return await ask("PATCH", path, resources(**amounts), STRATEGIC)
 
 
-async def start(ask: Asker, **spec: Any) -> None:
+async def start(ask: ApiClient, **spec: Any) -> None:
     await ask.ok(
         "POST", PODS, pod(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "1", "memory": "1Gi"}, **spec)
     )
@@ -158,7 +158,7 @@ async def test_the_timeline_of_document_003(tmp_path: Path) -> None:
             wanted = found["spec"]["containers"][0]["resources"]["requests"]["cpu"]
             return wanted, status["allocatedResources"]["cpu"], actual, found["status"].get("resize")
 
-        async def agent(version: str, allocated: str, actual: str, resize_state: str | None) -> Said:
+        async def agent(version: str, allocated: str, actual: str, resize_state: str | None) -> ApiReply:
             status = {
                 "name": "c",
                 "image": "x",

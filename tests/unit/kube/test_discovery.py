@@ -18,14 +18,14 @@ from plimsoll.kube.discovery import (
     kinds_meant,
 )
 from plimsoll.kube.request import Request
-from tests.unit.api.asking import Asker, api
+from tests.unit.api.api_client import ApiClient, api
 
 
-async def _all(asker: Asker, accept: str | None) -> list[DiscoveredKind]:
+async def _all(client: ApiClient, accept: str | None) -> list[DiscoveredKind]:
     """As the command line asks; `accept` in place of the aggregated form."""
 
     async def asked(request: Request) -> list[DiscoveredKind]:
-        document = await asker.ok("GET", request.path, accept=accept or request.accept)
+        document = await client.ok("GET", request.path, accept=accept or request.accept)
         found = kinds_in(document)
         for each in further(document):
             found += await asked(each)
@@ -37,8 +37,8 @@ async def _all(asker: Asker, accept: str | None) -> list[DiscoveredKind]:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[DiscoveredKind], list[DiscoveredKind]]:
     async def run(path: Path) -> tuple[list[DiscoveredKind], list[DiscoveredKind]]:
-        async with api(path) as asker:
-            return await _all(asker, None), await _all(asker, "application/json")
+        async with api(path) as client:
+            return await _all(client, None), await _all(client, "application/json")
 
     return asyncio.run(run(tmp_path_factory.mktemp("api")))
 

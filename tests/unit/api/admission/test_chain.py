@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.asking import MERGE, PODS, STRATEGIC, Asker, api, pod
+from tests.unit.api.api_client import MERGE, PODS, STRATEGIC, ApiClient, api, pod
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LIMIT_RANGES = "/api/v1/namespaces/default/limitranges"
@@ -100,13 +100,13 @@ async def test_limit_ranges_on_resize_by_profile(tmp_path: Path, profile: str, c
         assert said.code == code
 
 
-async def quota(ask: Asker, **hard: str) -> None:
+async def quota(ask: ApiClient, **hard: str) -> None:
     await ask.ok("POST", QUOTAS, {"metadata": {"name": "rq"}, "spec": {"hard": hard}})
     status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
     await ask.ok("PATCH", f"{QUOTAS}/rq/status", status, MERGE)
 
 
-async def used(ask: Asker) -> Any:
+async def used(ask: ApiClient) -> Any:
     return (await ask.ok("GET", f"{QUOTAS}/rq"))["status"]["used"]
 
 

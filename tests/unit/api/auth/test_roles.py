@@ -18,7 +18,7 @@ from plimsoll.api.auth.roles import (
     verdict,
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, Tokens, User, authenticated
-from tests.unit.api.asking import api
+from tests.unit.api.api_client import api
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
 VIEWER = User("eve", frozenset({"plimsoll:viewers", "system:authenticated"}))

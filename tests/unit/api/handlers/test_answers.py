@@ -14,7 +14,7 @@ from plimsoll.api.machinery.kinds import ApiResource, resource_at
 from plimsoll.api.machinery.negotiate import DISCOVERY, MediaType, wanted, wants_discovery
 from plimsoll.api.machinery.status import StatusError
 from plimsoll.errors import FieldError
-from tests.unit.api.asking import TABLE, api
+from tests.unit.api.api_client import TABLE, api
 
 
 def resource(plural: str, group: str = "") -> ApiResource:

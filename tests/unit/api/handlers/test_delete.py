@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from plimsoll.api.machinery.timestamps import rfc3339
-from tests.unit.api.asking import MERGE, PODS, START_S, Asker, api, pod
+from tests.unit.api.api_client import MERGE, PODS, START_S, ApiClient, api, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 DEMO = f"{PODS}/demo"
 
 
-async def make(ask: Asker, **spec: Any) -> Any:
+async def make(ask: ApiClient, **spec: Any) -> Any:
     finalizers = spec.pop("finalizers", None)
     sent = pod(**spec)
     if finalizers:

@@ -12,12 +12,12 @@ import pytest
 from plimsoll.api.handlers import list
 from plimsoll.store.records import History
 from plimsoll.store.store import Store
-from tests.unit.api.asking import MERGE, PODS, TABLE, Asker, api
+from tests.unit.api.api_client import MERGE, PODS, TABLE, ApiClient, api
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-async def fill(ask: Asker, *names: str) -> None:
+async def fill(ask: ApiClient, *names: str) -> None:
     for name in names:
         await ask.ok("POST", CONFIG_MAPS, {"metadata": {"name": name, "labels": {"k": name[0]}}})
 

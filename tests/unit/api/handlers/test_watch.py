@@ -11,12 +11,12 @@ import pytest
 from plimsoll.api.handlers import watch as watch_handler
 from plimsoll.store.records import History
 from plimsoll.store.store import Store
-from tests.unit.api.asking import MERGE, PODS, TABLE, Asker, api, pod
+from tests.unit.api.api_client import MERGE, PODS, TABLE, ApiClient, api, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-async def make(ask: Asker, name: str, label: str = "1") -> Any:
+async def make(ask: ApiClient, name: str, label: str = "1") -> Any:
     return await ask.ok("POST", CONFIG_MAPS, {"metadata": {"name": name, "labels": {"k": label}}})
 
 

@@ -18,7 +18,7 @@ from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, NODES, User
 from plimsoll.api.server import connection as connection_module
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.server import Listener, serving
-from tests.unit.api.asking import PODS, pod
+from tests.unit.api.api_client import PODS, pod
 
 ADMIN = User("admin", frozenset({MASTERS, AUTHENTICATED}))
 NODE = User("system:node:n1", frozenset({NODES, AUTHENTICATED}))

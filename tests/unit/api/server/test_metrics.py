@@ -7,7 +7,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.api.server.metrics import measured
-from tests.unit.api.asking import PODS, api
+from tests.unit.api.api_client import PODS, api
 
 
 async def test_requests_and_writes_are_counted(tmp_path: Path) -> None:

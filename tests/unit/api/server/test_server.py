@@ -20,7 +20,7 @@ from plimsoll.api.machinery.metrics import Audit
 from plimsoll.api.machinery.users import ANONYMOUS, AUTHENTICATED, MASTERS, NODES, VIEWERS, Tokens, User
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.server import Listener, ServerStartError, serving
-from tests.unit.api.asking import PODS, api, pod
+from tests.unit.api.api_client import PODS, api, pod
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from plimsoll.kube.signing_request import made, signing_request
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.reporting import certificate
 from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, kept_identity, valid_times_s
-from tests.unit.api.asking import ADMIN, api
+from tests.unit.api.api_client import ADMIN, api
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"

@@ -14,7 +14,7 @@ from plimsoll.api.server.in_process import InProcess, part_of_us
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiResponse, Request
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
-from tests.unit.api.asking import PODS, STRATEGIC, Asker, api
+from tests.unit.api.api_client import PODS, STRATEGIC, ApiClient, api
 
 Document = dict[str, Any]
 WAIT_S = 10.0
@@ -45,7 +45,7 @@ class Wire:
 
 
 class Told:
-    def __init__(self, ask: Asker, wire: Wire, reporter: Reporter) -> None:
+    def __init__(self, ask: ApiClient, wire: Wire, reporter: Reporter) -> None:
         self.ask, self.wire, self.reporter = ask, wire, reporter
 
     async def stored(self) -> Document:

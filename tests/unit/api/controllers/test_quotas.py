@@ -11,12 +11,12 @@ import pytest
 from plimsoll.api.controllers import quotas
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.server.services import client_of
-from tests.unit.api.asking import PODS, Asker, api, pod
+from tests.unit.api.api_client import PODS, ApiClient, api, pod
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 
-async def status(ask: Asker, expected: dict[str, str]) -> None:
+async def status(ask: ApiClient, expected: dict[str, str]) -> None:
     """Wait until the quota says so."""
     async with asyncio.timeout(10), ask.watching(f"{QUOTAS}?watch=true") as watched:
         used = None
@@ -34,9 +34,11 @@ def quota() -> dict[str, Any]:
 async def test_what_goes_is_charged_no_longer(tmp_path: Path, quota: dict[str, Any]) -> None:
     async with api(tmp_path) as ask:
         cluster = ask.app.cluster
-        shelf = ControllerContext(cluster.store, client_of(ask.app, "test"))
+        context = ControllerContext(cluster.store, client_of(ask.app, "test"))
         await ask.ok("POST", PODS, pod("before", {"cpu": "100m"}))
-        running = asyncio.create_task(quotas.loop(shelf, cluster.profile, asyncio.get_running_loop().time).run())
+        running = asyncio.create_task(
+            quotas.controller(context, cluster.profile, asyncio.get_running_loop().time).run()
+        )
         try:
             await ask.ok("POST", QUOTAS, quota)
             await status(ask, {"cpu": "100m", "pods": "1"})
@@ -92,8 +94,10 @@ async def test_objects_are_counted_and_bounded(
 ) -> None:
     async with api(tmp_path) as ask:
         cluster = ask.app.cluster
-        shelf = ControllerContext(cluster.store, client_of(ask.app, "test"))
-        running = asyncio.create_task(quotas.loop(shelf, cluster.profile, asyncio.get_running_loop().time).run())
+        context = ControllerContext(cluster.store, client_of(ask.app, "test"))
+        running = asyncio.create_task(
+            quotas.controller(context, cluster.profile, asyncio.get_running_loop().time).run()
+        )
         try:
             here = cluster.store.count(f"{_prefix(path)}default/")
             await ask.ok("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {name: str(here + 2)}}})
