@@ -1,7 +1,7 @@
-"""What kinds a server has, from its discovery documents, and which of them a word means.
+"""The kinds that a server has, from its discovery documents, and which of them a name refers to.
 
-Asked for first is the aggregated form (two documents); a server that knows only the older one answers that instead, and
-its group versions are then asked for one by one. `Kinds` says which requests are missing; nothing here sends them.
+The aggregated form (two documents) is requested first. A server that knows only the older form answers with that, and
+`further` then lists one request for each group version. Nothing here sends requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOTS = (Request("GET", "/api", accept=AGGREGATED), Request("GET", "/apis", acce
 
 
 class UnknownKindError(PlimsollError):
-    """A word that no kind of the server goes by; the message names those there are."""
+    """The server has no kind of this name; the message lists the kinds it has."""
 
 
 class DiscoveredKind(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class DiscoveredKind(msgspec.Struct, frozen=True):
 
 
 def kinds_in(document: JsonObject) -> list[DiscoveredKind]:
-    """Of one answer, aggregated or an APIResourceList; none where it only lists groups (`further`)."""
+    """From one response, aggregated or an APIResourceList; empty where it only lists groups (see `further`)."""
     if document.get("kind") == "APIGroupDiscoveryList":
         return [
             kind
@@ -64,7 +64,7 @@ def kinds_in(document: JsonObject) -> list[DiscoveredKind]:
 
 
 def further(document: JsonObject) -> list[Request]:
-    """What an older server wants to be asked next."""
+    """The requests that complete the discovery of an older server."""
     if document.get("kind") == "APIVersions":
         return [Request("GET", f"/api/{version}") for version in list(document.get("versions") or ())[:1]]
     if document.get("kind") == "APIGroupList":
@@ -82,7 +82,7 @@ def kind_named(kinds: Sequence[DiscoveredKind], word: str) -> DiscoveredKind:
         if name in names and (not group or group in (kind.group, f"{kind.version}.{kind.group}")):
             return kind
     known = ", ".join(sorted({each.plural for each in kinds}))
-    raise UnknownKindError(f"this server knows no {word!r}; it has: {known}")
+    raise UnknownKindError(f"the server doesn't have a resource type {word!r}; it has: {known}")
 
 
 def kind_of_object(kinds: Iterable[DiscoveredKind], api_version: str, name: str) -> DiscoveredKind:
@@ -92,7 +92,7 @@ def kind_of_object(kinds: Iterable[DiscoveredKind], api_version: str, name: str)
     for each in kinds:
         if (each.group, each.kind) == (group, name):
             return msgspec.structs.replace(each, version=version)
-    raise UnknownKindError(f"this server knows no kind {name!r} in {api_version!r}")
+    raise UnknownKindError(f"the server doesn't have a kind {name!r} in {api_version!r}")
 
 
 def kinds_meant(kinds: Sequence[DiscoveredKind], words: str) -> list[DiscoveredKind]:

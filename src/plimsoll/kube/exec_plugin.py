@@ -1,4 +1,4 @@
-"""A kubeconfig's exec plugin: a command that prints an ExecCredential. Run without a shell, its answer checked."""
+"""A kubeconfig's exec plugin: a command that prints an ExecCredential. No shell is used; the output is checked."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def plugin_credentials(plugin: ExecPlugin) -> Credentials:
     try:
         status = msgspec.json.decode(output, type=_Credential).status
     except msgspec.DecodeError as error:
-        raise KubeconfigError(f"exec plugin {plugin.command}: no ExecCredential: {error}") from None
+        raise KubeconfigError(f"exec plugin {plugin.command}: invalid ExecCredential: {error}") from None
     return Credentials(
         status.token,
         status.client_certificate_data.encode() or None,

@@ -1,7 +1,7 @@
-"""HTTP/1.1 to one API server: a few kept connections, TLS, streamed answers. The only module of `kube` with sockets.
+"""HTTP/1.1 to one API server: a few idle connections for reuse, TLS, streamed responses.
 
-httptools parses; asyncio streams carry. A request that fails on a kept connection before any answer came is sent once
-more on a new one: servers close idle connections whenever they like.
+A request that fails on a reused connection before any response arrived is sent again on another one: servers close idle
+connections at any time.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ MAX_IDLE = 8
 
 
 class HttpTransport:
-    """`send` for a whole answer, `lines` for a stream. Close it when done."""
+    """`send` for a whole response, `lines` for a stream. Close it when done."""
 
     def __init__(
         self, access: Access, *, agent: str = f"plimsoll/{__version__}", tls: ssl.SSLContext | None = None
     ) -> None:
-        """`tls`: in place of the certificates in `access`."""
+        """`tls`: used in place of the certificates in `access`."""
         self._access = access
         target = urlsplit(access.server)
         self._secure = target.scheme == "https"
@@ -55,7 +55,7 @@ class HttpTransport:
                 return ApiResponse(status, body)
 
     async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
-        """First an Answer with the status (and the body, where it is an error), then each line as it comes."""
+        """First an ApiResponse with the status (and the body of an error), then each line as it arrives."""
         rest = b""
         async with aclosing(self.stream(request)) as stream:
             async for part in stream:
@@ -67,7 +67,7 @@ class HttpTransport:
                     yield line
 
     async def stream(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
-        """The same in pieces, as they come."""
+        """The same in pieces, as they arrive."""
         async with self._exchange(request) as (connection, status):
             if status >= 400:
                 yield ApiResponse(status, b"".join([part async for part in connection.parts()]))
@@ -77,7 +77,7 @@ class HttpTransport:
                 yield part
 
     async def websocket(self, path: str, subprotocols: Sequence[str]) -> WebSocket:
-        """To the same server, as the same user."""
+        """A WebSocket to the same server, as the same user."""
         from plimsoll.kube.websocket import connect
 
         token = await self._bearer()
@@ -93,7 +93,7 @@ class HttpTransport:
         )
 
     def renew(self, certificate: bytes, key: bytes) -> None:
-        """From the next connection on, this certificate."""
+        """Use this certificate for new connections."""
         self._access = msgspec.structs.replace(self._access, certificate=certificate, key=key)
         self._tls = None
         idle, self._idle = self._idle, []
@@ -107,7 +107,7 @@ class HttpTransport:
 
     @asynccontextmanager
     async def _exchange(self, request: Request) -> AsyncIterator[tuple[HttpConnection, int]]:
-        connection, status = await self._begun(request)
+        connection, status = await self._begin(request)
         try:
             yield connection, status
         except OSError as error:
@@ -121,23 +121,23 @@ class HttpTransport:
         else:
             connection.close()
 
-    async def _begun(self, request: Request) -> tuple[HttpConnection, int]:
+    async def _begin(self, request: Request) -> tuple[HttpConnection, int]:
         while True:
-            kept = self._idle.pop() if self._idle else None
-            connection = kept or await self._connected()
+            idle = self._idle.pop() if self._idle else None
+            connection = idle or await self._connect()
             try:
                 return connection, await connection.begin(await self._bytes(request))
             except (OSError, EOFError) as error:
                 connection.close()
-                if kept is None:
+                if idle is None:
                     raise UnreachableError(
-                        f"{self._access.server}: {str(error) or 'closed without an answer'}"
+                        f"{self._access.server}: {str(error) or 'the connection closed without a response'}"
                     ) from error
             except BaseException:
                 connection.close()
                 raise
 
-    async def _connected(self) -> HttpConnection:
+    async def _connect(self) -> HttpConnection:
         tls = await self._context()
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -175,7 +175,7 @@ class HttpTransport:
         return "\r\n".join([*head, "", ""]).encode("latin-1") + request.body
 
     async def _bearer(self) -> str:
-        """Never over plain HTTP, as client-go does it; a token file is read anew, since it is rotated."""
+        """Empty over plain HTTP, as in client-go. A token file is read for each request, because it is rotated."""
         access = self._access
         if not self._secure:
             return ""
@@ -193,10 +193,10 @@ async def _tls(access: Access) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     certificate, key = access.certificate, access.key
     if access.plugin is not None and certificate is None:
-        found = await plugin_credentials(access.plugin)
-        certificate, key = found.certificate, found.key
+        credentials = await plugin_credentials(access.plugin)
+        certificate, key = credentials.certificate, credentials.key
     if certificate is not None and key is not None:
-        # OpenSSL reads keys from files only; this one is 0600 and gone before the first byte is sent.
+        # OpenSSL reads keys from files only; this file is 0600 and removed before the first byte is sent.
         with tempfile.NamedTemporaryFile(prefix="plimsoll-") as file:
             file.write(certificate + b"\n" + key)
             file.flush()

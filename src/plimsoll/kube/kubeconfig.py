@@ -1,7 +1,7 @@
-"""A kubeconfig → where the API server is and how to prove who we are. Reads text, asks nothing over the network.
+"""A kubeconfig → the address of the API server and the credentials for it. Opens no connection.
 
-Understood: tokens, token files, client certificates (files or data), an exec plugin (its command; `exec_plugin` runs
-it), a CA (file or data) or none, and the service account that a pod finds in its file system.
+Supported: tokens, token files, client certificates (files or data), an exec plugin (its command; `exec_plugin` runs
+it), a CA (file or data) or none, and the service account in a pod's file system.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ExecPlugin(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """One server and one identity. PEM data is inside, so that nothing else need be read later."""
+    """One server and one identity. It contains the PEM data, so no file is read later."""
 
     server: str
     ca: bytes | None = None
@@ -56,18 +56,18 @@ def load(path: Path, context: str = "") -> Access:
 
 
 def access(data: bytes, base: Path, where: str, context: str = "") -> Access:
-    """`base`: what relative file names in it are relative to."""
+    """`base`: the directory of relative file names."""
     config = _document(data, where)
     chosen = context or config.get("current-context") or ""
     if not chosen:
-        raise KubeconfigError(f"{where}: no current-context: give one with --context")
+        raise KubeconfigError(f"{where}: current-context is not set: use --context")
     entry = _named(config, "contexts", "context", chosen, where)
     cluster = _named(config, "clusters", "cluster", str(entry.get("cluster", "")), where)
     user_name = str(entry.get("user", ""))
     user = _named(config, "users", "user", user_name, where) if user_name else {}
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
-        raise KubeconfigError(f"{where}: clusters[{entry.get('cluster')}].cluster.server: an http(s) address is needed")
+        raise KubeconfigError(f"{where}: clusters[{entry.get('cluster')}].cluster.server: must be an http or https URL")
     return Access(
         server=server.rstrip("/"),
         ca=_data(cluster, "certificate-authority", base, where),
@@ -86,7 +86,7 @@ def access(data: bytes, base: Path, where: str, context: str = "") -> Access:
 def in_cluster(environment: Mapping[str, str], directory: Path = IN_CLUSTER) -> Access:
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise KubeconfigError("no kubeconfig given, and this is no pod: KUBERNETES_SERVICE_HOST is not set")
+        raise KubeconfigError("no kubeconfig was given, and this is not a pod: KUBERNETES_SERVICE_HOST is not set")
     try:
         return Access(
             server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
@@ -118,12 +118,12 @@ def _named(config: dict[str, Any], listed: str, member: str, name: str, where: s
 
 
 def _data(entry: dict[str, Any], name: str, base: Path, where: str) -> bytes | None:
-    """`<name>-data` (base64) counts before `<name>` (a file), as in kubectl."""
+    """`<name>-data` (base64) takes precedence over `<name>` (a file), as in kubectl."""
     if inline := entry.get(f"{name}-data"):
         try:
             return base64.b64decode(str(inline), validate=True)
         except binascii.Error:
-            raise KubeconfigError(f"{where}: {name}-data: no base64") from None
+            raise KubeconfigError(f"{where}: {name}-data: invalid base64") from None
     if file := entry.get(name):
         try:
             return (base / str(file)).read_bytes()

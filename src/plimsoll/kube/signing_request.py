@@ -1,7 +1,7 @@
-"""A new key and a request for its certificate, made in a process of its own.
+"""A new key and a signing request for its certificate, generated in a process of its own.
 
-`cryptography` costs 14 MB for as long as a process lives, and an agent needs it for a moment every ten months. So the
-module is run as a program, writes key and request (both PEM) to its standard output, and is gone.
+`cryptography` takes 14 MB for the lifetime of a process, and an agent needs it for a moment every ten months. So this
+module runs as a program, writes the key and the request (both PEM) to its standard output, and exits.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ async def signing_request(common_name: str, organization: str) -> SigningRequest
     except TimeoutError:
         process.kill()
         await process.wait()
-        raise KeyGenerationError(f"no key within {MAKE_S:g} s") from None
+        raise KeyGenerationError(f"no key was generated within {MAKE_S:g} s") from None
     key, end, request = made.partition(_END_OF_KEY)
     if process.returncode or not end:
-        raise KeyGenerationError(problem.decode(errors="replace").strip().rpartition("\n")[2] or "no key was made")
+        raise KeyGenerationError(problem.decode(errors="replace").strip().rpartition("\n")[2] or "no key was generated")
     return SigningRequest(key + end, request)
 
 

@@ -22,7 +22,7 @@ from tests.unit.api.api_client import ApiClient, api
 
 
 async def _all(client: ApiClient, accept: str | None) -> list[DiscoveredKind]:
-    """As the command line asks; `accept` in place of the aggregated form."""
+    """As the command line requests it; `accept` in place of the aggregated form."""
 
     async def asked(request: Request) -> list[DiscoveredKind]:
         document = await client.ok("GET", request.path, accept=accept or request.accept)
@@ -43,7 +43,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[DiscoveredKind]
     return asyncio.run(run(tmp_path_factory.mktemp("api")))
 
 
-def test_both_forms_say_the_same(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
+def test_both_forms_are_equivalent(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
     aggregated, legacy = both
     assert {each.plural: each for each in aggregated} == {each.plural: each for each in legacy}
     assert "resize" in kind_named(aggregated, "pods").subresources
@@ -62,14 +62,14 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("word", "kind"), [row[1:] for row in WORDS], ids=[row[0] for row in WORDS])
-def test_what_a_word_means(both: tuple[list[DiscoveredKind], list[DiscoveredKind]], word: str, kind: str) -> None:
+def test_names_resolve_to_kinds(both: tuple[list[DiscoveredKind], list[DiscoveredKind]], word: str, kind: str) -> None:
     found = kind_named(both[0], word)
     assert found.kind == kind
     assert word != "events" or found.group == ""
 
 
-def test_words_that_nobody_knows(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
-    with pytest.raises(UnknownKindError, match=r"no 'pads'; it has: .*pods"):
+def test_unknown_names(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
+    with pytest.raises(UnknownKindError, match=r"resource type 'pads'; it has: .*pods"):
         kind_named(both[0], "pads")
     with pytest.raises(UnknownKindError):
         kind_named(both[0], "pods.apps")

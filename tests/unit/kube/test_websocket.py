@@ -54,7 +54,7 @@ async def test_messages_that_come_with_the_handshake_are_not_lost(tmp_path: Path
     await far.close()
 
 
-async def test_a_refusal_has_the_servers_words(tmp_path: Path) -> None:
+async def test_a_rejection_has_the_servers_message(tmp_path: Path) -> None:
     refused = RejectConnection(status_code=404, has_body=True, headers=[(b"content-length", b"4")])
     with pytest.raises(ApiError) as error:
         await _connected(tmp_path, refused, RejectData(b"gone"))
