@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -56,3 +56,19 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Back
             pause_s = backoff.next_s()
             log.exception("%s failed; restarting it in %g s", name, pause_s)
         await asyncio.sleep(pause_s)
+
+
+async def run_command(
+    *command: str, timeout_s: float, environment: Mapping[str, str] | None = None
+) -> tuple[int, bytes, bytes]:
+    """Exit code, stdout and stderr of a command. It is killed when the time is up (TimeoutError) or on cancellation."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=pipe, stderr=pipe)
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, errors = await process.communicate()
+    except (TimeoutError, asyncio.CancelledError):
+        process.kill()
+        await process.wait()
+        raise
+    return process.returncode or 0, output, errors

@@ -129,7 +129,7 @@ def test_exec_in_every_way(kube: Kubectl) -> None:
     size = kube.on_a_terminal("exec", "-it", "box", "--", "sh", "-c", sized, rows=33, columns=77)
     assert re.fullmatch(r"/dev/pts/\d+\r\n33 77\r\n", size)
     spdy = kube.run("exec", "box", "--", "ls", env={"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"})
-    assert "SPDY is not spoken here: exec is a WebSocket" in spdy.err
+    assert "SPDY is not supported: exec uses WebSockets" in spdy.err
 
 
 def test_a_client_that_is_killed_takes_its_process_along(kube: Kubectl) -> None:

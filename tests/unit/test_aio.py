@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from plimsoll.aio import Backoff, Wakeup, supervise
+from plimsoll.aio import Backoff, Wakeup, run_command, supervise
 from tests.unit.virtual_clock import run_virtual
 
 
@@ -72,3 +72,16 @@ def test_supervise_can_be_cancelled_while_it_runs_and_while_it_pauses() -> None:
 
     ended_s, expected_s = run_virtual(main())
     assert ended_s == expected_s
+
+
+async def test_run_command_returns_the_exit_code_and_both_outputs() -> None:
+    assert await run_command("sh", "-c", 'echo "$A"; echo b >&2; exit 3', timeout_s=10, environment={"A": "a"}) == (
+        3,
+        b"a\n",
+        b"b\n",
+    )
+
+
+async def test_run_command_kills_at_the_timeout() -> None:
+    with pytest.raises(TimeoutError):
+        await run_command("sleep", "600", timeout_s=0.01)

@@ -3,7 +3,7 @@
     NamespaceLifecycle → LimitRanger → ServiceAccount → Priority → DefaultTolerationSeconds → (validation) → LimitRanger
     → resize capacity → ResourceQuota (`quota`, inside the write)
 
-Each link looks up the policies it needs, asks a rule and writes the result into a copy of the document.
+Each step reads the policies it needs, calls a rule and writes the result into a copy of the document.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 def check_namespace(record: Record | None, resource: ApiResource, namespace: str, name: str) -> None:
-    """New objects need a namespace that is there to stay."""
+    """New objects need a namespace that exists and is not being deleted."""
     if record is None:
         raise not_found(_NAMESPACES, namespace)
     if b'"deletionTimestamp":' in record.body and decoded(record)["metadata"].get("deletionTimestamp"):
@@ -61,7 +61,7 @@ def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
 
 
 def admitted_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
-    """A PUT need not repeat what admission added when the pod was made."""
+    """A PUT need not repeat what admission added at creation."""
     spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
     for field in ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "priorityClassName"):
         if spec.get(field) is None and before.get(field) is not None:
@@ -94,7 +94,7 @@ def check_limit_ranges_on_resize(cluster: Cluster, old: JsonObject, new: JsonObj
 
 
 def check_capacity(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
-    """PodResizeValidator: profile 1.36 refuses what the node can never hold."""
+    """PodResizeValidator: profile 1.36 refuses a resize that exceeds the node's allocatable."""
     if not cluster.profile.too_large_refused_by_api:
         return
     node_name = (new.get("spec") or {}).get("nodeName") or ""
@@ -166,7 +166,7 @@ def _default_class(cluster: Cluster) -> JsonObject | None:
 
 
 def _set_tolerations(spec: JsonObject) -> None:
-    """Pods stay 5 minutes on a node that fails, unless they say otherwise."""
+    """Pods stay 5 minutes on a node that fails, unless they set the tolerations themselves."""
     tolerations = list(spec.get("tolerations") or [])
     for taint in _DEFAULT_TAINTS:
         if any(

@@ -1,4 +1,4 @@
-"""How the server knows who asks, put together: the CA's certificates first, then bearer tokens (design §1)."""
+"""Assemble authentication: the CA's client certificates first, then bearer tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def authenticator(state: Path) -> Authenticator:
 
 
 def server_names(host: str) -> tuple[str, ...]:
-    """What the server's certificate must answer to: where it listens, and this machine's name."""
+    """The names in the server's certificate: where it listens, and this machine's name."""
     names = ["127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"]
     if host not in ("", "0.0.0.0", "::"):
         names.append(host)
@@ -34,7 +34,7 @@ def server_names(host: str) -> tuple[str, ...]:
 
 
 def write_admin_kubeconfig(state: Path, authority: Authority, url: str) -> Path:
-    """Written at every start, since the address may have changed; the certificate is new each time, too."""
+    """Written at every start, because the address may have changed; the certificate is new each time, too."""
     path = state / ADMIN_FILE
     issued = authority.issue(ADMIN, (MASTERS,))
     write_private(path, kubeconfig(url, authority.ca_file.read_bytes(), ADMIN, issued))

@@ -1,4 +1,4 @@
-"""Authorization as the app asks for it: a request in RBAC's words, the role's verdict, a refusal or a guard."""
+"""Authorize a request: its RBAC attributes, the verdict of the roles, then an error or a guard."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def attributes(info: RequestInfo, user: User) -> Attributes:
 
 
 def authorize(user: User, info: RequestInfo) -> Guard | None:
-    """Raises 403. A guard has the last word where the object itself decides; None: the user may."""
+    """Raises 403. Returns a guard where the object itself decides; None where the user may."""
     asked = attributes(info, user)
     found = verdict(user, asked)
     if found == "deny":

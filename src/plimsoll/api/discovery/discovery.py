@@ -1,6 +1,6 @@
-"""What the server offers, in the two forms clients ask for (05 B3, 06 E1): aggregated (two documents) and legacy.
+"""The discovery documents, in two forms (05 B3, 06 E1): aggregated (two documents) and legacy.
 
-Both are made from the table of resources once, at start, and are served as ready bytes.
+Both are encoded once at startup from the table of resources.
 """
 
 from __future__ import annotations

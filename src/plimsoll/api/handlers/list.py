@@ -22,7 +22,7 @@ from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Record
 
 FUTURE_WAIT_S = 3.0
-PIECE = 256  # objects that are looked at in one go
+PIECE = 256  # objects that are checked in one step
 _POLL_S = 0.02
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
@@ -57,7 +57,7 @@ def parsed_version(text: str) -> int:
 
 
 async def reached(cluster: Cluster, version: int) -> None:
-    """Wait a little for a version that another server may have given out; then 504."""
+    """Wait a little for a version that another server may have returned; then 504."""
     deadline = asyncio.get_running_loop().time() + FUTURE_WAIT_S
     while cluster.store.version < version:
         if asyncio.get_running_loop().time() >= deadline:
@@ -118,14 +118,14 @@ async def list_objects(cluster: Cluster, call: ApiCall, wanted: MediaType) -> Re
 
 
 async def selected_records(cluster: Cluster, info: RequestInfo) -> tuple[int, list[Record]]:
-    """All that a collection delete is about, now."""
+    """The current objects that a collection delete selects."""
     chosen = selection(info.resource, info.option("labelSelector"), info.option("fieldSelector"))
     version, records = candidates(cluster, info, chosen)
     return version, await matching(records, chosen)
 
 
 def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[int, list[Record]]:
-    """What may match now: one object if the selector names it, as kubectl's waiting commands do; else all."""
+    """The objects that may match: one if the selector names it, as `kubectl wait` does; else all."""
     resource, name = info.resource, chosen.required("metadata.name")
     namespace = info.namespace or chosen.required("metadata.namespace") or ""
     if name and bool(namespace) == resource.namespaced:
@@ -135,7 +135,7 @@ def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[
 
 
 async def matching(records: list[Record], chosen: Selection) -> list[Record]:
-    """In pieces: looking at thousands takes a while, and others want their turn."""
+    """In pieces: checking thousands takes a while, and other tasks must run in between."""
     if not chosen:
         return records
     found: list[Record] = []
@@ -154,7 +154,7 @@ async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chose
     version = options.resource_version
     number = parsed_version(version) if version else 0
     if version == "0":
-        limit = None  # any state will do, and then it comes whole
+        limit = None  # any version is allowed, and the list is returned whole
     if number:
         await reached(cluster, number)
     exact = bool(number) and (options.match == "Exact" or (limit is not None and not options.match))
@@ -189,7 +189,7 @@ async def _continued(
 async def _cut(
     cluster: Cluster, base: str, version: int | None, start_after: str | None, chosen: Selection, limit: int | None
 ) -> ListPage:
-    """One page: of now, or of `version`. With a selector nobody knows how many are left (05 B6)."""
+    """One page: current, or at `version`. With a selector the remaining count is unknown (05 B6)."""
     store = cluster.store
     if not chosen:
         if version is None:
@@ -209,7 +209,7 @@ async def _cut(
 
 
 def _first(base: str, version: int, records: list[Record], limit: int | None) -> ListPage:
-    """Of all that match, the first so many."""
+    """The first `limit` matches."""
     if limit is None or len(records) <= limit:
         return ListPage(version, records)
     return ListPage(version, records[:limit], _token_after(version, base, records[limit - 1].key))

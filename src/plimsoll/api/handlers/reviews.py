@@ -1,4 +1,4 @@
-"""`kubectl auth can-i [--list]` and `auth whoami`: questions about oneself, answered and never stored."""
+"""`kubectl auth can-i [--list]` and `auth whoami`: reviews of the requesting user, never stored."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ async def get_scale(cluster: Cluster, call: ApiCall) -> Response:
 
 
 async def write_scale(cluster: Cluster, call: ApiCall) -> Response:
-    """PUT or PATCH: only the number of replicas is taken, by the version that the Scale shows."""
+    """PUT or PATCH: only `spec.replicas` is used, with the resourceVersion of the Scale as a precondition."""
     info = call.info
     options = write_options(info, call.user_agent)
     kind = schema("autoscaling/v1", "Scale")
@@ -57,7 +57,7 @@ async def write_scale(cluster: Cluster, call: ApiCall) -> Response:
     else:
         wanted = patcher(call, options, kind)
 
-    def wish(live: JsonObject) -> tuple[JsonObject, bool]:
+    def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
         scale = wanted(scale_of(live))
         metadata = scale.get("metadata") or {}
         check_place(metadata, info.namespace, info.name, namespaced=True)
@@ -70,5 +70,5 @@ async def write_scale(cluster: Cluster, call: ApiCall) -> Response:
         changed["metadata"] = {**live["metadata"], "resourceVersion": version or live["metadata"]["resourceVersion"]}
         return changed, False
 
-    answer = await write(cluster, call, options, wish)
+    answer = await write(cluster, call, options, mutate)
     return Response(answer.code, line(scale_of(document_of(answer.body))), is_ready=True)

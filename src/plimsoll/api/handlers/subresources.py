@@ -1,4 +1,4 @@
-"""pods/binding and pods/eviction: requests that are no objects themselves but change a pod (05 A4, B6)."""
+"""pods/binding and pods/eviction: requests that are not objects but change a pod (05 A4, B6)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _not_bindable(name: str, why: str) -> StatusError:
 
 
 def bound(pod: JsonObject, node: str, binding: JsonObject, now: str, profile: str) -> JsonObject:
-    """The pod on its node: one write, generation unchanged."""
+    """The bound pod: one write, generation unchanged."""
     metadata, status = dict(pod["metadata"]), dict(pod.get("status") or {})
     for field in ("annotations", "labels"):
         if binding.get(field):
@@ -127,8 +127,8 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
     if not names:
         return
     if len(names) > 1:
-        # A kube-apiserver calls this an error of its own (500); it is one of the cluster's state, and waiting for it to
-        # pass (429) would be in vain. `kubectl drain` prints the sentence and gives up, as there.
+        # As in kube-apiserver this is a 500: the state of the cluster is wrong, and a retry (429) would not help.
+        # `kubectl drain` prints the message and stops.
         why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise StatusError(409, "Conflict", why, {"name": pod["metadata"]["name"], "kind": "pods"})
 

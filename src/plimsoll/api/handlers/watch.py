@@ -1,8 +1,8 @@
 """Watch streams (05 B6 Watch protocol, 06 E4): one JSON line per change, from any version on.
 
-Every watcher gets the same `Change` from the store. What is computed from it for one watcher (what selectors ask, the
-encoded line) is kept in `Change.shared` for the others, so that a change costs one encoding whatever the audience. With
-a `Wire` the line goes to the connection right behind the commit, without a turn of the watcher's task. An object that
+Every watcher gets the same `Change` from the store. What is computed from it for one watcher (the fields of selectors,
+the encoded line) is kept in `Change.shared` for the others, so a change is encoded once for all watchers. With a `Wire`
+the line is written to the connection directly after the commit, without waking the watcher's task. An object that
 starts to match a selector is ADDED for that watcher, one that stops is DELETED in its last matching state.
 """
 
@@ -35,7 +35,7 @@ SHORTEST_S, LONGEST_S = 1800, 3600  # of a watch that names no timeout
 
 
 class _Shared(msgspec.Struct):
-    """What is known about one change, for all watchers."""
+    """What has been computed from one change, for all watchers."""
 
     before: Selectable | None = None
     after: Selectable | None = None
@@ -50,7 +50,7 @@ def _shared(change: Change) -> _Shared:
 
 
 class WatchStream:
-    """One watcher. Making it checks everything that is refused before the stream starts."""
+    """One watcher. The constructor raises every error that comes before the stream starts."""
 
     def __init__(self, cluster: Cluster, call: ApiCall, wanted: MediaType) -> None:
         info = call.info
@@ -70,7 +70,7 @@ class WatchStream:
             raise internal(error.message) from None
 
     async def lines(self, wire: Wire | None = None) -> AsyncIterator[bytes]:
-        """Bytes to send, each a number of whole lines; ends with the watch. What `wire` takes is not among them."""
+        """Bytes to send, each a number of whole lines; ends with the watch. What `wire` accepts is not among them."""
         loop = asyncio.get_running_loop()
         given = self._options.timeout_s
         timeout_s = float(given) if given else random.uniform(SHORTEST_S, LONGEST_S)
@@ -80,7 +80,7 @@ class WatchStream:
                 yield piece
             watch = self._cluster.store.watch(self._prefix, self._after)
             push = None if wire is None else self._pushing(wire)
-            # Bookmarks now and then, and one shortly before the end.
+            # Periodic bookmarks, and one shortly before the end.
             marks = [loop.time() + BOOKMARK_EVERY_S, end - LAST_BOOKMARK_S]
             while True:
                 due = min([*marks, end] if self._options.bookmarks else [end])
@@ -101,10 +101,10 @@ class WatchStream:
         except ExpiredError as error:
             yield b'{"type":"ERROR","object":%s}\n' % encoded(expired(str(error)).status())
 
-    # --- what is there at the start ---
+    # --- initial events ---
 
     async def _initial(self) -> AsyncIterator[bytes]:
-        """ADDED for every object, where the version asks for it, and the mark at their end."""
+        """ADDED for every object, where the resourceVersion requires it, and the bookmark at their end."""
         options, store = self._options, self._cluster.store
         if options.send_initial is None:
             wants = options.resource_version in ("", "0")
@@ -139,7 +139,7 @@ class WatchStream:
             shown = self._viewer.bookmark(version, ends_initial=ends_initial, columns=self._columns_due())
         return self._line("BOOKMARK", shown)
 
-    # --- what happens then ---
+    # --- changes ---
 
     def _pushing(self, wire: Wire) -> Push:
         def push(changes: list[Change]) -> bool:
@@ -183,7 +183,7 @@ class WatchStream:
 
 
 def event_kind(change: Change, chosen: Selection) -> str:
-    """What the change is to a watcher with this selector; empty if it is nothing to it."""
+    """The type of event for a watcher with this selector; empty where there is none."""
     if not chosen:
         return change.kind
     shared = _shared(change)
@@ -200,7 +200,7 @@ def event_kind(change: Change, chosen: Selection) -> str:
 
 
 def _shown(change: Change, kind: str) -> bytes:
-    """The new state; for an object that only left the selection its last state in it, with the new version."""
+    """The new state; for an object that stopped matching, its last matching state with the new version."""
     if kind == "DELETED" and change.kind != "DELETED" and change.before is not None:
         before, after = (b'"resourceVersion":"%d"' % version for version in (change.before_version, change.version))
         return change.before.replace(before, after, 1)

@@ -1,4 +1,4 @@
-"""Request bodies → documents: JSON, YAML or protobuf, checked against the kind, strict problems told (05 B2, B4)."""
+"""Request bodies → documents: JSON, YAML or protobuf, checked against the schema of the kind (05 B2, B4)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plimsoll.rules.model.json_object import JsonObject
 
 
 def read_object(call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
-    """The object in the body of a POST or PUT; what is only doubtful goes to `call.warnings`."""
+    """The object in the body of a POST or PUT; findings that do not refuse it are added to `call.warnings`."""
     try:
         found = _decoded(call.body, media_type(call.content_type), kind)
     except DecodeError as error:
@@ -53,5 +53,5 @@ def _from_yaml(body: bytes, kind: SchemaKind) -> Decoded:
 
 
 def read_delete_options(call: ApiCall) -> JsonObject | None:
-    """The DeleteOptions of a DELETE, None without a body; unknown fields are nobody's business."""
+    """The DeleteOptions of a DELETE, None without a body; unknown fields are ignored."""
     return read_object(call, schema("v1", "DeleteOptions"), None) if call.body else None

@@ -1,7 +1,7 @@
-"""Content negotiation (05 B2): which form of an answer a client takes, and what form its body has.
+"""Content negotiation (05 B2): which form of a response a client accepts, and which form its body has.
 
-We answer JSON, and YAML to who asks for it; Tables and PartialObjectMetadata are conversions (`as=`) of JSON. Protobuf
-is read in bodies but never answered, so such a clause of an Accept header is passed over and the next one counts.
+Responses are JSON, or YAML on request; Tables and PartialObjectMetadata are conversions (`as=`) of JSON. Protobuf is
+accepted in bodies but never sent, so such a clause of an Accept header is skipped and the next one applies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CLAUSES = 64  # more than any client sends
 
 
 class MediaType(msgspec.Struct, frozen=True):
-    """How to answer: `view` and its API version, and JSON or YAML."""
+    """The form of a response: `view` and its API version, and JSON or YAML."""
 
     view: View = ""
     view_version: str = "v1"
@@ -67,7 +67,7 @@ def _clauses(accept: str) -> tuple[_Clause, ...]:
 
 @lru_cache(256)
 def wanted(accept: str, *, is_list: bool = False) -> MediaType:
-    """The first clause that we can answer; raises 406 where there is none. `is_list` is true for lists and watches."""
+    """The first clause that the server supports; else raises 406. `is_list`: for lists and watches."""
     clauses = _clauses(accept)
     if not clauses:
         return PLAIN
@@ -90,7 +90,7 @@ def wanted(accept: str, *, is_list: bool = False) -> MediaType:
 
 
 def wants_discovery(accept: str) -> bool:
-    """Aggregated discovery (True) or the legacy documents; raises 406 where neither is taken."""
+    """Aggregated discovery (True) or the legacy documents; raises 406 where neither is accepted."""
     clauses = _clauses(accept)
     if not clauses:
         return False

@@ -1,7 +1,7 @@
 """Label and field selectors of list, watch and collection delete, with Kubernetes' own parse errors (05 B6).
 
-A selector is parsed once per request into a `Selection`; what it asks about an object is read from the stored bytes
-into a small struct (`Selectable`), not from a whole document: a list may look at thousands.
+A selector is parsed once per request into a `Selection`; the fields it needs are read from the stored bytes into a
+small struct (`Selectable`), not from a whole document: a list may check thousands of objects.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plimsoll.rules.scheduling.selectors import go_integer, matches_label
 
 MAX_TERMS = 10_000
 
-# --- what an object is asked for ---
+# --- fields that selectors read ---
 
 
 class _Metadata(msgspec.Struct, frozen=True, gc=False):
@@ -92,7 +92,7 @@ _SHAPES: dict[str, type[Selectable]] = {
 
 
 def reader(storage: str) -> Callable[[bytes], Selectable]:
-    """From an object's stored bytes to what selectors ask of it. Stored objects have the right types."""
+    """From an object's stored bytes to the fields that selectors read. Stored objects have the right types."""
     return msgspec.json.Decoder(_SHAPES.get(storage, Selectable)).decode
 
 
@@ -152,7 +152,7 @@ class FieldTerm(msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """All terms must hold."""
+    """All terms must match."""
 
     storage: str
     labels: tuple[SelectorTerm, ...] = ()
@@ -174,12 +174,12 @@ class Selection(msgspec.Struct, frozen=True):
         return True
 
     def required(self, field: str) -> str | None:
-        """The only value that this field may have, if the selector says so."""
+        """The only value that this field may have, if the selector requires one."""
         return next((term.value for term in self.fields if term.field == field and term.is_equal), None)
 
 
 def selection(resource: ApiResource, label_selector: str, field_selector: str) -> Selection:
-    """Raises a 400 in Kubernetes' words."""
+    """Raises 400 with Kubernetes' message."""
     labels = tuple(label_terms(label_selector)) if label_selector else ()
     fields = tuple(field_terms(resource, field_selector)) if field_selector else ()
     return Selection(resource.storage, labels, fields)
@@ -261,7 +261,7 @@ _NAMES = {"=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", ">
 
 
 class _SelectorError(Exception):
-    """What stands after `unable to parse requirement: `."""
+    """What follows `unable to parse requirement: `."""
 
 
 def label_terms(text: str) -> list[SelectorTerm]:
@@ -297,7 +297,7 @@ class _LabelParser:
 
     def _next(self, *, operators: bool = False) -> tuple[_Token, str]:
         token, literal = self._tokens[self._at]
-        # Only where an operator is due are `in` and `notin` keywords.
+        # `in` and `notin` are keywords only where an operator is expected.
         return ("word" if token in ("in", "notin") and not operators else token), literal
 
     def _take(self, *, operators: bool = False) -> tuple[_Token, str]:

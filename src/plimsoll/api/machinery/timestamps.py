@@ -29,7 +29,7 @@ def rfc3339_micro(epoch_s: float) -> str:
 
 
 def epoch_seconds(text: object) -> float | None:
-    """None for no time: absent, empty, or not a time at all."""
+    """None where it is absent, empty or not a time."""
     if not isinstance(text, str) or not text:
         return None
     try:
@@ -45,7 +45,7 @@ def age(text: object, now_s: float) -> str:
 
 
 def human_duration(duration_s: float) -> str:
-    """Two units while they say something, then one; years have 365 days."""
+    """Two units for short durations, then one; years have 365 days."""
     seconds = int(duration_s)
     if seconds < -1:
         return "<invalid>"

@@ -1,7 +1,7 @@
-"""Who is asking: a client certificate's subject (user = CN, groups = O) or a bearer token, as Kubernetes reads them.
+"""The user of a request: a client certificate's subject (user = CN, groups = O) or a bearer token, as in Kubernetes.
 
-Tokens are random; only their SHA-256 is kept (`tokens.json`, 0600), so that nobody can take them out of a backup. A
-request that shows a token we don't know is refused everywhere, also where nobody need be known.
+Tokens are random; only their SHA-256 is stored (`tokens.json`, 0600), so a backup does not contain them. A request with
+an unknown token is refused for every path, also where anonymous requests are allowed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from plimsoll.linux.state_dir import write_private
 
 MASTERS, VIEWERS, NODES, AUTHENTICATED = "system:masters", "plimsoll:viewers", "system:nodes", "system:authenticated"
-SERVER = "plimsoll:api"  # the API server itself, where it calls a node
+SERVER = "plimsoll:api"  # the API server itself, when it calls a node
 NODE_PREFIX = "system:node:"
 TOKEN_PREFIX = "plm_"  # lets a secret scanner find a token that was committed by mistake
 
@@ -28,7 +28,7 @@ class User(msgspec.Struct, frozen=True):
 
     @property
     def node(self) -> str:
-        """The node that this user is, else empty."""
+        """The name of the node, where the user is one; else empty."""
         if NODES in self.groups and self.name.startswith(NODE_PREFIX):
             return self.name.removeprefix(NODE_PREFIX)
         return ""
@@ -44,11 +44,11 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class InvalidCredentialsError(Exception):
-    """401, whatever was asked for."""
+    """401 for every request."""
 
 
 def certificate_user(peer: dict[str, Any]) -> User | None:
-    """From `SSLObject.getpeercert()`, which has been verified by then; None where there is no common name."""
+    """From `SSLObject.getpeercert()`, which TLS has verified; None where there is no common name."""
     name, groups = "", {AUTHENTICATED}
     for relative in peer.get("subject", ()):
         for key, value in relative:
@@ -78,7 +78,7 @@ class Tokens:
         return [each.name for each in self._kept]
 
     def revoke(self, name: str) -> int:
-        """How many tokens of that user there were."""
+        """Remove the tokens of a user; how many there were."""
         self._refresh()
         left = [each for each in self._kept if each.name != name]
         gone = len(self._kept) - len(left)
@@ -111,7 +111,7 @@ class Tokens:
 
 
 def authenticated(authorization: str, peer: dict[str, Any] | None, tokens: Tokens) -> User:
-    """A certificate counts before a token, as in Kubernetes; neither is anonymous, a wrong one is refused."""
+    """A certificate takes precedence over a token, as in Kubernetes; without either the user is anonymous."""
     if peer and (user := certificate_user(peer)) is not None:
         return user
     if not authorization:

@@ -1,9 +1,9 @@
-"""metrics.k8s.io, made from what the nodes' endpoints say at /metrics/resource (05 B9, 06 E7).
+"""metrics.k8s.io, computed from /metrics/resource of the nodes' endpoints (05 B9, 06 E7).
 
-Every 15 s each node that is ready is asked, and on demand when what is known is older than 2 s. CPU is a counter there;
-usage is its growth between two readings, divided by the time between them, which is the `window`. The counter of a
-container was 0 when it started, so one reading is enough for it. Whoever asks about a container that has just started,
-or a node that was never asked, waits a moment for what is missing: its endpoint keeps a page for a second.
+Each ready node is scraped every 15 s, and on demand when its readings are older than 2 s. CPU is a counter there; usage
+is its growth between two readings, divided by the time between them, which is the `window`. The counter of a container
+was 0 when it started, so one reading is enough for it. A request for a container that has just started, or for a node
+that has not been scraped, waits a moment for what is missing: the endpoint caches a page for a second.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from plimsoll.rules.scheduling.selectors import matches_label
 GROUP = "metrics.k8s.io"
 EVERY_S, FRESH_S = 15.0, 2.0
 MORE_S, TRIES, NEW_S = 0.55, 3, 10.0  # how long to wait for what is missing, how often, and how new it must be
-ANSWER_S = 2.0  # whoever asks for metrics waits no longer for a node that does not answer
+ANSWER_S = 2.0  # how long a request waits for a node that does not answer
 _SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)(?: (\d+))?$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class UsageReading(msgspec.Struct, frozen=True):
-    """One look at one thing (a node, or a container of a pod)."""
+    """One reading of a node, or of a container of a pod."""
 
     at_s: float
     cpu_s: float
@@ -52,7 +52,7 @@ Key = tuple[str, str, str]  # namespace, pod, container; all empty for the node 
 
 
 def readings(text: str, now_s: float) -> dict[Key, UsageReading]:
-    """The samples of one /metrics/resource page; what lacks cpu or memory is left out."""
+    """The samples of one /metrics/resource page; those without cpu or memory are left out."""
     cpu: dict[Key, tuple[float, float]] = {}
     memory: dict[Key, int] = {}
     started: dict[Key, float] = {}
@@ -91,7 +91,7 @@ class PodMetrics(msgspec.Struct, frozen=True):
 
 
 class NodeMetrics:
-    """Keeps the last two readings of everything on every node."""
+    """Stores the last two readings of everything on every node."""
 
     def __init__(self, calls: NodeCalls) -> None:
         self._calls = calls
@@ -122,7 +122,7 @@ class NodeMetrics:
             await asyncio.sleep(EVERY_S)
 
     async def refresh(self, cluster: Cluster, age_s: float) -> None:
-        """Ask every node whose numbers are older than that."""
+        """Scrape every node whose readings are older than that."""
         now_s = cluster.clock()
         names = [node["metadata"]["name"] for node in cluster.documents("nodes")]
         for gone in self._asked_s.keys() - set(names):
@@ -130,9 +130,9 @@ class NodeMetrics:
             self._nodes.pop(gone, None)
         await self._calls.keep_only(set(names))
         stale = [name for name in names if now_s - self._asked_s.get(name, 0.0) > age_s]
-        await asyncio.gather(*(self._ask(cluster, name) for name in stale))
+        await asyncio.gather(*(self._scrape(cluster, name) for name in stale))
 
-    async def _ask(self, cluster: Cluster, name: str) -> None:
+    async def _scrape(self, cluster: Cluster, name: str) -> None:
         self._asked_s[name] = cluster.clock()
         try:
             transport = await self._calls.transport(node_endpoint(cluster, name))
@@ -149,7 +149,7 @@ class NodeMetrics:
         for key, reading in readings(answer.body.decode("utf-8", "replace"), cluster.clock()).items():
             before, after = known.get(key, (None, None))
             if after is not None and (reading.at_s <= after.at_s or reading.cpu_s < after.cpu_s):
-                if reading.cpu_s < after.cpu_s:  # it was started anew
+                if reading.cpu_s < after.cpu_s:  # it was restarted
                     fresh[key] = (None, reading)
                 else:
                     fresh[key] = (before, after)
@@ -166,7 +166,7 @@ class NodeMetrics:
         return None if before is None else PodMetrics(before, after)
 
     async def _refresh_for(self, cluster: Cluster, nodes: list[JsonObject], pods: list[JsonObject]) -> None:
-        """Until everything has its numbers, or has had its chance."""
+        """Until everything has its readings, or the attempts are used up."""
         await self.refresh(cluster, FRESH_S)
         for _ in range(TRIES):
             lacks_pod = any(_is_new(each, cluster.clock()) and self._pod(each) is None for each in pods)
@@ -178,7 +178,7 @@ class NodeMetrics:
             await asyncio.sleep(MORE_S)
             await self.refresh(cluster, MORE_S / 2)
 
-    # --- answers ---
+    # --- handlers ---
 
     async def _list_nodes(self, cluster: Cluster, call: ApiCall) -> Response:
         nodes = _selected(cluster.documents("nodes"), call)
@@ -227,7 +227,7 @@ class NodeMetrics:
 
 
 def _is_new(pod: JsonObject, now_s: float) -> bool:
-    """Whether a container of it has started a moment ago: one that has no numbers for longer will not get any."""
+    """Whether one of its containers has just started: an older one without readings will not get any."""
     for each in pod.get("status", {}).get("containerStatuses") or ():
         started = each.get("state", {}).get("running", {}).get("startedAt")
         if started and now_s - (epoch_seconds(started) or 0.0) < NEW_S:

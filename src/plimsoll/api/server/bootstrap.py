@@ -1,6 +1,6 @@
-"""What a cluster has before anybody asks: namespaces, the two system priority classes, a service account each.
+"""What a new cluster has: namespaces with a service account each, and the two system priority classes.
 
-It also finishes deletions that a crash cut between their two writes: marked with grace 0, nothing holding them.
+It also finishes deletions that a crash interrupted between their two writes: grace period 0 and no finalizers.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from plimsoll.api.controllers import (
 )
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.server.app import App, Service
-from plimsoll.api.server.in_process import InProcess, part_of_us
+from plimsoll.api.server.in_process import InProcess, control_plane_user
 from plimsoll.kube.client import Client
 
 CONTROLLERS = "system:kube-controller-manager"
@@ -30,7 +30,7 @@ RESTART_S = 5.0
 
 
 def client_of(app: App, name: str) -> Client:
-    return Client(InProcess(app, part_of_us(name)))
+    return Client(InProcess(app, control_plane_user(name)))
 
 
 @asynccontextmanager

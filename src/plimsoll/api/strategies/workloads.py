@@ -29,13 +29,13 @@ _LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
 class WorkloadStrategy(Strategy):
     restart_policies: tuple[str, ...] = ("Always",)
 
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         errors = _replica_errors(spec) + _rolling_errors(spec) + _selector_errors(spec)
-        return errors + _template_errors(spec.get("template") or {}, self.restart_policies, setting)
+        return errors + _template_errors(spec.get("template") or {}, self.restart_policies, context)
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        errors = self.create_errors(new, setting)
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        errors = self.create_errors(new, context)
         before, after = ((each.get("spec") or {}).get("selector") for each in (old, new))
         if before != after:
             errors.append(immutable("spec.selector", after))
@@ -48,9 +48,9 @@ class WorkloadStrategy(Strategy):
 class JobStrategy(WorkloadStrategy):
     restart_policies = ("OnFailure", "Never")
 
-    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         """A job without a selector gets one by its uid, and its pods the labels for it."""
-        document = super().prepared_for_create(document, setting)
+        document = super().prepared_for_create(document, context)
         spec, metadata = dict(document.get("spec") or {}), document["metadata"]
         if spec.get("manualSelector") or spec.get("selector"):
             return document
@@ -63,8 +63,8 @@ class JobStrategy(WorkloadStrategy):
         spec["selector"] = {"matchLabels": {_LABELS[0]: metadata["uid"]}}
         return {**document, "spec": spec}
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        errors = super().update_errors(old, new, setting)
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        errors = super().update_errors(old, new, context)
         before, after = ((each.get("spec") or {}).get("template") for each in (old, new))
         if before != after:
             errors.append(immutable("spec.template", after))
@@ -81,7 +81,7 @@ def _replica_errors(spec: JsonObject) -> list[FieldError]:
 
 
 def _rolling_errors(spec: JsonObject) -> list[FieldError]:
-    """Only Deployments have a strategy. A loop computes with these numbers, so they must be some."""
+    """Only Deployments have a strategy. A controller computes with these numbers, so they must be valid."""
     rolling = (spec.get("strategy") or {}).get("rollingUpdate") or {}
     errors = []
     for field in ("maxUnavailable", "maxSurge"):
@@ -107,12 +107,12 @@ def _selector_errors(spec: JsonObject) -> list[FieldError]:
     return [FieldError("FieldValueInvalid", path, f"{{{shown}}}: `selector` does not match template `labels`")]
 
 
-def _template_errors(template: JsonObject, policies: tuple[str, ...], setting: WriteContext) -> list[FieldError]:
+def _template_errors(template: JsonObject, policies: tuple[str, ...], context: WriteContext) -> list[FieldError]:
     """The template is validated like a pod, below `spec.template`."""
     pod = lean_pod(
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
     )
-    found = pod_errors(pod, pod_level=setting.resize_gates.pod_level)
+    found = pod_errors(pod, pod_level=context.resize_gates.pod_level)
     errors = [msgspec.structs.replace(each, field=f"spec.template.{each.field}") for each in found]
     policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
     if policy not in policies:

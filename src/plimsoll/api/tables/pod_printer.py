@@ -53,7 +53,7 @@ def pod_cells(pod: JsonObject, now_s: float) -> list[Any]:
 
 
 def pod_conditions(pod: JsonObject) -> list[JsonObject]:
-    """Of the row, not of the pod: kubectl leaves finished pods out of some views by it."""
+    """Of the row, not of the pod: kubectl omits finished pods from some views by them."""
     ended = _ENDED.get(_part(pod, "status").get("phase") or "")
     if ended is None:
         return []
@@ -98,7 +98,7 @@ def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
 
 
 def _running(shown: _Shown, status: JsonObject, conditions: list[JsonObject]) -> _Shown:
-    """From the last container to the first, so that the first with something to say has the last word."""
+    """From the last container to the first, so that the first one with a reason wins."""
     some_run, failure = False, ""
     for each in reversed(_items(status, "containerStatuses")):
         shown.count_restarts(each)
@@ -143,8 +143,8 @@ def _readiness_gates(spec: JsonObject, status: JsonObject) -> str:
     if not gates:
         return NONE
     conditions = _items(status, "conditions")
-    held = sum(1 for gate in gates if _is_true(conditions, gate.get("conditionType")))
-    return f"{held}/{len(gates)}"
+    met = sum(1 for gate in gates if _is_true(conditions, gate.get("conditionType")))
+    return f"{met}/{len(gates)}"
 
 
 def _is_true(conditions: list[JsonObject], type_: str | None) -> bool:

@@ -1,7 +1,7 @@
 """One line of `kubectl get` for every kind but pods: columns and cells (05 B7).
 
 A `Printer` has its columns in the order they are sent; those with priority 1 show up with `-o wide`. Cells are computed
-when the answer is, because ages and some states are relative to now.
+for each response, because ages and some states depend on the current time.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _node(profile: str) -> Cells:
 
 def _node_status(node: JsonObject) -> str:
     ready = [each for each in _part(node, "status").get("conditions") or [] if each.get("type") == "Ready"]
-    told = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
-    return f"{told},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else told
+    status = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
+    return f"{status},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else status
 
 
 def _node_roles(node: JsonObject) -> str:
@@ -129,7 +129,7 @@ def _address(addresses: list[JsonObject], type_: str) -> str:
 
 
 def _event(event: JsonObject, now_s: float) -> list[Any]:
-    """In core/v1's words, whichever group asks."""
+    """In core/v1, whichever API group is requested."""
     about, source = _part(event, "involvedObject"), _part(event, "source")
     series = _part(event, "series")
     first = event.get("firstTimestamp") or event.get("eventTime")
@@ -295,14 +295,14 @@ def _job(job: JsonObject, now_s: float) -> list[Any]:
 
 
 def _job_status(job: JsonObject, status: JsonObject) -> str:
-    held = {each.get("type") for each in status.get("conditions") or [] if each.get("status") == "True"}
+    true = {each.get("type") for each in status.get("conditions") or [] if each.get("status") == "True"}
     for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
-        if type_ in held:
+        if type_ in true:
             return text
     if _part(job, "metadata").get("deletionTimestamp"):
         return "Terminating"
     for type_, text in (("Suspended", "Suspended"), ("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet",) * 2):
-        if type_ in held:
+        if type_ in true:
             return text
     return "Running"
 
@@ -330,7 +330,7 @@ _PRINTERS: dict[str, Printer] = {
             TableColumn("IP", description="The pod's address, empty until it has one.", priority=1),
             TableColumn("Node", description="The node that the pod is bound to.", priority=1),
             TableColumn("Nominated Node", description="Where this pod waits for others to be preempted.", priority=1),
-            TableColumn("Readiness Gates", description="How many of the pod's readiness gates hold.", priority=1),
+            TableColumn("Readiness Gates", description="How many of the pod's readiness gates are met.", priority=1),
         ),
         _pod,
     ),
@@ -364,7 +364,7 @@ _PRINTERS: dict[str, Printer] = {
     "replicasets": Printer(
         (
             NAME,
-            TableColumn("Desired", "integer", "How many replicas are wanted."),
+            TableColumn("Desired", "integer", "How many replicas are desired."),
             TableColumn("Current", "integer", "How many replicas there are."),
             TableColumn("Ready", "integer", "How many replicas are ready."),
             *_columns("Age", wide=_WORKLOAD_WIDE)[1:],
@@ -384,7 +384,7 @@ _PLAIN = Printer((NAME, TableColumn("Created At", "date", _AGE)), _created_at)
 
 
 def printer(storage: str, profile: str) -> Printer:
-    """How objects of this shelf are printed; kinds without a printer of their own show when they were created."""
+    """How objects of this kind are printed; kinds without a printer of their own show when they were created."""
     if storage == "nodes":
         return Printer(_NODE_COLUMNS, _node(profile))
     return _PRINTERS.get(storage, _PLAIN)

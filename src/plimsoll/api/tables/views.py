@@ -1,4 +1,4 @@
-"""From stored bytes to the forms a client may ask for: the object itself, a Table row, its metadata (05 B7, 06 E3).
+"""From stored bytes to the forms a client may request: the object itself, a Table row, its metadata (05 B7, 06 E3).
 
 Bodies are stored without `kind` and `apiVersion`, as list items are printed. So one object is the resource's opening
 and the body's rest, and a list is its bodies with commas between them. Only Tables and metadata views decode anything.
@@ -37,7 +37,7 @@ _ZERO_VALUES: dict[str, bytes] = {
 
 
 def stored_form(resource: ApiResource, body: bytes) -> bytes:
-    """The members of the object in this resource's words: the stored bytes, except for the second view of events."""
+    """The members of the object in this resource's version: the stored bytes, except for events.k8s.io."""
     return encoded(as_new(_decode(body))) if resource.group == "events.k8s.io" else body
 
 

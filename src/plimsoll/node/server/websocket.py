@@ -16,7 +16,7 @@ def handshake_problem(request: HttpRequest) -> str:
     if not request.wants_upgrade or not upgrade:
         return "Upgrade request required"
     if b"spdy" in upgrade:
-        return "SPDY is not spoken here: exec is a WebSocket (kubectl 1.30 or newer does it by itself)"
+        return "SPDY is not supported: exec uses WebSockets (kubectl 1.30 or newer)"
     if request.method != "GET" or upgrade != b"websocket" or request.header(b"sec-websocket-version") != b"13":
         return "exec is a WebSocket of version 13, asked for with GET"
     if not request.header(b"sec-websocket-key") or not request.header(b"host"):

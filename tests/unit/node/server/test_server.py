@@ -207,7 +207,7 @@ async def test_odd_requests(world: World, sent: bytes, status: bytes) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.split()[1] == status
         if b"SPDY" in sent:
-            assert (await reader.readline()).startswith(b"SPDY is not spoken here: exec is a WebSocket")
+            assert (await reader.readline()).startswith(b"SPDY is not supported: exec uses WebSockets")
         elif b"Connection: close" in head:
             await reader.read()
             assert reader.at_eof()
