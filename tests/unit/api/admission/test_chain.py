@@ -127,7 +127,7 @@ async def test_quota_is_charged_with_the_pod(tmp_path: Path) -> None:
         assert await used(ask) == {"cpu": "600m", "pods": "1"}
 
 
-async def test_the_last_room_goes_to_one_of_many(tmp_path: Path) -> None:
+async def test_one_of_many_gets_the_last_of_a_quota(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         await quota(ask, pods="3")
         said = await asyncio.gather(*(ask("POST", PODS, pod(f"p{number}")) for number in range(12)))

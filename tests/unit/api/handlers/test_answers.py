@@ -61,7 +61,7 @@ def test_statuses_to_the_letter(error: StatusError, text: str) -> None:
     assert error.body().decode() == f"{_HEAD}{text}\n"
 
 
-def test_repeated_findings_are_said_once_and_listed_each() -> None:
+def test_repeated_findings_are_one_message_and_several_causes() -> None:
     finding = FieldError("FieldValueForbidden", "spec", "no")
     error = status.invalid_object(PODS, "x", [finding, FieldError("FieldValueRequired", "a"), finding])
     assert error.message == 'Pod "x" is invalid: [spec: Forbidden: no, a: Required value]'
@@ -99,7 +99,7 @@ KUBECTL_GET = (
         ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", MediaType("PartialObjectMetadata", "v1")),
     ],
 )
-def test_what_a_client_takes(accept: str, form: MediaType) -> None:
+def test_accepted_media_types(accept: str, form: MediaType) -> None:
     assert wanted(accept) == form
 
 

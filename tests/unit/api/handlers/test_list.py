@@ -144,7 +144,7 @@ async def test_unusable_tokens(tmp_path: Path, token: str) -> None:
         assert said.message.startswith("invalid continue token: ")
 
 
-async def test_a_version_to_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_future_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list, "FUTURE_WAIT_S", 0.05)
     async with api(tmp_path) as ask:
         said = await ask("GET", f"{CONFIG_MAPS}?resourceVersion=99999999")

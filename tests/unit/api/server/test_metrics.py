@@ -12,7 +12,7 @@ from tests.unit.api.api_client import PODS, api
 
 async def test_requests_and_writes_are_counted(tmp_path: Path) -> None:
     async with api(tmp_path) as ask, measured(ask.app):
-        await ask("GET", f"{PODS}/nobody")
+        await ask("GET", f"{PODS}/missing")
         await ask("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}})
         page = await ask("GET", "/metrics")
         families = {each.name: each for each in text_string_to_metric_families(page.body.decode())}
