@@ -97,11 +97,11 @@ def kind_of_object(kinds: Iterable[DiscoveredKind], api_version: str, name: str)
 
 def kinds_meant(kinds: Sequence[DiscoveredKind], words: str) -> list[DiscoveredKind]:
     """`pods,nodes`, or a category such as `all`."""
-    found: list[DiscoveredKind] = []
+    meant: list[DiscoveredKind] = []
     for word in filter(None, words.split(",")):
         category = [each for each in kinds if word.lower() in each.categories]
-        found += category or [kind_named(kinds, word)]
-    return list(dict.fromkeys(found))
+        meant += category or [kind_named(kinds, word)]
+    return list(dict.fromkeys(meant))
 
 
 def _aggregated(group: str, version: JsonObject) -> list[DiscoveredKind]:

@@ -100,11 +100,11 @@ def in_cluster(environment: Mapping[str, str], directory: Path = IN_CLUSTER) -> 
 
 
 def _document(data: bytes, where: str) -> dict[str, Any]:
-    found = list(reader.read(data))
-    for each in found:
+    documents = list(reader.read(data))
+    for each in documents:
         if isinstance(each, reader.YamlError):
             raise KubeconfigError(f"{where}: {each}")
-        if len(found) == 1 and isinstance(each.value, dict):
+        if len(documents) == 1 and isinstance(each.value, dict):
             return each.value
     raise KubeconfigError(f"{where}: not a kubeconfig")
 
@@ -112,8 +112,8 @@ def _document(data: bytes, where: str) -> dict[str, Any]:
 def _named(config: dict[str, Any], listed: str, member: str, name: str, where: str) -> dict[str, Any]:
     for each in config.get(listed) or ():
         if isinstance(each, dict) and each.get("name") == name and isinstance(each.get(member), dict):
-            found: dict[str, Any] = each[member]
-            return found
+            entry: dict[str, Any] = each[member]
+            return entry
     raise KubeconfigError(f"{where}: {listed}: there is no {name!r}")
 
 

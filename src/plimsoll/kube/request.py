@@ -162,17 +162,17 @@ def document(answer: ApiResponse) -> dict[str, Any]:
     """The object in the response; ApiError where its status is an error."""
     if answer.status >= 400:
         raise api_error(answer)
-    found: dict[str, Any] = msgspec.json.decode(answer.body) if answer.body else {}
-    return found
+    decoded: dict[str, Any] = msgspec.json.decode(answer.body) if answer.body else {}
+    return decoded
 
 
 def api_error(answer: ApiResponse) -> ApiError:
     try:
-        found = msgspec.json.decode(answer.body)
+        status = msgspec.json.decode(answer.body)
     except msgspec.DecodeError:
-        found = None
-    if isinstance(found, dict) and found.get("kind") == "Status":
-        return ApiError(answer.status, str(found.get("reason", "")), str(found.get("message", "")))
+        status = None
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        return ApiError(answer.status, str(status.get("reason", "")), str(status.get("message", "")))
     text = answer.body[:200].decode("utf-8", "replace").strip()
     return ApiError(answer.status, "", text or "the server gave no reason")
 

@@ -92,9 +92,9 @@ def inspect(path: Path) -> int:
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
     """SQLite's own check of the whole file."""
-    found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
-    if found != ["ok"]:
-        raise StoreCorruptError(path, "; ".join("; ".join(found).splitlines()))
+    problems = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    if problems != ["ok"]:
+        raise StoreCorruptError(path, "; ".join("; ".join(problems).splitlines()))
 
 
 def objects(connection: sqlite3.Connection, path: Path, state: State) -> Iterator[Record]:
@@ -254,8 +254,8 @@ def _set_up(connection: sqlite3.Connection, max_bytes: int | None) -> None:
 def create(path: Path) -> None:
     """A complete empty database at `path`; refused where files of an older one are beside it."""
     new = path.with_name(f"{path.name}.new")
-    found = [*path.parent.glob(f"{path.name}*"), *path.parent.glob(f"{ASIDE}*")]
-    if others := sorted(other.name for other in found if other != new):
+    files = [*path.parent.glob(f"{path.name}*"), *path.parent.glob(f"{ASIDE}*")]
+    if others := sorted(other.name for other in files if other != new):
         raise StoreCorruptError(
             path, f"it is missing while {', '.join(others)} is there (an interrupted restore? repeat it)"
         )

@@ -98,8 +98,8 @@ def check_capacity(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
     if not cluster.profile.too_large_refused_by_api:
         return
     node_name = (new.get("spec") or {}).get("nodeName") or ""
-    found = cluster.document("nodes", "", node_name) if node_name else None
-    node = None if found is None else from_document(found, Node)
+    document = cluster.document("nodes", "", node_name) if node_name else None
+    node = None if document is None else from_document(document, Node)
     refusal = capacity_verdict(version_of(old), version_of(new), node)
     if refusal is not None:
         causes = [{"reason": refusal.reason}] if refusal.reason else []
@@ -107,8 +107,8 @@ def check_capacity(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
 
 
 def _limit_ranges(cluster: Cluster, document: JsonObject) -> list[LimitRange]:
-    found = cluster.policies("limitranges", document["metadata"]["namespace"])
-    return [from_document(each, LimitRange) for each in found]
+    ranges = cluster.policies("limitranges", document["metadata"]["namespace"])
+    return [from_document(each, LimitRange) for each in ranges]
 
 
 def _limit_ranged(cluster: Cluster, document: JsonObject) -> JsonObject:
@@ -131,10 +131,10 @@ def _set_service_account(spec: JsonObject) -> None:
 
 def _set_priority(cluster: Cluster, spec: JsonObject, pod_name: str) -> None:
     name = spec.get("priorityClassName") or ""
-    found = _default_class(cluster) if not name else cluster.document("priorityclasses", "", name)
-    if found is not None:
-        spec["priorityClassName"] = found["metadata"]["name"]
-        priority, policy = found.get("value") or 0, found.get("preemptionPolicy") or _PREEMPT
+    priority_class = _default_class(cluster) if not name else cluster.document("priorityclasses", "", name)
+    if priority_class is not None:
+        spec["priorityClassName"] = priority_class["metadata"]["name"]
+        priority, policy = priority_class.get("value") or 0, priority_class.get("preemptionPolicy") or _PREEMPT
     elif name in BUILT_IN:
         priority, policy = BUILT_IN[name], _PREEMPT
     elif name:
@@ -161,8 +161,8 @@ def _priority_refusal(pod_name: str, words: str, sent: object, value: object) ->
 
 def _default_class(cluster: Cluster) -> JsonObject | None:
     """The class with globalDefault; of several, the lowest (as Kubernetes chooses)."""
-    found = [each for each in cluster.policies("priorityclasses") if each.get("globalDefault")]
-    return min(found, key=lambda each: each.get("value") or 0, default=None)
+    defaults = [each for each in cluster.policies("priorityclasses") if each.get("globalDefault")]
+    return min(defaults, key=lambda each: each.get("value") or 0, default=None)
 
 
 def _set_tolerations(spec: JsonObject) -> None:

@@ -28,14 +28,14 @@ def quota_keys(
     cluster: Cluster, operation: str, subresource: str, namespace: str, new: JsonObject | None, old: JsonObject | None
 ) -> list[str]:
     """The quotas that apply to a write of this pod; mostly none."""
-    found = cluster.policies("resourcequotas", namespace)
-    if not found:
+    quotas = cluster.policies("resourcequotas", namespace)
+    if not quotas:
         return []
     if new is not None:
         before = None if old is None else lean_pod(old)
         if not is_charged(operation, subresource, lean_pod(new), before, cluster.profile):
             return []
-    return [key(_QUOTAS, namespace, each["metadata"]["name"]) for each in found]
+    return [key(_QUOTAS, namespace, each["metadata"]["name"]) for each in quotas]
 
 
 def charge(
@@ -59,10 +59,10 @@ def charge(
 def counting_keys(cluster: Cluster, resource: ApiResource, namespace: str) -> list[str]:
     """The quotas that limit the number of objects of a kind other than pods; mostly none."""
     names = counted_names(resource)
-    found = cluster.policies("resourcequotas", namespace) if names else []
+    quotas = cluster.policies("resourcequotas", namespace) if names else []
     return [
         key(_QUOTAS, namespace, each["metadata"]["name"])
-        for each in found
+        for each in quotas
         if not names.isdisjoint((each.get("spec") or {}).get("hard") or ())
     ]
 

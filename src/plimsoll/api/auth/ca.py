@@ -51,9 +51,9 @@ class Authority:
         """Create what is missing, expired or has other names; idempotent."""
         now = now or datetime.now(UTC)
         if not self.ca_file.exists() or not self._key_file.exists():
-            made = _self_signed(now)
-            write_private(self._key_file, made.key)
-            write_private(self.ca_file, made.certificate)
+            authority = _self_signed(now)
+            write_private(self._key_file, authority.key)
+            write_private(self.ca_file, authority.certificate)
         self._renew("server", now, common_name="plimsoll-api", organizations=(), names=names)
         self._renew("client", now, common_name="plimsoll-api", organizations=("plimsoll:api",), names=())
 
@@ -95,23 +95,23 @@ class Authority:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
         try:
-            asked = x509.load_pem_x509_csr(request)
-            public_key = asked.public_key()
-            is_proved = asked.is_signature_valid
+            csr = x509.load_pem_x509_csr(request)
+            public_key = csr.public_key()
+            is_proved = csr.is_signature_valid
         except (ValueError, UnsupportedAlgorithm) as error:
             raise CertificateNotSignedError(f"invalid certificate signing request: {error}") from None
         if not is_proved:
             raise CertificateNotSignedError("it is not signed with its own key")
-        if asked.subject != _name(f"{NODE_PREFIX}{name}", [NODES]):
+        if csr.subject != _name(f"{NODE_PREFIX}{name}", [NODES]):
             raise CertificateNotSignedError(
-                f"subject {asked.subject.rfc4514_string()} is not this node: O={NODES},CN={NODE_PREFIX}{name}"
+                f"subject {csr.subject.rfc4514_string()} is not this node: O={NODES},CN={NODE_PREFIX}{name}"
             )
         if not isinstance(public_key, _elliptic_public()):
             raise CertificateNotSignedError(f"a {type(public_key).__name__} is not supported: use an EC key")
         key = _elliptic(load_pem_private_key(self._key_file.read_bytes(), None))
         ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
         now = now or datetime.now(UTC)
-        return _pem_certificate(_leaf(ca.subject, key, asked.subject, public_key, [name], now, life, calls_too=True))
+        return _pem_certificate(_leaf(ca.subject, key, csr.subject, public_key, [name], now, life, calls_too=True))
 
     def server_context(self) -> ssl.SSLContext:
         """A client may send a certificate of this CA; any other or an expired one ends the handshake."""
@@ -134,9 +134,9 @@ class Authority:
         certificate, key = self.directory / f"{stem}.crt", self.directory / f"{stem}.key"
         if certificate.exists() and key.exists() and _still_good(certificate.read_bytes(), names, now):
             return
-        made = self.issue(common_name, organizations, names, now=now)
-        write_private(key, made.key)
-        write_private(certificate, made.certificate)
+        issued = self.issue(common_name, organizations, names, now=now)
+        write_private(key, issued.key)
+        write_private(certificate, issued.certificate)
 
 
 def kubeconfig(server: str, ca_certificate: bytes, user: str, credential: Issued | str) -> bytes:

@@ -66,8 +66,8 @@ def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
 
 
 def _served(resource: ApiResource, absent: Collection[str]) -> ApiResource:
-    kept = tuple(each for each in resource.subresources if f"{resource.plural}/{each.name}" not in absent)
-    return msgspec.structs.replace(resource, subresources=kept)
+    subresources = tuple(each for each in resource.subresources if f"{resource.plural}/{each.name}" not in absent)
+    return msgspec.structs.replace(resource, subresources=subresources)
 
 
 def _page(document: JsonObject) -> DiscoveryPage:

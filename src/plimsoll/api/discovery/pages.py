@@ -120,9 +120,9 @@ class StaticPages:
 
     def _discovered(self, path: str, accept: str) -> StaticPage:
         aggregated = wants_discovery(accept) and path in self._discovery.aggregated
-        found = (self._discovery.aggregated if aggregated else self._discovery.legacy)[path]
+        page = (self._discovery.aggregated if aggregated else self._discovery.legacy)[path]
         headers = ((b"vary", b"Accept"), (b"cache-control", b"public"))
-        return StaticPage(200, found.body, DISCOVERY if aggregated else JSON, found.etag, headers)
+        return StaticPage(200, page.body, DISCOVERY if aggregated else JSON, page.etag, headers)
 
     def _single_check(self, path: str, faults: Mapping[str, str]) -> StaticPage | None:
         name = path.rsplit("/", 1)[1]

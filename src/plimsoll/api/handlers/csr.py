@@ -28,8 +28,8 @@ LEAST_S, MOST_S = 600, LEAF_DAYS * 86400
 def certificate_requests(authority: Authority) -> dict[Route, Handler]:
     async def create(cluster: Cluster, call: ApiCall) -> Response:
         resource = call.info.resource
-        asked = read_object(call, kind_of(resource), write_options(call.info, call.user_agent))
-        spec, name = asked.get("spec") or {}, (asked.get("metadata") or {}).get("name") or ""
+        document = read_object(call, kind_of(resource), write_options(call.info, call.user_agent))
+        spec, name = document.get("spec") or {}, (document.get("metadata") or {}).get("name") or ""
         life_s = spec.get("expirationSeconds") or MOST_S
 
         def refused(field: str, reason: str) -> Exception:
@@ -47,7 +47,7 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
         except (binascii.Error, CertificateNotSignedError) as error:
             raise refused("request", str(error)) from None
         now = cluster.now()
-        metadata = {**(asked.get("metadata") or {}), "uid": cluster.new_uid(), "creationTimestamp": now}
+        metadata = {**(document.get("metadata") or {}), "uid": cluster.new_uid(), "creationTimestamp": now}
         approved = {
             "type": "Approved",
             "status": "True",
@@ -57,7 +57,7 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
             "lastTransitionTime": now,
         }
         answer = {
-            **asked,
+            **document,
             "metadata": metadata,
             "spec": {**spec, "username": call.user.name, "groups": sorted(call.user.groups)},
             "status": {"conditions": [approved], "certificate": base64.b64encode(certificate).decode()},

@@ -138,12 +138,12 @@ async def matching(records: list[Record], chosen: Selection) -> list[Record]:
     """In pieces: checking thousands takes a while, and other tasks must run in between."""
     if not chosen:
         return records
-    found: list[Record] = []
+    matches: list[Record] = []
     for start in range(0, len(records), PIECE):
         if start:
             await asyncio.sleep(0)
-        found += [record for record in records[start : start + PIECE] if chosen.matches(record.body)]
-    return found
+        matches += [record for record in records[start : start + PIECE] if chosen.matches(record.body)]
+    return matches
 
 
 async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chosen: Selection) -> ListPage:
@@ -160,8 +160,8 @@ async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chose
     exact = bool(number) and (options.match == "Exact" or (limit is not None and not options.match))
     if not exact:
         if chosen:
-            found, records = candidates(cluster, info, chosen)
-            return _first(base, found, await matching(records, chosen), limit)
+            newest, records = candidates(cluster, info, chosen)
+            return _first(base, newest, await matching(records, chosen), limit)
         return await _cut(cluster, base, None, None, chosen, limit)
     try:
         return await _cut(cluster, base, number, None, chosen, limit)
@@ -193,19 +193,19 @@ async def _cut(
     store = cluster.store
     if not chosen:
         if version is None:
-            found, records = store.list(base, start_after=start_after, limit=limit)
+            at, records = store.list(base, start_after=start_after, limit=limit)
         else:
-            found, records = store.list_at(base, version, start_after=start_after, limit=limit)
+            at, records = store.list_at(base, version, start_after=start_after, limit=limit)
         if limit is None or len(records) < limit:
-            return ListPage(found, records)
+            return ListPage(at, records)
         last = records[-1].key
         left = store.count(base, start_after=last, version=version)
-        return ListPage(found, records, _token_after(found, base, last), left) if left else ListPage(found, records)
+        return ListPage(at, records, _token_after(at, base, last), left) if left else ListPage(at, records)
     if version is None:
-        found, records = store.list(base, start_after=start_after)
+        at, records = store.list(base, start_after=start_after)
     else:
-        found, records = store.list_at(base, version, start_after=start_after)
-    return _first(base, found, await matching(records, chosen), limit)
+        at, records = store.list_at(base, version, start_after=start_after)
+    return _first(base, at, await matching(records, chosen), limit)
 
 
 def _first(base: str, version: int, records: list[Record], limit: int | None) -> ListPage:

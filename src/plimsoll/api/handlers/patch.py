@@ -118,16 +118,16 @@ def _decoded(
 ) -> JsonObject:
     """The patched object by its schema; a patch whose result does not fit it is refused (422)."""
     try:
-        found = decode_document(kind, patched)
+        result = decode_document(kind, patched)
     except DecodeError as error:
         raise _unfit(shown(), error.detail) from None
-    problems = doubled + found.problems
+    problems = doubled + result.problems
     if problems:
         if options.field_validation == "Strict":
             raise _unfit(shown(), f"strict decoding error: {', '.join(problems)}")
         if options.field_validation == "Warn":
             call.warnings += problems
-    return found.document
+    return result.document
 
 
 def _unfit(shown: str, detail: str) -> StatusError:
@@ -200,11 +200,11 @@ def _merged(
 
 def _applied_document(call: ApiCall, options: WriteOptions) -> JsonObject:
     """YAML, or JSON with the media type of YAML, as kubectl sends it."""
-    for found in read(call.body):
-        if isinstance(found, YamlError):
-            raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {found}")
-        if found.duplicates:
-            duplicates = [f'line {line}: key "{path[-1]}" already set in map' for path, line in found.duplicates]
+    for document in read(call.body):
+        if isinstance(document, YamlError):
+            raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {document}")
+        if document.duplicates:
+            duplicates = [f'line {line}: key "{path[-1]}" already set in map' for path, line in document.duplicates]
             if options.field_validation == "Strict":
                 lines = "\n  ".join(duplicates)
                 raise bad_request(
@@ -212,7 +212,7 @@ def _applied_document(call: ApiCall, options: WriteOptions) -> JsonObject:
                 )
             if options.field_validation == "Warn":
                 call.warnings += duplicates
-        return _applied_object(found.value)
+        return _applied_object(document.value)
     return {}
 
 

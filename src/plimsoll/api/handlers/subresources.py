@@ -105,10 +105,10 @@ async def evict(cluster: Cluster, call: ApiCall) -> Response:
     deletion = delete_options(eviction.get("deleteOptions") or {}, info)
     if options.dry_run:
         deletion = msgspec.structs.replace(deletion, dry_run=True)
-    found = cluster.store.get(key(_PODS, info.namespace, info.name))
-    if found is None:
+    record = cluster.store.get(key(_PODS, info.namespace, info.name))
+    if record is None:
         raise not_found(_PODS, info.name)
-    pod = decoded(found)
+    pod = decoded(record)
     runs = (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed", "Pending")
     if runs and not pod["metadata"].get("deletionTimestamp"):
         await _disrupt(cluster, info.namespace, pod, dry_run=deletion.dry_run)

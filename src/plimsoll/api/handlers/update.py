@@ -82,7 +82,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     keys = [key(resource, info.namespace, info.name)]
     if resource.storage == "pods" and info.subresource in ("", "resize"):
         keys += quota_keys(cluster, "UPDATE", info.subresource, info.namespace, None, None)
-    made: list[bytes] = []
+    bodies: list[bytes] = []
 
     def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:
         record = records[0]
@@ -93,23 +93,23 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         new = _step(cluster, call, options, old, mutate)
         nothing: list[Decision] = [None] * len(keys)
         if _same(old, new):
-            made.append(record.body)
+            bodies.append(record.body)
             return nothing
         charges: list[Decision] = nothing[1:]
         if keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
             charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)
         if options.dry_run:
-            made.append(unstamped_body(new))
+            bodies.append(unstamped_body(new))
             return nothing
         if _is_finished(resource, new):
             # The response has the object without its last finalizer; the event has it as it was stored (05 B6).
-            made.append(unstamped_body(new))
+            bodies.append(unstamped_body(new))
             return [Delete(body_of(old, versions[0])), *charges]
         return [body_of(new, versions[0]), *charges]
 
     written = await cluster.store.change_many(keys, decide)
     assert written[0] is not None
-    return Response(200, made[0] if made else written[0].body)
+    return Response(200, bodies[0] if bodies else written[0].body)
 
 
 def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, mutate: Mutation) -> JsonObject:

@@ -43,10 +43,10 @@ class _Shared(msgspec.Struct):
 
 
 def _shared(change: Change) -> _Shared:
-    found = change.shared
-    if not isinstance(found, _Shared):
-        found = change.shared = _Shared()
-    return found
+    shared = change.shared
+    if not isinstance(shared, _Shared):
+        shared = change.shared = _Shared()
+    return shared
 
 
 class WatchStream:
@@ -121,9 +121,9 @@ class WatchStream:
         version, records = candidates(self._cluster, self._info, self._chosen)
         self._after = version
         for start in range(0, len(records), PIECE):
-            found = await matching(records[start : start + PIECE], self._chosen)
-            if found:
-                yield b"".join(map(self._added, found))
+            matches = await matching(records[start : start + PIECE], self._chosen)
+            if matches:
+                yield b"".join(map(self._added, matches))
             await asyncio.sleep(0)
         if options.send_initial and options.bookmarks:
             yield self._bookmark(None, ends_initial=True)
@@ -163,11 +163,11 @@ class WatchStream:
                 continue
             lines = _shared(change).lines
             where = (self._resource.group, kind, is_framed)
-            found = lines.get(where)
-            if found is None:
+            encoded = lines.get(where)
+            if encoded is None:
                 line = self._line(kind, self._object(_shown(change, kind)))
-                found = lines[where] = framed(line) if is_framed else line
-            yield found
+                encoded = lines[where] = framed(line) if is_framed else line
+            yield encoded
 
     def _object(self, body: bytes) -> bytes:
         if self._viewer is None:

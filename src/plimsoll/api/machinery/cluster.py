@@ -87,12 +87,12 @@ class Cluster:
         return [self._policy(record) for record in records]
 
     def _policy(self, record: Record) -> JsonObject:
-        found = self._policies.get(record.key)
-        if found is None or found[0] is not record:
+        cached = self._policies.get(record.key)
+        if cached is None or cached[0] is not record:
             if len(self._policies) >= _POLICIES:
                 self._policies.clear()
-            found = self._policies[record.key] = record, decoded(record)
-        return found[1]
+            cached = self._policies[record.key] = record, decoded(record)
+        return cached[1]
 
     def document(self, storage: str, namespace: str, name: str) -> JsonObject | None:
         """A committed object, decoded."""

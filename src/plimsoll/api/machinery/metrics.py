@@ -34,10 +34,10 @@ class RequestMetrics(msgspec.Struct):
         what = (verb, group, resource, subresource)
         self.requests[(*what, code)] = self.requests.get((*what, code), 0) + 1
         if verb != "watch":
-            found = self.durations.get(what)
-            if found is None:
-                found = self.durations[what] = RequestHistogram()
-            found.add(seconds)
+            histogram = self.durations.get(what)
+            if histogram is None:
+                histogram = self.durations[what] = RequestHistogram()
+            histogram.add(seconds)
 
     @property
     def all_watchers(self) -> int:

@@ -48,7 +48,7 @@ class _Clause(msgspec.Struct, frozen=True):
 
 @lru_cache(256)
 def _clauses(accept: str) -> tuple[_Clause, ...]:
-    found = []
+    clauses = []
     for text in accept.split(",")[:_CLAUSES]:
         type_, *rest = (part.strip() for part in text.split(";"))
         if not type_:
@@ -61,8 +61,8 @@ def _clauses(accept: str) -> tuple[_Clause, ...]:
             quality = float(parameters.pop("q", "1"))
         except ValueError:
             quality = 1.0
-        found.append(_Clause(type_.lower(), parameters, quality))
-    return tuple(sorted(found, key=lambda clause: -clause.quality))
+        clauses.append(_Clause(type_.lower(), parameters, quality))
+    return tuple(sorted(clauses, key=lambda clause: -clause.quality))
 
 
 @lru_cache(256)
@@ -76,14 +76,14 @@ def wanted(accept: str, *, is_list: bool = False) -> MediaType:
         is_yaml = clause.type == YAML
         if not is_yaml and clause.type not in (JSON, "*/*", "application/*"):
             continue
-        asked = clause.parameters.get("as", "")
-        if not asked:
+        view_name = clause.parameters.get("as", "")
+        if not view_name:
             return MediaType(is_yaml=is_yaml)
         version = clause.parameters.get("v", "")
-        known = asked in _VIEWS and clause.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
-        fits = asked == "Table" or (asked == "PartialObjectMetadataList") == is_list
+        known = view_name in _VIEWS and clause.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
+        fits = view_name == "Table" or (view_name == "PartialObjectMetadataList") == is_list
         if known and fits:
-            view: View = next(each for each in _VIEWS if each == asked)
+            view: View = next(each for each in _VIEWS if each == view_name)
             return MediaType(view, version, is_yaml)
         unknown_view = True
     raise _refusal(clauses, unknown_view)
@@ -97,11 +97,11 @@ def wants_discovery(accept: str) -> bool:
     for clause in clauses:
         if clause.type not in (JSON, "*/*", "application/*"):
             continue
-        asked = clause.parameters.get("as", "")
-        if not asked:
+        view_name = clause.parameters.get("as", "")
+        if not view_name:
             return False
         if (
-            asked == "APIGroupDiscoveryList"
+            view_name == "APIGroupDiscoveryList"
             and clause.parameters.get("g") == "apidiscovery.k8s.io"
             and clause.parameters.get("v") == "v2"
         ):

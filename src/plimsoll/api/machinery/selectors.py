@@ -164,12 +164,12 @@ class Selection(msgspec.Struct, frozen=True):
     def matches(self, body: bytes) -> bool:
         return self.matches_selectable(selectable(self.storage, body))
 
-    def matches_selectable(self, found: Selectable) -> bool:
+    def matches_selectable(self, selectable: Selectable) -> bool:
         for term in self.fields:
-            if (_FIELDS[term.field](found) == term.value) != term.is_equal:
+            if (_FIELDS[term.field](selectable) == term.value) != term.is_equal:
                 return False
         if self.labels:
-            labels = found.metadata.labels or {}
+            labels = selectable.metadata.labels or {}
             return all(matches_label(term, labels) for term in self.labels)
         return True
 
@@ -220,22 +220,22 @@ def _split_terms(text: str) -> list[str]:
 def _unescaped(text: str) -> str:
     if not any(letter in text for letter in "\\,="):
         return text
-    found, escaped = [], False
+    letters, escaped = [], False
     for letter in text:
         if escaped:
             if letter not in "\\,=":
                 raise bad_request(f"invalid field selector: invalid escape sequence: \\{letter}")
-            found.append(letter)
+            letters.append(letter)
             escaped = False
         elif letter == "\\":
             escaped = True
         elif letter in ",=":
             raise bad_request(f"invalid field selector: unescaped character in value: {ord(letter)}")
         else:
-            found.append(letter)
+            letters.append(letter)
     if escaped:
         raise bad_request("invalid field selector: invalid escape sequence: \\")
-    return "".join(found)
+    return "".join(letters)
 
 
 def _known_field(resource: ApiResource, field: str) -> str:
@@ -301,9 +301,9 @@ class _LabelParser:
         return ("word" if token in ("in", "notin") and not operators else token), literal
 
     def _take(self, *, operators: bool = False) -> tuple[_Token, str]:
-        found = self._next(operators=operators)
+        token = self._next(operators=operators)
         self._at = min(self._at + 1, len(self._tokens) - 1)
-        return found
+        return token
 
     def _term(self) -> SelectorTerm:
         token, key = self._take()
@@ -372,15 +372,15 @@ class _LabelParser:
 
 
 def _checked(term: SelectorTerm) -> SelectorTerm:
-    found = []
+    errors = []
     if term.operator in ("Gt", "Lt") and go_integer(term.values[0]) is None:
         reason = "for 'Gt', 'Lt' operators, the value must be an integer"
-        found.append(f'values[0]: Invalid value: "{term.values[0]}": {reason}')
+        errors.append(f'values[0]: Invalid value: "{term.values[0]}": {reason}')
     for index, value in enumerate(term.values):
         if problems := label_value_problems(value):
-            found.append(f'values[{index}][{term.key}]: Invalid value: "{value}": {"; ".join(problems)}')
-    if found:
-        raise _SelectorError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+            errors.append(f'values[{index}][{term.key}]: Invalid value: "{value}": {"; ".join(problems)}')
+    if errors:
+        raise _SelectorError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
     return term
 
 

@@ -33,10 +33,10 @@ def epoch_seconds(text: object) -> float | None:
     if not isinstance(text, str) or not text:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def age(text: object, now_s: float) -> str:

@@ -94,17 +94,17 @@ class Tokens:
                 return User(each.name, frozenset({*each.groups, AUTHENTICATED}))
         raise InvalidCredentialsError
 
-    def _write(self, kept: list[_Kept]) -> None:
-        write_private(self._file, msgspec.json.format(msgspec.json.encode(kept)))
+    def _write(self, tokens: list[_Kept]) -> None:
+        write_private(self._file, msgspec.json.format(msgspec.json.encode(tokens)))
         self._refresh()
 
     def _refresh(self) -> None:
         try:
-            found = self._file.stat()
+            status = self._file.stat()
         except FileNotFoundError:
             self._kept, self._stamp = [], None
             return
-        stamp = (found.st_mtime_ns, found.st_ino)
+        stamp = (status.st_mtime_ns, status.st_ino)
         if stamp != self._stamp:
             self._kept = msgspec.json.decode(self._file.read_bytes(), type=list[_Kept])
             self._stamp = stamp

@@ -57,8 +57,8 @@ def readings(text: str, now_s: float) -> dict[Key, UsageReading]:
     memory: dict[Key, int] = {}
     started: dict[Key, float] = {}
     for name, labels, number, stamp in _SAMPLE.findall(text):
-        found = dict(_LABEL.findall(labels))
-        key = (found.get("namespace", ""), found.get("pod", ""), found.get("container", ""))
+        label = dict(_LABEL.findall(labels))
+        key = (label.get("namespace", ""), label.get("pod", ""), label.get("container", ""))
         at_s = int(stamp) / 1000 if stamp else now_s
         match name:
             case "node_cpu_usage_seconds_total" | "container_cpu_usage_seconds_total":
@@ -183,29 +183,29 @@ class NodeMetrics:
     async def _list_nodes(self, cluster: Cluster, call: ApiCall) -> Response:
         nodes = _selected(cluster.documents("nodes"), call)
         await self._refresh_for(cluster, nodes, [])
-        items = [found for each in nodes if (found := self._node(each)) is not None]
+        items = [metrics for each in nodes if (metrics := self._node(each)) is not None]
         return _list("NodeMetricsList", items)
 
     async def _get_node(self, cluster: Cluster, call: ApiCall) -> Response:
         node = cluster.document("nodes", "", call.info.name)
         await self._refresh_for(cluster, [] if node is None else [node], [])
-        found = None if node is None else self._node(node)
-        if found is None:
+        metrics = None if node is None else self._node(node)
+        if metrics is None:
             raise not_found(call.info.resource, call.info.name)
-        return _one("NodeMetrics", found)
+        return _one("NodeMetrics", metrics)
 
     async def _list_pods(self, cluster: Cluster, call: ApiCall) -> Response:
         pods = _selected(cluster.documents("pods", call.info.namespace), call)
         await self._refresh_for(cluster, [], pods)
-        return _list("PodMetricsList", [found for each in pods if (found := self._pod(each)) is not None])
+        return _list("PodMetricsList", [metrics for each in pods if (metrics := self._pod(each)) is not None])
 
     async def _get_pod(self, cluster: Cluster, call: ApiCall) -> Response:
         pod = cluster.document("pods", call.info.namespace, call.info.name)
         await self._refresh_for(cluster, [], [] if pod is None else [pod])
-        found = None if pod is None else self._pod(pod)
-        if found is None:
+        metrics = None if pod is None else self._pod(pod)
+        if metrics is None:
             raise not_found(call.info.resource, call.info.name)
-        return _one("PodMetrics", found)
+        return _one("PodMetrics", metrics)
 
     def _node(self, node: JsonObject) -> JsonObject | None:
         usage = self._usage(node["metadata"]["name"], ("", "", ""))
@@ -215,15 +215,15 @@ class NodeMetrics:
 
     def _pod(self, pod: JsonObject) -> JsonObject | None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName") or ""
-        found = [
+        usages = [
             (each["name"], usage)
             for each in pod["spec"]["containers"]
             if (usage := self._usage(node, (metadata["namespace"], metadata["name"], each["name"]))) is not None
         ]
-        if not found:
+        if not usages:
             return None
-        containers = [{"name": name, "usage": usage.amounts()} for name, usage in found]
-        return {**_frame(pod, found[0][1]), "containers": containers}
+        containers = [{"name": name, "usage": usage.amounts()} for name, usage in usages]
+        return {**_frame(pod, usages[0][1]), "containers": containers}
 
 
 def _is_new(pod: JsonObject, now_s: float) -> bool:
@@ -252,5 +252,5 @@ def _list(kind: str, items: list[JsonObject]) -> Response:
     return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}), True)
 
 
-def _one(kind: str, found: JsonObject) -> Response:
-    return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", **found}), True)
+def _one(kind: str, document: JsonObject) -> Response:
+    return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", **document}), True)

@@ -327,12 +327,12 @@ async def _send_page(request: Exchange, page: StaticPage) -> None:
 
 def _warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
     """One header for each warning: one line of printable text."""
-    found = []
+    headers = []
     for text in dict.fromkeys(warnings):
         quoted = text.replace("\\", "\\\\").replace('"', '\\"')
         shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
-        found.append((b"warning", f'299 - "{shown}"'.encode()))
-    return found
+        headers.append((b"warning", f'299 - "{shown}"'.encode()))
+    return headers
 
 
 def _as_yaml(body: bytes) -> bytes:

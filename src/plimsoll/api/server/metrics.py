@@ -19,8 +19,8 @@ _REQUEST = ("verb", "group", "resource", "subresource")
 @asynccontextmanager
 async def measured(app: App) -> AsyncIterator[None]:
     """Serve the page while the server runs."""
-    found = registry(app.meter, app.cluster.store)
-    app.pages.added[PATH] = lambda: StaticPage(200, found.text().encode(), CONTENT_TYPE)
+    registered = registry(app.meter, app.cluster.store)
+    app.pages.added[PATH] = lambda: StaticPage(200, registered.text().encode(), CONTENT_TYPE)
     try:
         yield
     finally:
@@ -28,8 +28,8 @@ async def measured(app: App) -> AsyncIterator[None]:
 
 
 def registry(meter: RequestMetrics, store: Store) -> Registry:
-    found = Registry()
-    found.add(
+    metrics = Registry()
+    metrics.add(
         Computed(
             "counter",
             "apiserver_request_total",
@@ -57,7 +57,7 @@ def registry(meter: RequestMetrics, store: Store) -> Registry:
         ),
         _commits(store),
     )
-    return found
+    return metrics
 
 
 class Durations(Histogram):
@@ -74,9 +74,9 @@ class Durations(Histogram):
 
 
 def _commits(store: Store) -> Histogram:
-    made = Histogram("plimsoll_store_commit_duration_seconds", "Seconds until a transaction is on disk.")
-    store.observe_commits(lambda _, seconds: made.observe(seconds))
-    return made
+    histogram = Histogram("plimsoll_store_commit_duration_seconds", "Seconds until a transaction is on disk.")
+    store.observe_commits(lambda _, seconds: histogram.observe(seconds))
+    return histogram
 
 
 def _gauge(name: str, text: str, read: Reader) -> Computed:

@@ -76,16 +76,16 @@ def _bound_socket(listener: Listener) -> socket.socket:
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     # With its protocol: asyncio sets TCP_NODELAY only on sockets that name TCP, and without it every response waits for
     # the client's delayed acknowledgement (40 ms).
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((listener.host, listener.port))
+        bound.bind((listener.host, listener.port))
     except OSError as error:
-        found.close()
+        bound.close()
         raise ServerStartError(
             f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; choose another with --listen"
         ) from error
-    return found
+    return bound
 
 
 @contextlib.asynccontextmanager

@@ -54,8 +54,8 @@ class Strategy:
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         """A write to /status: only the status is used."""
-        kept = with_old(old, new, "status")
-        return {**kept, "metadata": {**old["metadata"], **_managed(new)}}
+        prepared = with_old(old, new, "status")
+        return {**prepared, "metadata": {**old["metadata"], **_managed(new)}}
 
     def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return []

@@ -34,9 +34,9 @@ class NamespaceStrategy(Strategy):
 
     def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         """spec.finalizers have their own subresource."""
-        kept = super().prepared_for_update(old, new, context)
-        spec = {**(kept.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers") or []}
-        return {**_labelled(kept), "spec": spec}
+        prepared = super().prepared_for_update(old, new, context)
+        spec = {**(prepared.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers") or []}
+        return {**_labelled(prepared), "spec": spec}
 
     def prepared_for_finalize(self, old: JsonObject, new: JsonObject) -> JsonObject:
         finalizers = (new.get("spec") or {}).get("finalizers") or []
@@ -74,11 +74,11 @@ class NodeStrategy(Strategy):
         return errors
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
-        kept = super().prepared_for_status(old, new, context)
-        status = dict(kept.get("status") or {})
+        prepared = super().prepared_for_status(old, new, context)
+        status = dict(prepared.get("status") or {})
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
-        return {**kept, "status": status}
+        return {**prepared, "status": status}
 
 
 def _taint_errors(taints: list[JsonObject]) -> list[FieldError]:

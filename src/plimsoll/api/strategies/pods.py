@@ -130,11 +130,11 @@ def _gated() -> JsonObject:
 
 def _allocated_statuses(document: JsonObject, pod: Pod) -> list[JsonObject]:
     """Document 003, T=1: requests count as allocated until the node reports otherwise."""
-    found = []
+    statuses = []
     for container in document.get("spec", {}).get("containers") or []:
         requests = (container.get("resources") or {}).get("requests")
         if requests:
-            found.append(
+            statuses.append(
                 {
                     "name": container.get("name", ""),
                     "image": container.get("image", ""),
@@ -146,7 +146,7 @@ def _allocated_statuses(document: JsonObject, pod: Pod) -> list[JsonObject]:
                     "allocatedResources": dict(requests),
                 }
             )
-    return found
+    return statuses
 
 
 def _with_resize_status(old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
@@ -208,12 +208,12 @@ def _state_errors(before: JsonObject, after: JsonObject, field: str, policy: Any
 
 
 def _container_warnings(container: JsonObject, path: str) -> list[str]:
-    found = []
+    warnings = []
     names: set[str] = set()
     for index, entry in enumerate(container.get("env") or []):
         name = entry.get("name") or ""
         if name in names:
-            found.append(
+            warnings.append(
                 f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
             )
         names.add(name)
@@ -222,12 +222,12 @@ def _container_warnings(container: JsonObject, path: str) -> list[str]:
         identity = tuple(port.get(field) for field in ("containerPort", "protocol", "hostIP", "hostPort"))
         if identity in ports:
             first = f"{path}.ports[{ports[identity]}]"
-            found.append(f"{path}.ports[{index}]: duplicate port definition with {first}")
+            warnings.append(f"{path}.ports[{index}]: duplicate port definition with {first}")
         ports.setdefault(identity, index)
     for kind in ("limits", "requests"):
         amount = ((container.get("resources") or {}).get(kind) or {}).get("memory")
         if isinstance(amount, str) and QUANTITIES[amount].milli % 1000:
-            found.append(
+            warnings.append(
                 f'{path}.resources.{kind}[memory]: fractional byte value "{amount}" is invalid, must be an integer'
             )
-    return found
+    return warnings

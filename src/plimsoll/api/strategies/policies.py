@@ -106,10 +106,10 @@ def _item_errors(item: JsonObject, path: str) -> list[FieldError]:
     errors = []
     names = {name for field in ("min", "max", "default", "defaultRequest") for name in item.get(field) or {}}
     for name in sorted(names | set(item.get("maxLimitRequestRatio") or {})):
-        found = {field: _amount((item.get(field) or {}).get(name, "")) for field in ("min", "max", "default")}
-        found["defaultRequest"] = _amount((item.get("defaultRequest") or {}).get(name, ""))
+        amounts = {field: _amount((item.get(field) or {}).get(name, "")) for field in ("min", "max", "default")}
+        amounts["defaultRequest"] = _amount((item.get("defaultRequest") or {}).get(name, ""))
         for field, low, high, words in _PAIRS:
-            least, most = found[low], found[high]
+            least, most = amounts[low], amounts[high]
             if least is not None and most is not None and least > most:
                 where = f"{path}.{field}[{name}]"
                 shown = (item.get(field) or {})[name]

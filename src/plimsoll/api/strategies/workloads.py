@@ -112,8 +112,8 @@ def _template_errors(template: JsonObject, policies: tuple[str, ...], context: W
     pod = lean_pod(
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
     )
-    found = pod_errors(pod, pod_level=context.resize_gates.pod_level)
-    errors = [msgspec.structs.replace(each, field=f"spec.template.{each.field}") for each in found]
+    findings = pod_errors(pod, pod_level=context.resize_gates.pod_level)
+    errors = [msgspec.structs.replace(each, field=f"spec.template.{each.field}") for each in findings]
     policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
     if policy not in policies:
         errors.append(unsupported("spec.template.spec.restartPolicy", policy, policies))

@@ -273,8 +273,8 @@ def _replica_set(document: JsonObject, now_s: float) -> list[Any]:
 
 
 def _replicas(spec: JsonObject) -> int:
-    found = spec.get("replicas")
-    return 1 if found is None else int(found)
+    replicas = spec.get("replicas")
+    return 1 if replicas is None else int(replicas)
 
 
 def _job(job: JsonObject, now_s: float) -> list[Any]:
