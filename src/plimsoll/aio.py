@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 log = logging.getLogger(__name__)
 
 
-class Backoff:
+class ExponentialBackoff:
     """Pauses between attempts: `first_s`, then twice the last one, never above `most_s`."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
@@ -46,7 +46,7 @@ class Wakeup:
         return True
 
 
-async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Backoff) -> None:
+async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: ExponentialBackoff) -> None:
     """Run it until it returns. When it raises, log the error and run it again after a pause."""
     while True:
         try:

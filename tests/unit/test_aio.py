@@ -7,12 +7,12 @@ import logging
 
 import pytest
 
-from plimsoll.aio import Backoff, Wakeup, run_command, supervise
+from plimsoll.aio import ExponentialBackoff, Wakeup, run_command, supervise
 from tests.unit.virtual_clock import run_virtual
 
 
 def test_backoff_doubles_up_to_its_limit_and_resets() -> None:
-    backoff = Backoff(0.5, 3.0)
+    backoff = ExponentialBackoff(0.5, 3.0)
     assert [backoff.next_s() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
     backoff.reset()
     assert backoff.next_s() == 0.5
@@ -47,7 +47,7 @@ def test_supervise_restarts_with_growing_pauses_until_a_clean_return(caplog: pyt
             if len(starts) < 5:
                 raise RuntimeError(f"attempt {len(starts)}")
 
-        await supervise("part", run, Backoff(1.0, 4.0))
+        await supervise("part", run, ExponentialBackoff(1.0, 4.0))
         return starts
 
     with caplog.at_level(logging.ERROR, "plimsoll.aio"):
@@ -63,7 +63,7 @@ def test_supervise_can_be_cancelled_while_it_runs_and_while_it_pauses() -> None:
     async def main() -> tuple[float, float]:
         loop = asyncio.get_running_loop()
         for run in (asyncio.Event().wait, fails):
-            task = asyncio.create_task(supervise("part", run, Backoff(60.0, 60.0)))  # type: ignore[arg-type]
+            task = asyncio.create_task(supervise("part", run, ExponentialBackoff(60.0, 60.0)))  # type: ignore[arg-type]
             await asyncio.sleep(5.0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

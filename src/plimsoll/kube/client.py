@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from plimsoll.aio import Backoff
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError, document
 
@@ -33,7 +33,7 @@ class Client:
         self, reflector: Reflector, on_error: Callable[[Exception], None]
     ) -> AsyncIterator[list[ObjectChange]]:
         """Changes without end; the first batch is the list. Errors are reported and retried with a growing back-off."""
-        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
+        backoff = ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             try:
                 async with aclosing(self._round(reflector)) as batches:

@@ -21,7 +21,7 @@ from plimsoll import __version__
 from plimsoll.kube.exec_plugin import plugin_credentials
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import ApiResponse, Request, UnreachableError
-from plimsoll.net.http import HttpConnection
+from plimsoll.net.http import HttpClientConnection
 
 if TYPE_CHECKING:
     from plimsoll.net.websocket import WebSocket
@@ -46,7 +46,7 @@ class HttpTransport:
         self._agent = agent
         self._tls = tls
         self._token = ""
-        self._idle: list[HttpConnection] = []
+        self._idle: list[HttpClientConnection] = []
 
     async def send(self, request: Request) -> ApiResponse:
         async with asyncio.timeout(ANSWER_S):
@@ -106,7 +106,7 @@ class HttpTransport:
             connection.close()
 
     @asynccontextmanager
-    async def _exchange(self, request: Request) -> AsyncIterator[tuple[HttpConnection, int]]:
+    async def _exchange(self, request: Request) -> AsyncIterator[tuple[HttpClientConnection, int]]:
         connection, status = await self._begin(request)
         try:
             yield connection, status
@@ -121,7 +121,7 @@ class HttpTransport:
         else:
             connection.close()
 
-    async def _begin(self, request: Request) -> tuple[HttpConnection, int]:
+    async def _begin(self, request: Request) -> tuple[HttpClientConnection, int]:
         while True:
             idle = self._idle.pop() if self._idle else None
             connection = idle or await self._connect()
@@ -137,7 +137,7 @@ class HttpTransport:
                 connection.close()
                 raise
 
-    async def _connect(self) -> HttpConnection:
+    async def _connect(self) -> HttpClientConnection:
         tls = await self._context()
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -148,7 +148,7 @@ class HttpTransport:
             raise UnreachableError(f"{self._access.server}: no connection within {CONNECT_S:g} s") from None
         except OSError as error:
             raise UnreachableError(f"{self._access.server}: {error.strerror or error}") from error
-        return HttpConnection(reader, writer)
+        return HttpClientConnection(reader, writer)
 
     async def _context(self) -> ssl.SSLContext | None:
         if self._secure and self._tls is None:

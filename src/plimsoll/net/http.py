@@ -19,7 +19,7 @@ class TruncatedResponseError(ConnectionError):
     """The connection ended before the response did."""
 
 
-class HttpConnection:
+class HttpClientConnection:
     """`begin`, then read `parts` to the end; then it may take another request where `reusable` says so."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

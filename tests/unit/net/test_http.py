@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from plimsoll.net.http import HttpConnection, MalformedResponseError, TruncatedResponseError
+from plimsoll.net.http import HttpClientConnection, MalformedResponseError, TruncatedResponseError
 
 
 class _Writer(SimpleNamespace):
@@ -21,15 +21,15 @@ class _Writer(SimpleNamespace):
         self.closed = True
 
 
-def _connection(*answers: bytes) -> HttpConnection:
+def _connection(*answers: bytes) -> HttpClientConnection:
     reader = asyncio.StreamReader()
     for answer in answers:
         reader.feed_data(answer)
     reader.feed_eof()
-    return HttpConnection(reader, _Writer())  # type: ignore[arg-type]
+    return HttpClientConnection(reader, _Writer())  # type: ignore[arg-type]
 
 
-async def _exchange(connection: HttpConnection) -> tuple[int, bytes]:
+async def _exchange(connection: HttpClientConnection) -> tuple[int, bytes]:
     status = await connection.begin(b"GET / HTTP/1.1\r\n\r\n")
     return status, b"".join([part async for part in connection.parts()])
 

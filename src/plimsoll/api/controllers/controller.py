@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from plimsoll.aio import Backoff, Wakeup
+from plimsoll.aio import ExponentialBackoff, Wakeup
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
@@ -55,7 +55,7 @@ class Controller:
         self._store, self._sources, self._reconcile = store, sources, reconcile
         self._periodic, self._every_s = periodic, every_s
         self._queue: dict[str, None] = {}  # in order of arrival
-        self._backoffs: dict[str, Backoff] = {}  # of keys that failed last time
+        self._backoffs: dict[str, ExponentialBackoff] = {}  # of keys that failed last time
         self._due: dict[str, float] = {}  # key → when to requeue it
         self._wakeup = Wakeup()
 
@@ -132,7 +132,7 @@ class Controller:
         else:
             self._backoffs.pop(key, None)
             return requeue_s
-        return self._backoffs.setdefault(key, Backoff(RETRY_FIRST_S, RETRY_MOST_S)).next_s()
+        return self._backoffs.setdefault(key, ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S)).next_s()
 
 
 class ControllerContext:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from plimsoll.aio import Backoff, supervise
+from plimsoll.aio import ExponentialBackoff, supervise
 from plimsoll.api.controllers import (
     deployments,
     disruption_budgets,
@@ -68,7 +68,10 @@ def running(name: str, run: Callable[[App], Coroutine[Any, Any, None]]) -> Servi
 @asynccontextmanager
 async def _running(parts: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -> AsyncIterator[None]:
     """A part that fails is logged and restarted after a pause; the others continue."""
-    tasks = [asyncio.create_task(supervise(name, run, Backoff(RESTART_S, RESTART_S))) for name, run in parts.items()]
+    tasks = [
+        asyncio.create_task(supervise(name, run, ExponentialBackoff(RESTART_S, RESTART_S)))
+        for name, run in parts.items()
+    ]
     try:
         yield
     finally:

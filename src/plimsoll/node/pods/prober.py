@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
-from plimsoll.net.http import HttpConnection, MalformedResponseError, TruncatedResponseError
+from plimsoll.net.http import HttpClientConnection, MalformedResponseError, TruncatedResponseError
 from plimsoll.rules.lifecycle.probes import (
     MAX_OUTPUT_BYTES,
     ProbeResult,
@@ -136,7 +136,7 @@ async def _got(place: ProbeTarget, url: str, action: HttpGet) -> _Response:
     port = parts.port or (443 if is_secure else 80)
     inside = await _connected(place, parts.hostname or LOOPBACK, port)
     tls = _unverified() if is_secure else None
-    connection = HttpConnection(
+    connection = HttpClientConnection(
         *await asyncio.open_connection(
             sock=inside, ssl=tls, server_hostname=(parts.hostname or "") if is_secure else None
         )
