@@ -68,8 +68,10 @@ def further(document: JsonObject) -> list[Request]:
     if document.get("kind") == "APIVersions":
         return [Request("GET", f"/api/{version}") for version in list(document.get("versions") or ())[:1]]
     if document.get("kind") == "APIGroupList":
-        preferred = [each.get("preferredVersion") or {} for each in _items(document, "groups")]
-        return [Request("GET", f"/apis/{each['groupVersion']}") for each in preferred if each.get("groupVersion")]
+        preferred = [group.get("preferredVersion") or {} for group in _items(document, "groups")]
+        return [
+            Request("GET", f"/apis/{version['groupVersion']}") for version in preferred if version.get("groupVersion")
+        ]
     return []
 
 
@@ -77,11 +79,11 @@ def kind_named(kinds: Sequence[DiscoveredKind], word: str) -> DiscoveredKind:
     """By plural, singular, kind or short name, in any case, with or without `.group`; the core group first."""
     name, _, group = word.lower().partition(".")
     group = group.partition("/")[0]
-    for kind in sorted(kinds, key=lambda each: bool(each.group)):
+    for kind in sorted(kinds, key=lambda kind: bool(kind.group)):
         names = (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names)
         if name in names and (not group or group in (kind.group, f"{kind.version}.{kind.group}")):
             return kind
-    known = ", ".join(sorted({each.plural for each in kinds}))
+    known = ", ".join(sorted({kind.plural for kind in kinds}))
     raise UnknownKindError(f"the server doesn't have a resource type {word!r}; it has: {known}")
 
 
@@ -89,9 +91,9 @@ def kind_of_object(kinds: Iterable[DiscoveredKind], api_version: str, name: str)
     """For a manifest: apiVersion and kind as they are written."""
     group = api_version.rpartition("/")[0]
     version = api_version.rpartition("/")[2]
-    for each in kinds:
-        if (each.group, each.kind) == (group, name):
-            return msgspec.structs.replace(each, version=version)
+    for kind in kinds:
+        if (kind.group, kind.kind) == (group, name):
+            return msgspec.structs.replace(kind, version=version)
     raise UnknownKindError(f"the server doesn't have a kind {name!r} in {api_version!r}")
 
 
@@ -99,7 +101,7 @@ def kinds_meant(kinds: Sequence[DiscoveredKind], words: str) -> list[DiscoveredK
     """`pods,nodes`, or a category such as `all`."""
     meant: list[DiscoveredKind] = []
     for word in filter(None, words.split(",")):
-        category = [each for each in kinds if word.lower() in each.categories]
+        category = [kind for kind in kinds if word.lower() in kind.categories]
         meant += category or [kind_named(kinds, word)]
     return list(dict.fromkeys(meant))
 
@@ -109,16 +111,16 @@ def _aggregated(group: str, version: JsonObject) -> list[DiscoveredKind]:
         DiscoveredKind(
             group,
             str(version.get("version")),
-            str(each.get("resource")),
-            str(each.get("singularResource") or ""),
-            str((each.get("responseKind") or {}).get("kind") or ""),
-            each.get("scope") == "Namespaced",
-            tuple(each.get("verbs") or ()),
-            tuple(each.get("shortNames") or ()),
-            tuple(each.get("categories") or ()),
-            tuple(str(sub.get("subresource")) for sub in _items(each, "subresources")),
+            str(resource.get("resource")),
+            str(resource.get("singularResource") or ""),
+            str((resource.get("responseKind") or {}).get("kind") or ""),
+            resource.get("scope") == "Namespaced",
+            tuple(resource.get("verbs") or ()),
+            tuple(resource.get("shortNames") or ()),
+            tuple(resource.get("categories") or ()),
+            tuple(str(sub.get("subresource")) for sub in _items(resource, "subresources")),
         )
-        for each in _items(version, "resources")
+        for resource in _items(version, "resources")
     ]
 
 
@@ -129,22 +131,24 @@ def _listed(document: JsonObject) -> list[DiscoveredKind]:
         DiscoveredKind(
             group,
             version,
-            str(each.get("name")),
-            str(each.get("singularName") or ""),
-            str(each.get("kind")),
-            bool(each.get("namespaced")),
-            tuple(each.get("verbs") or ()),
-            tuple(each.get("shortNames") or ()),
-            tuple(each.get("categories") or ()),
+            str(entry.get("name")),
+            str(entry.get("singularName") or ""),
+            str(entry.get("kind")),
+            bool(entry.get("namespaced")),
+            tuple(entry.get("verbs") or ()),
+            tuple(entry.get("shortNames") or ()),
+            tuple(entry.get("categories") or ()),
             tuple(
-                str(sub["name"]).partition("/")[2] for sub in entries if str(sub["name"]).startswith(f"{each['name']}/")
+                str(sub["name"]).partition("/")[2]
+                for sub in entries
+                if str(sub["name"]).startswith(f"{entry['name']}/")
             ),
         )
-        for each in entries
-        if "/" not in str(each.get("name"))
+        for entry in entries
+        if "/" not in str(entry.get("name"))
     ]
 
 
 def _items(document: JsonObject, name: str) -> list[JsonObject]:
     listed = document.get(name)
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []

@@ -101,18 +101,18 @@ def in_cluster(environment: Mapping[str, str], directory: Path = IN_CLUSTER) -> 
 
 def _document(data: bytes, where: str) -> dict[str, Any]:
     documents = list(reader.read(data))
-    for each in documents:
-        if isinstance(each, reader.YamlError):
-            raise KubeconfigError(f"{where}: {each}")
-        if len(documents) == 1 and isinstance(each.value, dict):
-            return each.value
+    for document in documents:
+        if isinstance(document, reader.YamlError):
+            raise KubeconfigError(f"{where}: {document}")
+        if len(documents) == 1 and isinstance(document.value, dict):
+            return document.value
     raise KubeconfigError(f"{where}: not a kubeconfig")
 
 
 def _named(config: dict[str, Any], listed: str, member: str, name: str, where: str) -> dict[str, Any]:
-    for each in config.get(listed) or ():
-        if isinstance(each, dict) and each.get("name") == name and isinstance(each.get(member), dict):
-            entry: dict[str, Any] = each[member]
+    for item in config.get(listed) or ():
+        if isinstance(item, dict) and item.get("name") == name and isinstance(item.get(member), dict):
+            entry: dict[str, Any] = item[member]
             return entry
     raise KubeconfigError(f"{where}: {listed}: there is no {name!r}")
 
@@ -138,6 +138,6 @@ def _plugin(entry: Any) -> ExecPlugin | None:
     return ExecPlugin(
         str(entry["command"]),
         tuple(map(str, entry.get("args") or ())),
-        tuple((str(each["name"]), str(each["value"])) for each in entry.get("env") or ()),
+        tuple((str(variable["name"]), str(variable["value"])) for variable in entry.get("env") or ()),
         str(entry.get("apiVersion", ExecPlugin("x").api_version)),
     )

@@ -33,7 +33,7 @@ class ResourcePath(msgspec.Struct, frozen=True):
         if namespace:
             parts += ["namespaces", quote(namespace, safe="")]
         parts.append(self.plural)
-        parts += [quote(each, safe="") for each in (name, subresource) if each]
+        parts += [quote(part, safe="") for part in (name, subresource) if part]
         return "/".join(parts)
 
 

@@ -108,7 +108,7 @@ def check_capacity(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
 
 def _limit_ranges(cluster: Cluster, document: JsonObject) -> list[LimitRange]:
     ranges = cluster.policies("limitranges", document["metadata"]["namespace"])
-    return [from_document(each, LimitRange) for each in ranges]
+    return [from_document(limit_range, LimitRange) for limit_range in ranges]
 
 
 def _limit_ranged(cluster: Cluster, document: JsonObject) -> JsonObject:
@@ -161,8 +161,10 @@ def _priority_refusal(pod_name: str, words: str, sent: object, value: object) ->
 
 def _default_class(cluster: Cluster) -> JsonObject | None:
     """The class with globalDefault; of several, the lowest (as Kubernetes chooses)."""
-    defaults = [each for each in cluster.policies("priorityclasses") if each.get("globalDefault")]
-    return min(defaults, key=lambda each: each.get("value") or 0, default=None)
+    defaults = [
+        priority_class for priority_class in cluster.policies("priorityclasses") if priority_class.get("globalDefault")
+    ]
+    return min(defaults, key=lambda priority_class: priority_class.get("value") or 0, default=None)
 
 
 def _set_tolerations(spec: JsonObject) -> None:
@@ -170,8 +172,8 @@ def _set_tolerations(spec: JsonObject) -> None:
     tolerations = list(spec.get("tolerations") or [])
     for taint in _DEFAULT_TAINTS:
         if any(
-            each.get("key") in (taint, "", None) and each.get("effect") in ("NoExecute", "", None)
-            for each in spec.get("tolerations") or []
+            toleration.get("key") in (taint, "", None) and toleration.get("effect") in ("NoExecute", "", None)
+            for toleration in spec.get("tolerations") or []
         ):
             continue
         tolerations.append(

@@ -35,7 +35,7 @@ def quota_keys(
         before = None if old is None else lean_pod(old)
         if not is_charged(operation, subresource, lean_pod(new), before, cluster.profile):
             return []
-    return [key(_QUOTAS, namespace, each["metadata"]["name"]) for each in quotas]
+    return [key(_QUOTAS, namespace, quota["metadata"]["name"]) for quota in quotas]
 
 
 def charge(
@@ -61,9 +61,9 @@ def counting_keys(cluster: Cluster, resource: ApiResource, namespace: str) -> li
     names = counted_names(resource)
     quotas = cluster.policies("resourcequotas", namespace) if names else []
     return [
-        key(_QUOTAS, namespace, each["metadata"]["name"])
-        for each in quotas
-        if not names.isdisjoint((each.get("spec") or {}).get("hard") or ())
+        key(_QUOTAS, namespace, quota["metadata"]["name"])
+        for quota in quotas
+        if not names.isdisjoint((quota.get("spec") or {}).get("hard") or ())
     ]
 
 
@@ -92,13 +92,13 @@ def counted_names(resource: ApiResource) -> frozenset[str]:
 
 def _read(records: Sequence[Record | None]) -> tuple[list[JsonObject | None], list[ResourceQuota]]:
     documents = [decoded(record) if record is not None else None for record in records]
-    return documents, [from_document(each, ResourceQuota) for each in documents if each is not None]
+    return documents, [from_document(document, ResourceQuota) for document in documents if document is not None]
 
 
 def _decisions(
     documents: Sequence[JsonObject | None], versions: Sequence[int], result: Charge, *, dry_run: bool
 ) -> list[Decision]:
-    changed = {each.metadata.name: each for each in result.quotas}
+    changed = {quota.metadata.name: quota for quota in result.quotas}
     decisions: list[Decision] = []
     for document, version in zip(documents, versions, strict=True):
         if document is None or dry_run:

@@ -235,7 +235,7 @@ def _leaf(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(each) for each in names]), False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), False)
     return builder.sign(issuer_key, hashes.SHA256())
 
 
@@ -259,7 +259,7 @@ def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
     return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 

@@ -27,11 +27,14 @@ def controller(context: ControllerContext, clock: Clock) -> Controller:
             return None
         namespace, sets = metadata["namespace"], dependents.of(metadata["uid"])
         desired = replica_set_of(deployment, reference(deployment, "Deployment", "apps/v1"))
-        new = next((each for each in sets if each["metadata"]["name"] == desired["metadata"]["name"]), None)
+        new = next(
+            (replica_set for replica_set in sets if replica_set["metadata"]["name"] == desired["metadata"]["name"]),
+            None,
+        )
         if new is None:
             await context.client.ask(request.create(REPLICA_SETS, desired, namespace))
             return None  # its creation enqueues this key again
-        old = [each for each in sets if each is not new]
+        old = [replica_set for replica_set in sets if replica_set is not new]
         for name, size in rollout(deployment, new, old).items():
             change = {"spec": {"replicas": size}}
             await context.client.ask(request.patch(REPLICA_SETS, name, change, namespace, content_type=request.MERGE))

@@ -20,7 +20,7 @@ PREFIX = "policy/poddisruptionbudgets/"
 
 def controller(context: ControllerContext) -> Controller:
     def budgeted_namespace(key: str, body: bytes) -> Iterable[str]:
-        return [each for each in namespace_of(key, body) if context.store.count(f"{PREFIX}{each}/")]
+        return [namespace for namespace in namespace_of(key, body) if context.store.count(f"{PREFIX}{namespace}/")]
 
     async def reconcile(namespace: str) -> float | None:
         budgets = context.documents(f"{PREFIX}{namespace}/")
@@ -43,6 +43,10 @@ def controller(context: ControllerContext) -> Controller:
 def _expected(context: ControllerContext, namespace: str, pods: list[JsonObject]) -> int:
     """The desired replicas of the pods' ReplicaSets, and one for each pod without a ReplicaSet."""
     owners = {uid for pod in pods if (uid := controller_of(pod))}
-    sets = [each for each in context.documents(f"apps/replicasets/{namespace}/") if each["metadata"]["uid"] in owners]
-    known = {each["metadata"]["uid"] for each in sets}
+    sets = [
+        replica_set
+        for replica_set in context.documents(f"apps/replicasets/{namespace}/")
+        if replica_set["metadata"]["uid"] in owners
+    ]
+    known = {replica_set["metadata"]["uid"] for replica_set in sets}
     return sum(map(wanted_replicas, sets)) + sum(controller_of(pod) not in known for pod in pods)

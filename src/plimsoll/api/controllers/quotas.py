@@ -30,7 +30,7 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock) -> Co
     counted = {name: f"{kind.group}/{kind.plural}/" for kind in RESOURCES for name in counted_names(kind)}
 
     def limited_namespace(key: str, body: bytes) -> Iterable[str]:
-        return [each for each in namespace_of(key, body) if context.store.count(f"{PREFIX}{each}/")]
+        return [namespace for namespace in namespace_of(key, body) if context.store.count(f"{PREFIX}{namespace}/")]
 
     def by_grace(every: list[Pod]) -> tuple[list[Pod], list[Pod]]:
         """Those that count, and those whose deletion grace period has expired."""

@@ -66,7 +66,9 @@ def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
 
 
 def _served(resource: ApiResource, absent: Collection[str]) -> ApiResource:
-    subresources = tuple(each for each in resource.subresources if f"{resource.plural}/{each.name}" not in absent)
+    subresources = tuple(
+        subresource for subresource in resource.subresources if f"{resource.plural}/{subresource.name}" not in absent
+    )
     return msgspec.structs.replace(resource, subresources=subresources)
 
 
@@ -99,7 +101,7 @@ def _entry(resource: ApiResource) -> JsonObject:
     if resource.categories:
         entry["categories"] = list(resource.categories)
     if resource.subresources:
-        entry["subresources"] = [_subentry(each) for each in resource.subresources]
+        entry["subresources"] = [_subentry(subresource) for subresource in resource.subresources]
     return entry
 
 
@@ -130,7 +132,7 @@ def _legacy_entries(resource: ApiResource) -> list[JsonObject]:
         main["categories"] = list(resource.categories)
     if resource.storage:
         main["storageVersionHash"] = _storage_hash(resource)
-    return [main, *(_legacy_subentry(resource, each) for each in resource.subresources)]
+    return [main, *(_legacy_subentry(resource, subresource) for subresource in resource.subresources)]
 
 
 def _legacy_subentry(resource: ApiResource, subresource: Subresource) -> JsonObject:

@@ -141,7 +141,7 @@ def _openapi(path: str) -> StaticPage | None:
 
 def _older_openapi(accept: str) -> StaticPage:
     """Only as protobuf, which kubectl requests."""
-    kinds = [each.partition(";")[0].strip() for each in accept.split(",")]
+    kinds = [clause.partition(";")[0].strip() for clause in accept.split(",")]
     if openapi_v2.MEDIA_TYPE not in kinds and "*/*" not in kinds:
         raise not_acceptable(f"only the following media types are accepted: {openapi_v2.MEDIA_TYPE}")
     return StaticPage(200, openapi_v2.openapi_v2(), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))

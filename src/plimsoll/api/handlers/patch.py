@@ -190,7 +190,7 @@ def _merged(
         )
     except ApplyConflictError as error:
         causes = [
-            {"reason": "FieldManagerConflict", "message": each.message, "field": each.field} for each in error.conflicts
+            {"reason": "FieldManagerConflict", "message": item.message, "field": item.field} for item in error.conflicts
         ]
         raise StatusError(409, "Conflict", error.message, {"causes": causes}) from None
     except ApplyError as error:

@@ -50,8 +50,8 @@ async def rules_review(cluster: Cluster, call: ApiCall) -> Response:
         raise bad_request("no namespace on request")
     rules = rules_of(call.user, namespace)
     status: JsonObject = {
-        "resourceRules": [_written(each) for each in rules.resources],
-        "nonResourceRules": [{"verbs": list(each.verbs), "nonResourceURLs": list(each.paths)} for each in rules.paths],
+        "resourceRules": [_written(rule) for rule in rules.resources],
+        "nonResourceRules": [{"verbs": list(rule.verbs), "nonResourceURLs": list(rule.paths)} for rule in rules.paths],
         "incomplete": bool(rules.beyond),
     }
     if rules.beyond:

@@ -84,7 +84,7 @@ def bound(pod: JsonObject, node: str, binding: JsonObject, now: str, profile: st
         if binding.get(field):
             metadata[field] = {**(metadata.get(field) or {}), **binding[field]}
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    others = [each for each in status.get("conditions") or [] if each.get("type") != "PodScheduled"]
+    others = [condition for condition in status.get("conditions") or [] if condition.get("type") != "PodScheduled"]
     status["conditions"] = [*others, scheduled]
     if profile != "1.27":
         status.pop("nominatedNodeName", None)
@@ -120,9 +120,9 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
     """Take one disruption from the budget that covers this pod; 429 where there is none left."""
     labels = pod["metadata"].get("labels")
     names = [
-        each["metadata"]["name"]
-        for each in cluster.documents("poddisruptionbudgets", namespace)
-        if selects(from_document(each, PodDisruptionBudget).spec.selector, labels)
+        budget["metadata"]["name"]
+        for budget in cluster.documents("poddisruptionbudgets", namespace)
+        if selects(from_document(budget, PodDisruptionBudget).spec.selector, labels)
     ]
     if not names:
         return

@@ -21,7 +21,7 @@ from plimsoll.api.machinery.users import ANONYMOUS, User
 WIRE = "plimsoll.wire"
 SURPLUS = "plimsoll.surplus"  # the limit, in the scope of a request on a connection beyond it
 
-_STATUS_LINES = {each.value: b"HTTP/1.1 %d %s" % (each.value, each.phrase.encode()) for each in HTTPStatus}
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %s" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 
 
 class Wire:

@@ -57,7 +57,7 @@ class ApiResource(msgspec.Struct, frozen=True):
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     def subresource(self, name: str) -> Subresource | None:
-        return next((each for each in self.subresources if each.name == name), None)
+        return next((subresource for subresource in self.subresources if subresource.name == name), None)
 
     def opening(self) -> bytes:
         """What precedes the stored members of one object of this kind."""
@@ -274,7 +274,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ),
 )
 
-_BY_PATH = {(each.group, each.version, each.plural): each for each in RESOURCES}
+_BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 _BY_STORAGE: dict[str, ApiResource] = {}
 for _each in RESOURCES:
     if _each.storage:
@@ -293,10 +293,10 @@ def stored_resource(storage: str) -> ApiResource:
 def group_versions() -> Iterator[tuple[str, str, tuple[ApiResource, ...]]]:
     """(group, version, resources), core first, then by group name."""
     seen: dict[tuple[str, str], list[ApiResource]] = {}
-    for each in RESOURCES:
-        seen.setdefault((each.group, each.version), []).append(each)
+    for resource in RESOURCES:
+        seen.setdefault((resource.group, resource.version), []).append(resource)
     for (group, version), resources in sorted(seen.items()):
         yield group, version, tuple(resources)
 
 
-GROUPS = frozenset((each.group, each.version) for each in RESOURCES)
+GROUPS = frozenset((resource.group, resource.version) for resource in RESOURCES)

@@ -114,10 +114,10 @@ def finalizer_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
     if not old.get("deletionTimestamp"):
         return []
     before = old.get("finalizers") or []
-    added = [each for each in new.get("finalizers") or [] if each not in before]
+    added = [finalizer for finalizer in new.get("finalizers") or [] if finalizer not in before]
     if not added:
         return []
-    shown = ", ".join(f'"{each}"' for each in added)
+    shown = ", ".join(f'"{finalizer}"' for finalizer in added)
     reason = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
     return [FieldError("FieldValueForbidden", "metadata.finalizers", reason)]
 
@@ -148,10 +148,10 @@ def update_errors(old: JsonObject, sent: JsonObject) -> list[FieldError]:
     deletion = old.get("deletionTimestamp") or sent.get("deletionTimestamp")
     lean = [
         Metadata(
-            uid=each.get("uid") or "",
-            creation_timestamp=each.get("creationTimestamp"),
-            deletion_timestamp=deletion if each is sent else old.get("deletionTimestamp"),
+            uid=metadata.get("uid") or "",
+            creation_timestamp=metadata.get("creationTimestamp"),
+            deletion_timestamp=deletion if metadata is sent else old.get("deletionTimestamp"),
         )
-        for each in (old, sent)
+        for metadata in (old, sent)
     ]
     return metadata_update_errors(*lean) + finalizer_errors(old, sent)

@@ -83,7 +83,7 @@ def wanted(accept: str, *, is_list: bool = False) -> MediaType:
         known = view_name in _VIEWS and clause.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
         fits = view_name == "Table" or (view_name == "PartialObjectMetadataList") == is_list
         if known and fits:
-            view: View = next(each for each in _VIEWS if each == view_name)
+            view: View = next(known for known in _VIEWS if known == view_name)
             return MediaType(view, version, is_yaml)
         unknown_view = True
     raise _refusal(clauses, unknown_view)

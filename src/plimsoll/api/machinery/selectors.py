@@ -122,7 +122,7 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
     "spec.unschedulable": lambda o: _flag(o.spec.unschedulable),
     "status.phase": lambda o: o.status.phase,
     "status.podIP": lambda o: o.status.pod_ip or (o.status.pod_ips[0].ip if o.status.pod_ips else ""),
-    "status.podIPs": lambda o: ",".join(each.ip for each in o.status.pod_ips),
+    "status.podIPs": lambda o: ",".join(address.ip for address in o.status.pod_ips),
     "status.nominatedNodeName": lambda o: o.status.nominated_node_name,
     "status.replicas": lambda o: str(o.status.replicas),
     "status.successful": lambda o: str(o.status.succeeded),
@@ -195,7 +195,7 @@ def field_terms(resource: ApiResource, text: str) -> Iterator[FieldTerm]:
         place = next((i for i in range(len(part)) if part.startswith(("!=", "="), i)), None)
         if place is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-        operator = next(each for each in ("!=", "==", "=") if part.startswith(each, place))
+        operator = next(symbol for symbol in ("!=", "==", "=") if part.startswith(symbol, place))
         field, value = part[:place], _unescaped(part[place + len(operator) :])
         if not field and not value:
             continue

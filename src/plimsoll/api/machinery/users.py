@@ -37,7 +37,7 @@ class User(msgspec.Struct, frozen=True):
 ANONYMOUS = User("system:anonymous", frozenset({"system:unauthenticated"}))
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredToken(msgspec.Struct, frozen=True):
     name: str
     groups: tuple[str, ...]
     digest: str
@@ -65,23 +65,23 @@ class Tokens:
     def __init__(self, state: Path) -> None:
         self._file = state / "tokens.json"
         self._stamp: tuple[int, int] | None = None
-        self._kept: list[_Kept] = []
+        self._stored: list[_StoredToken] = []
 
     def create(self, name: str, groups: tuple[str, ...]) -> str:
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         self._refresh()
-        self._write([*self._kept, _Kept(name, groups, _digest(token))])
+        self._write([*self._stored, _StoredToken(name, groups, _digest(token))])
         return token
 
     def names(self) -> list[str]:
         self._refresh()
-        return [each.name for each in self._kept]
+        return [token.name for token in self._stored]
 
     def revoke(self, name: str) -> int:
         """Remove the tokens of a user; how many there were."""
         self._refresh()
-        left = [each for each in self._kept if each.name != name]
-        gone = len(self._kept) - len(left)
+        left = [token for token in self._stored if token.name != name]
+        gone = len(self._stored) - len(left)
         if gone:
             self._write(left)
         return gone
@@ -89,12 +89,12 @@ class Tokens:
     def user(self, token: str) -> User:
         self._refresh()
         digest = _digest(token)
-        for each in self._kept:
-            if hmac.compare_digest(each.digest, digest):
-                return User(each.name, frozenset({*each.groups, AUTHENTICATED}))
+        for stored in self._stored:
+            if hmac.compare_digest(stored.digest, digest):
+                return User(stored.name, frozenset({*stored.groups, AUTHENTICATED}))
         raise InvalidCredentialsError
 
-    def _write(self, tokens: list[_Kept]) -> None:
+    def _write(self, tokens: list[_StoredToken]) -> None:
         write_private(self._file, msgspec.json.format(msgspec.json.encode(tokens)))
         self._refresh()
 
@@ -102,11 +102,11 @@ class Tokens:
         try:
             status = self._file.stat()
         except FileNotFoundError:
-            self._kept, self._stamp = [], None
+            self._stored, self._stamp = [], None
             return
         stamp = (status.st_mtime_ns, status.st_ino)
         if stamp != self._stamp:
-            self._kept = msgspec.json.decode(self._file.read_bytes(), type=list[_Kept])
+            self._stored = msgspec.json.decode(self._file.read_bytes(), type=list[_StoredToken])
             self._stamp = stamp
 
 

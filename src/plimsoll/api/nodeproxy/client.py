@@ -83,7 +83,7 @@ def node_endpoint(cluster: Cluster, name: str) -> NodeAddress:
         raise not_found(_NODES, name)
     status = node.get("status") or {}
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
-    addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
+    addresses = {address.get("type"): address.get("address") for address in status.get("addresses") or ()}
     host = addresses.get("InternalIP") or addresses.get("Hostname")
     if not port or not host:
         raise StatusError(503, "ServiceUnavailable", f'node "{name}" has not reported the address of its endpoint', {})

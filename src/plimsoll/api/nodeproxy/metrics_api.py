@@ -169,8 +169,8 @@ class NodeMetrics:
         """Until everything has its readings, or the attempts are used up."""
         await self.refresh(cluster, FRESH_S)
         for _ in range(TRIES):
-            lacks_pod = any(_is_new(each, cluster.clock()) and self._pod(each) is None for each in pods)
-            names = (each["metadata"]["name"] for each in nodes)
+            lacks_pod = any(_is_new(pod, cluster.clock()) and self._pod(pod) is None for pod in pods)
+            names = (node["metadata"]["name"] for node in nodes)
             if not lacks_pod and not any(
                 name in self._nodes and self._usage(name, ("", "", "")) is None for name in names
             ):
@@ -183,7 +183,7 @@ class NodeMetrics:
     async def _list_nodes(self, cluster: Cluster, call: ApiCall) -> Response:
         nodes = _selected(cluster.documents("nodes"), call)
         await self._refresh_for(cluster, nodes, [])
-        items = [metrics for each in nodes if (metrics := self._node(each)) is not None]
+        items = [metrics for node in nodes if (metrics := self._node(node)) is not None]
         return _list("NodeMetricsList", items)
 
     async def _get_node(self, cluster: Cluster, call: ApiCall) -> Response:
@@ -197,7 +197,7 @@ class NodeMetrics:
     async def _list_pods(self, cluster: Cluster, call: ApiCall) -> Response:
         pods = _selected(cluster.documents("pods", call.info.namespace), call)
         await self._refresh_for(cluster, [], pods)
-        return _list("PodMetricsList", [metrics for each in pods if (metrics := self._pod(each)) is not None])
+        return _list("PodMetricsList", [metrics for pod in pods if (metrics := self._pod(pod)) is not None])
 
     async def _get_pod(self, cluster: Cluster, call: ApiCall) -> Response:
         pod = cluster.document("pods", call.info.namespace, call.info.name)
@@ -216,9 +216,9 @@ class NodeMetrics:
     def _pod(self, pod: JsonObject) -> JsonObject | None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName") or ""
         usages = [
-            (each["name"], usage)
-            for each in pod["spec"]["containers"]
-            if (usage := self._usage(node, (metadata["namespace"], metadata["name"], each["name"]))) is not None
+            (container["name"], usage)
+            for container in pod["spec"]["containers"]
+            if (usage := self._usage(node, (metadata["namespace"], metadata["name"], container["name"]))) is not None
         ]
         if not usages:
             return None
@@ -228,8 +228,8 @@ class NodeMetrics:
 
 def _is_new(pod: JsonObject, now_s: float) -> bool:
     """Whether one of its containers has just started: an older one without readings will not get any."""
-    for each in pod.get("status", {}).get("containerStatuses") or ():
-        started = each.get("state", {}).get("running", {}).get("startedAt")
+    for status in pod.get("status", {}).get("containerStatuses") or ():
+        started = status.get("state", {}).get("running", {}).get("startedAt")
         if started and now_s - (epoch_seconds(started) or 0.0) < NEW_S:
             return True
     return False
@@ -238,7 +238,9 @@ def _is_new(pod: JsonObject, now_s: float) -> bool:
 def _selected(documents: list[JsonObject], call: ApiCall) -> list[JsonObject]:
     terms = label_terms(call.info.option("labelSelector"))
     return [
-        each for each in documents if all(matches_label(term, each["metadata"].get("labels") or {}) for term in terms)
+        document
+        for document in documents
+        if all(matches_label(term, document["metadata"].get("labels") or {}) for term in terms)
     ]
 
 

@@ -101,10 +101,10 @@ class NodeStreams:
         """A WebSocket that has not been accepted yet."""
         info = call.info
         node, container = _exec_target(app, call)
-        offered = [each for each in SUBPROTOCOLS if each in scope.get("subprotocols", ())]
+        offered = [protocol for protocol in SUBPROTOCOLS if protocol in scope.get("subprotocols", ())]
         if not offered:
             raise bad_request(f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
-        query = [("command", each) for each in info.query["command"]]
+        query = [("command", argument) for argument in info.query["command"]]
         query += [(name, info.option(name)) for name in _EXEC_OPTIONS if info.option(name)]
         target = _with(f"/exec/{info.namespace}/{info.name}/{container}", query)
         try:
@@ -138,11 +138,11 @@ async def _relay(far: WebSocket, receive: Receive, send: Send) -> None:
     tasks = [asyncio.create_task(outward()), asyncio.create_task(inward())]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            each.result()
+        for task in done:
+            task.result()
     finally:
-        for each in tasks:
-            each.cancel()
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -160,13 +160,13 @@ async def _disconnected(receive: Receive) -> None:
 
 def _container(pod: JsonObject, name: str) -> str:
     spec = pod["spec"]
-    names = [each["name"] for kind in ("initContainers", "containers") for each in spec.get(kind) or ()]
+    names = [container["name"] for kind in ("initContainers", "containers") for container in spec.get(kind) or ()]
     own = pod["metadata"]["name"]
     if name:
         if name not in names:
             raise bad_request(f"container {name} is not valid for pod {own}")
         return name
-    regular: list[str] = [each["name"] for each in spec["containers"]]
+    regular: list[str] = [container["name"] for container in spec["containers"]]
     if len(regular) > 1:
         raise bad_request(f"a container name must be specified for pod {own}, choose one of: [{' '.join(names)}]")
     return regular[0]

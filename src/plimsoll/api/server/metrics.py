@@ -69,7 +69,7 @@ class Durations(Histogram):
         self._meter = meter
 
     def lines(self) -> Iterable[str]:
-        self._counts = {what: [*each.counts, each.sum_s] for what, each in self._meter.durations.items()}
+        self._counts = {what: [*histogram.counts, histogram.sum_s] for what, histogram in self._meter.durations.items()}
         return super().lines()
 
 

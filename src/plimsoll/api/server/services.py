@@ -50,7 +50,7 @@ async def controllers(app: App) -> AsyncIterator[None]:
         jobs.controller(context, clock),
         disruption_budgets.controller(context),
     )
-    async with _running({f"controller {each.name}": each.run for each in every}):
+    async with _running({f"controller {controller.name}": controller.run for controller in every}):
         yield
 
 

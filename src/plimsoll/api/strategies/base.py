@@ -110,7 +110,7 @@ def invalid(path: str, value: str | int | None, detail: str) -> FieldError:
 
 
 def unsupported(path: str, value: str, supported: tuple[str, ...]) -> FieldError:
-    listed = ", ".join(f'"{each}"' for each in supported)
+    listed = ", ".join(f'"{name}"' for name in supported)
     return FieldError("FieldValueNotSupported", path, f"supported values: {listed}", value)
 
 

@@ -57,7 +57,7 @@ class NodeStrategy(Strategy):
         if status.get("capacity") and not status.get("allocatable"):
             status["allocatable"] = dict(status["capacity"])
         taints = list(spec.get("taints") or [])
-        if all(each.get("key") != _NOT_READY["key"] or each.get("effect") != "NoSchedule" for each in taints):
+        if all(taint.get("key") != _NOT_READY["key"] or taint.get("effect") != "NoSchedule" for taint in taints):
             taints.append(dict(_NOT_READY))
         return {**document, "spec": {**spec, "taints": taints}, "status": status}
 

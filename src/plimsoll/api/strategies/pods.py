@@ -195,13 +195,13 @@ def _state_errors(before: JsonObject, after: JsonObject, field: str, policy: Any
     """A container that has terminated and will not restart stays terminated."""
     if policy == "Always":
         return []
-    known = {each.get("name"): each for each in before.get(field) or []}
+    known = {status.get("name"): status for status in before.get(field) or []}
     errors = []
-    for index, each in enumerate(after.get(field) or []):
-        was = ((known.get(each.get("name")) or {}).get("state") or {}).get("terminated")
+    for index, status in enumerate(after.get(field) or []):
+        was = ((known.get(status.get("name")) or {}).get("state") or {}).get("terminated")
         if was is None or (policy == "OnFailure" and was.get("exitCode")):
             continue
-        if (each.get("state") or {}).get("terminated") is None:
+        if (status.get("state") or {}).get("terminated") is None:
             path = f"status.{field}[{index}].state"
             errors.append(forbidden(path, "may not be transitioned to non-terminated state"))
     return errors

@@ -60,7 +60,7 @@ class QuotaStrategy(Strategy):
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, context)
-        before, after = (sorted((each.get("spec") or {}).get("scopes") or []) for each in (old, new))
+        before, after = (sorted((document.get("spec") or {}).get("scopes") or []) for document in (old, new))
         if before != after:
             errors.append(immutable("spec.scopes", after))
         return errors
@@ -168,6 +168,6 @@ class ServiceAccountStrategy(Strategy):
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         return [
             required(f"imagePullSecrets[{index}].name")
-            for index, each in enumerate(document.get("imagePullSecrets") or [])
-            if not each.get("name")
+            for index, secret in enumerate(document.get("imagePullSecrets") or [])
+            if not secret.get("name")
         ]

@@ -36,7 +36,7 @@ class WorkloadStrategy(Strategy):
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, context)
-        before, after = ((each.get("spec") or {}).get("selector") for each in (old, new))
+        before, after = ((document.get("spec") or {}).get("selector") for document in (old, new))
         if before != after:
             errors.append(immutable("spec.selector", after))
         return errors
@@ -65,7 +65,7 @@ class JobStrategy(WorkloadStrategy):
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = super().update_errors(old, new, context)
-        before, after = ((each.get("spec") or {}).get("template") for each in (old, new))
+        before, after = ((document.get("spec") or {}).get("template") for document in (old, new))
         if before != after:
             errors.append(immutable("spec.template", after))
         return errors
@@ -95,7 +95,7 @@ def _selector_errors(spec: JsonObject) -> list[FieldError]:
         return [required("spec.selector")]
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     wanted: dict[str, Any] = selector.get("matchLabels") or {}
-    terms = [msgspec.convert(each, SelectorTerm) for each in selector.get("matchExpressions") or []]
+    terms = [msgspec.convert(term, SelectorTerm) for term in selector.get("matchExpressions") or []]
     if not wanted and not terms:
         return [invalid("spec.selector", None, "{}: empty selector is invalid for deployment")]
     if all(labels.get(key) == value for key, value in wanted.items()) and all(
@@ -113,7 +113,7 @@ def _template_errors(template: JsonObject, policies: tuple[str, ...], context: W
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
     )
     findings = pod_errors(pod, pod_level=context.resize_gates.pod_level)
-    errors = [msgspec.structs.replace(each, field=f"spec.template.{each.field}") for each in findings]
+    errors = [msgspec.structs.replace(finding, field=f"spec.template.{finding.field}") for finding in findings]
     policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
     if policy not in policies:
         errors.append(unsupported("spec.template.spec.restartPolicy", policy, policies))

@@ -110,7 +110,9 @@ def _node(profile: str) -> Cells:
 
 
 def _node_status(node: JsonObject) -> str:
-    ready = [each for each in _part(node, "status").get("conditions") or [] if each.get("type") == "Ready"]
+    ready = [
+        condition for condition in _part(node, "status").get("conditions") or [] if condition.get("type") == "Ready"
+    ]
     status = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
     return f"{status},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else status
 
@@ -125,7 +127,7 @@ def _node_roles(node: JsonObject) -> str:
 
 
 def _address(addresses: list[JsonObject], type_: str) -> str:
-    return next((each.get("address") or NONE for each in addresses if each.get("type") == type_), NONE)
+    return next((address.get("address") or NONE for address in addresses if address.get("type") == type_), NONE)
 
 
 def _event(event: JsonObject, now_s: float) -> list[Any]:
@@ -228,8 +230,8 @@ def _template(document: JsonObject) -> list[str]:
     """Containers, Images, Selector: the wide cells of every workload."""
     containers = _part(document, "spec", "template", "spec").get("containers") or []
     return [
-        ",".join(each.get("name") or "" for each in containers),
-        ",".join(each.get("image") or "" for each in containers),
+        ",".join(container.get("name") or "" for container in containers),
+        ",".join(container.get("image") or "" for container in containers),
         _selector(_part(document, "spec").get("selector")),
     ]
 
@@ -239,10 +241,10 @@ def _selector(selector: JsonObject | None) -> str:
         return NONE
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     words = {"In": "in", "NotIn": "notin"}
-    for each in selector.get("matchExpressions") or []:
-        key, operator = each.get("key"), each.get("operator")
+    for term in selector.get("matchExpressions") or []:
+        key, operator = term.get("key"), term.get("operator")
         if operator in words:
-            parts.append(f"{key} {words[operator]} ({','.join(sorted(each.get('values') or []))})")
+            parts.append(f"{key} {words[operator]} ({','.join(sorted(term.get('values') or []))})")
         else:
             parts.append(f"!{key}" if operator == "DoesNotExist" else f"{key}")
     return ",".join(parts) or NONE
@@ -295,7 +297,7 @@ def _job(job: JsonObject, now_s: float) -> list[Any]:
 
 
 def _job_status(job: JsonObject, status: JsonObject) -> str:
-    true = {each.get("type") for each in status.get("conditions") or [] if each.get("status") == "True"}
+    true = {condition.get("type") for condition in status.get("conditions") or [] if condition.get("status") == "True"}
     for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
         if type_ in true:
             return text

@@ -110,7 +110,7 @@ class Viewer:
         return self._table([row], b'{"resourceVersion":"%d"}' % version, columns)
 
     def _table(self, rows: list[bytes], meta: bytes, columns: bool = True) -> bytes:
-        shown = encoded([each.definition() for each in self._printer.columns]) if columns else b"null"
+        shown = encoded([column.definition() for column in self._printer.columns]) if columns else b"null"
         head = b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":['
         return b"".join((head % (self._api_version, meta, shown), b",".join(rows), b"]}"))
 
