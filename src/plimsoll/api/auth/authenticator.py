@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plimsoll.api.auth.ca import Authority, kubeconfig
 from plimsoll.api.machinery.exchange import Authenticator, Headers, Scope
-from plimsoll.api.machinery.users import MASTERS, Tokens, User, authenticated
+from plimsoll.api.machinery.users import MASTERS, Tokens, User, authenticate_user
 from plimsoll.linux.state_dir import write_private
 
 ADMIN = "admin"
@@ -19,7 +19,7 @@ def authenticator(state: Path) -> Authenticator:
 
     def authenticate(scope: Scope, headers: Headers) -> User:
         authorization = headers.get(b"authorization", b"").decode("latin-1")
-        return authenticated(authorization, scope.get("state", {}).get("peer"), tokens)
+        return authenticate_user(authorization, scope.get("state", {}).get("peer"), tokens)
 
     return authenticate
 

@@ -62,7 +62,7 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
         old = decoded(record)
         call.guard(old)
         check_preconditions(resource, name, old["metadata"], options.uid, options.resource_version)
-        deletion = decided(resource, old, options, cluster.clock())
+        deletion = decide_deletion(resource, old, options, cluster.clock())
         seen.append(deletion)
         if options.dry_run or deletion.act == "leave":
             return None
@@ -111,7 +111,7 @@ def _answer(resource: ApiResource, deletion: Deletion, body: bytes) -> Response:
 # --- the effect on one object ---
 
 
-def decided(resource: ApiResource, old: JsonObject, options: DeleteOptions, now_s: float) -> Deletion:
+def decide_deletion(resource: ApiResource, old: JsonObject, options: DeleteOptions, now_s: float) -> Deletion:
     """The table of 05 B6, row by row."""
     document = {**old, "metadata": _with_propagation(dict(old["metadata"]), options.propagation)}
     if resource.graceful:

@@ -41,7 +41,7 @@ _SPECIAL: dict[Route, Handler] = {
 _OF_THE_OBJECT = frozenset({"", "status", "resize", "finalize"})
 
 
-async def answered(cluster: Cluster, call: ApiCall, wanted: MediaType, added: dict[Route, Handler]) -> Response:
+async def handle(cluster: Cluster, call: ApiCall, form: MediaType, added: dict[Route, Handler]) -> Response:
     """Raises StatusError. `added` are the handlers of other parts; watches are streamed elsewhere."""
     info = call.info
     route = (info.resource.group, info.resource.plural, info.subresource, info.verb)
@@ -53,7 +53,7 @@ async def answered(cluster: Cluster, call: ApiCall, wanted: MediaType, added: di
     if info.subresource == "resize" and not cluster.in_place:
         raise no_such_resource()
     if info.verb == "list":
-        return await list_objects(cluster, call, wanted)
+        return await list_objects(cluster, call, form)
     return await _PLAIN[info.verb](cluster, call)
 
 

@@ -38,7 +38,7 @@ async def get(cluster: Cluster, call: ApiCall) -> Response:
     info = call.info
     version = info.option("resourceVersion")
     if version and version != "0":
-        await reached(cluster, parsed_version(version))
+        await wait_for_version(cluster, parse_version(version))
     record = cluster.store.get(key(info.resource, info.namespace, info.name))
     if record is None:
         raise not_found(info.resource, info.name)
@@ -47,7 +47,7 @@ async def get(cluster: Cluster, call: ApiCall) -> Response:
     return Response(200, record.body)
 
 
-def parsed_version(text: str) -> int:
+def parse_version(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise bad_request(
             f'invalid resource version: resourceVersion: Invalid value: "{text}": '
@@ -56,7 +56,7 @@ def parsed_version(text: str) -> int:
     return min(int(text[:25]), 2**63)
 
 
-async def reached(cluster: Cluster, version: int) -> None:
+async def wait_for_version(cluster: Cluster, version: int) -> None:
     """Wait a little for a version that another server may have returned; then 504."""
     deadline = asyncio.get_running_loop().time() + FUTURE_WAIT_S
     while cluster.store.version < version:
@@ -105,14 +105,14 @@ class ListPage(msgspec.Struct, frozen=True):
         return encoded(meta)
 
 
-async def list_objects(cluster: Cluster, call: ApiCall, wanted: MediaType) -> Response:
+async def list_objects(cluster: Cluster, call: ApiCall, form: MediaType) -> Response:
     info = call.info
     options = list_options(info)
     chosen = selection(info.resource, options.label_selector, options.field_selector)
     page = await _page(cluster, info, options, chosen)
     bodies = [record.body for record in page.records]
-    if wanted.view:
-        viewer = Viewer(info.resource, wanted, info.option("includeObject"), cluster.profile.name)
+    if form.view:
+        viewer = Viewer(info.resource, form, info.option("includeObject"), cluster.profile.name)
         return Response(200, viewer.many(bodies, page.metadata(), cluster.clock()), is_ready=True)
     return Response(200, item_list(info.resource, bodies, page.metadata()), is_ready=True)
 
@@ -152,11 +152,11 @@ async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chose
     if options.continue_token:
         return await _continued(cluster, base, options, chosen, limit)
     version = options.resource_version
-    number = parsed_version(version) if version else 0
+    number = parse_version(version) if version else 0
     if version == "0":
         limit = None  # any version is allowed, and the list is returned whole
     if number:
-        await reached(cluster, number)
+        await wait_for_version(cluster, number)
     exact = bool(number) and (options.match == "Exact" or (limit is not None and not options.match))
     if not exact:
         if chosen:

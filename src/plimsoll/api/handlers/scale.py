@@ -50,15 +50,15 @@ async def write_scale(cluster: Cluster, call: ApiCall) -> Response:
     info = call.info
     options = write_options(info, call.user_agent)
     kind = schema("autoscaling/v1", "Scale")
-    wanted: Callable[[JsonObject], JsonObject]
+    desired_scale: Callable[[JsonObject], JsonObject]
     if info.verb == "update":
         sent = read_object(call, kind, options)
-        wanted = lambda _: sent  # noqa: E731
+        desired_scale = lambda _: sent  # noqa: E731
     else:
-        wanted = patcher(call, options, kind)
+        desired_scale = patcher(call, options, kind)
 
     def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
-        scale = wanted(scale_of(live))
+        scale = desired_scale(scale_of(live))
         metadata = scale.get("metadata") or {}
         check_place(metadata, info.namespace, info.name, namespaced=True)
         replicas = (scale.get("spec") or {}).get("replicas") or 0

@@ -142,9 +142,9 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
             text = f"The disruption budget {name} is still being processed by the server."
             raise _no_disruption(text, _RETRY_S)
         if (status.get("disruptionsAllowed") or 0) <= 0:
-            healthy, wanted = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+            healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
             raise _no_disruption(
-                f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
+                f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
             )
         if dry_run:
             return None

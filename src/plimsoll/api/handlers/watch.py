@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
-from plimsoll.api.handlers.list import PIECE, candidates, matching, parsed_version
+from plimsoll.api.handlers.list import PIECE, candidates, matching, parse_version
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, prefix
 from plimsoll.api.machinery.encoding import encoded
@@ -52,7 +52,7 @@ def _shared(change: Change) -> _Shared:
 class WatchStream:
     """One watcher. The constructor raises every error that comes before the stream starts."""
 
-    def __init__(self, cluster: Cluster, call: ApiCall, wanted: MediaType) -> None:
+    def __init__(self, cluster: Cluster, call: ApiCall, form: MediaType) -> None:
         info = call.info
         self._cluster = cluster
         self._info = info
@@ -61,11 +61,11 @@ class WatchStream:
         self._chosen = selection(info.resource, self._options.label_selector, self._options.field_selector)
         self._prefix = prefix(info.resource, info.namespace)
         self._viewer: Viewer | None = None
-        if wanted.view:
-            self._viewer = Viewer(info.resource, wanted, info.option("includeObject"), cluster.profile.name)
+        if form.view:
+            self._viewer = Viewer(info.resource, form, info.option("includeObject"), cluster.profile.name)
         self._has_columns = False  # a Table's columns are sent once
         try:
-            self._after = parsed_version(self._options.resource_version or "0")
+            self._after = parse_version(self._options.resource_version or "0")
         except StatusError as error:
             raise internal(error.message) from None
 

@@ -66,7 +66,7 @@ def _clauses(accept: str) -> tuple[_Clause, ...]:
 
 
 @lru_cache(256)
-def wanted(accept: str, *, is_list: bool = False) -> MediaType:
+def accepted_form(accept: str, *, is_list: bool = False) -> MediaType:
     """The first clause that the server supports; else raises 406. `is_list`: for lists and watches."""
     clauses = _clauses(accept)
     if not clauses:

@@ -209,12 +209,12 @@ def unavailable(message: str, retry_after_s: int = 1) -> StatusError:
     return StatusError(503, "ServiceUnavailable", message, {}, retry_after_s=retry_after_s)
 
 
-def too_large_version(wanted: int, current: int) -> StatusError:
+def too_large_version(requested: int, current: int) -> StatusError:
     details: JsonObject = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
-    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return StatusError(504, "Timeout", message, details, retry_after_s=1)
 
 

@@ -110,7 +110,7 @@ class Tokens:
             self._stamp = stamp
 
 
-def authenticated(authorization: str, peer: dict[str, Any] | None, tokens: Tokens) -> User:
+def authenticate_user(authorization: str, peer: dict[str, Any] | None, tokens: Tokens) -> User:
     """A certificate takes precedence over a token, as in Kubernetes; without either the user is anonymous."""
     if peer and (user := certificate_user(peer)) is not None:
         return user

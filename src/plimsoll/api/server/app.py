@@ -19,13 +19,13 @@ import msgspec
 from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.roles import path_verdict
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
-from plimsoll.api.handlers.dispatch import Handler, Route, answered
+from plimsoll.api.handlers.dispatch import Handler, Route, handle
 from plimsoll.api.handlers.watch import WatchStream
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, Limits
 from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
 from plimsoll.api.machinery.metrics import Audit, RequestMetrics
-from plimsoll.api.machinery.negotiate import YAML, MediaType, wanted
+from plimsoll.api.machinery.negotiate import YAML, MediaType, accepted_form
 from plimsoll.api.machinery.request_info import RequestInfo, parsed_query, request_info
 from plimsoll.api.machinery.status import (
     StatusError,
@@ -208,13 +208,13 @@ class App:
         if streamer is not None:
             await streamer(self, call, scope, request.receive, request.send)
             return
-        form = wanted(request.header(b"accept"), is_list=info.verb in ("list", "watch", "deletecollection"))
+        form = accepted_form(request.header(b"accept"), is_list=info.verb in ("list", "watch", "deletecollection"))
         if info.verb == "watch":
             await self._watch(request, WatchStream(self.cluster, call, form), info)
             return
         if info.verb not in ("get", "list"):
             call.body = await request.body(self.options.limits.body_bytes)
-        answer = await answered(self.cluster, call, form, self.options.handlers)
+        answer = await handle(self.cluster, call, form, self.options.handlers)
         await self._send(request, call, answer, form)
 
     async def _send(self, request: Exchange, call: ApiCall, answer: Response, form: MediaType) -> None:

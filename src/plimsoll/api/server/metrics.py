@@ -17,7 +17,7 @@ _REQUEST = ("verb", "group", "resource", "subresource")
 
 
 @asynccontextmanager
-async def measured(app: App) -> AsyncIterator[None]:
+async def metrics_service(app: App) -> AsyncIterator[None]:
     """Serve the page while the server runs."""
     registered = registry(app.meter, app.cluster.store)
     app.pages.added[PATH] = lambda: StaticPage(200, registered.text().encode(), CONTENT_TYPE)

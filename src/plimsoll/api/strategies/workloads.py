@@ -94,11 +94,11 @@ def _selector_errors(spec: JsonObject) -> list[FieldError]:
     if selector is None:
         return [required("spec.selector")]
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    wanted: dict[str, Any] = selector.get("matchLabels") or {}
+    match_labels: dict[str, Any] = selector.get("matchLabels") or {}
     terms = [msgspec.convert(term, SelectorTerm) for term in selector.get("matchExpressions") or []]
-    if not wanted and not terms:
+    if not match_labels and not terms:
         return [invalid("spec.selector", None, "{}: empty selector is invalid for deployment")]
-    if all(labels.get(key) == value for key, value in wanted.items()) and all(
+    if all(labels.get(key) == value for key, value in match_labels.items()) and all(
         matches_label(term, labels) for term in terms
     ):
         return []

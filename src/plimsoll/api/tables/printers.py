@@ -281,9 +281,9 @@ def _replicas(spec: JsonObject) -> int:
 
 def _job(job: JsonObject, now_s: float) -> list[Any]:
     spec, status = _part(job, "spec"), _part(job, "status")
-    done, wanted, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
-    if wanted is not None:
-        completions = f"{done}/{wanted}"
+    done, desired, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
+    if desired is not None:
+        completions = f"{done}/{desired}"
     else:
         completions = f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
     return [

@@ -73,10 +73,10 @@ def item_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes) 
 class Viewer:
     """Prints objects of one resource in one of the converted forms."""
 
-    def __init__(self, resource: ApiResource, wanted: MediaType, include: str, profile: str) -> None:
+    def __init__(self, resource: ApiResource, form: MediaType, include: str, profile: str) -> None:
         self._resource = resource
-        self.view: View = wanted.view
-        self._api_version = f"meta.k8s.io/{wanted.view_version}".encode()
+        self.view: View = form.view
+        self._api_version = f"meta.k8s.io/{form.view_version}".encode()
         if self.view == "Table" and include not in _INCLUDES:
             raise bad_request(
                 f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '

@@ -17,7 +17,7 @@ from plimsoll.api.auth.roles import (
     rules_of,
     verdict,
 )
-from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, Tokens, User, authenticated
+from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, Tokens, User, authenticate_user
 from tests.unit.api.api_client import api
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
@@ -111,7 +111,7 @@ def test_tokens_are_kept_as_digests_and_can_be_revoked(tmp_path: Path) -> None:
     token = tokens.create("eve", ("plimsoll:viewers",))
     file = tmp_path / "tokens.json"
     assert token not in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert authenticated(f"Bearer {token}", None, tokens) == VIEWER
+    assert authenticate_user(f"Bearer {token}", None, tokens) == VIEWER
     assert Tokens(tmp_path).user(token) == VIEWER
     assert tokens.revoke("eve") == 1
     with pytest.raises(InvalidCredentialsError):
@@ -121,12 +121,12 @@ def test_tokens_are_kept_as_digests_and_can_be_revoked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", ["Bearer nope", "Bearer ", "Basic dXNlcjpwdw==", "nonsense"])
 def test_a_wrong_credential_is_refused_rather_than_anonymous(header: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidCredentialsError):
-        authenticated(header, None, Tokens(tmp_path))
+        authenticate_user(header, None, Tokens(tmp_path))
 
 
 def test_a_token_made_elsewhere_works_at_once(tmp_path: Path) -> None:
     server, command = Tokens(tmp_path), Tokens(tmp_path)
-    assert authenticated("", None, server) == ANONYMOUS
+    assert authenticate_user("", None, server) == ANONYMOUS
     assert server.user(command.create("admin", ("system:masters",))) == ADMIN
 
 

@@ -11,7 +11,7 @@ import pytest
 from plimsoll.api.discovery.discovery import discovery
 from plimsoll.api.machinery import status
 from plimsoll.api.machinery.kinds import ApiResource, resource_at
-from plimsoll.api.machinery.negotiate import DISCOVERY, MediaType, wanted, wants_discovery
+from plimsoll.api.machinery.negotiate import DISCOVERY, MediaType, accepted_form, wants_discovery
 from plimsoll.api.machinery.status import StatusError
 from plimsoll.errors import FieldError
 from tests.unit.api.api_client import TABLE, api
@@ -100,7 +100,7 @@ KUBECTL_GET = (
     ],
 )
 def test_accepted_media_types(accept: str, form: MediaType) -> None:
-    assert wanted(accept) == form
+    assert accepted_form(accept) == form
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_accepted_media_types(accept: str, form: MediaType) -> None:
 )  # fmt: skip
 def test_nothing_acceptable(accept: str, is_list: bool, message: str) -> None:
     with pytest.raises(StatusError) as refusal:
-        wanted(accept, is_list=is_list)
+        accepted_form(accept, is_list=is_list)
     assert (refusal.value.code, refusal.value.message, refusal.value.details) == (406, message, {})
 
 

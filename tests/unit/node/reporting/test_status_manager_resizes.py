@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.server.in_process import InProcess, part_of_us
+from plimsoll.api.server.in_process import InProcess, control_plane_user
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiResponse, Request
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
@@ -77,7 +77,7 @@ async def telling(directory: Path) -> AsyncIterator[Told]:
             "spec": {"containers": [container], "nodeName": "n1"},
         }
         await ask.ok("POST", PODS, pod)
-        wire = Wire(InProcess(ask.app, part_of_us("node")))
+        wire = Wire(InProcess(ask.app, control_plane_user("node")))
         reporter = Reporter(Client(wire), versioned=True)
         task = asyncio.create_task(reporter.run())
         try:
