@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,34 +11,17 @@ from wsproto import ConnectionType, WSConnection
 from wsproto.events import AcceptConnection, BytesMessage, Message, Ping, Request, TextMessage
 
 from plimsoll.net.websocket import RejectedError, WebSocket
-
-Serve = Callable[[WebSocket], Awaitable[None]]
-
-
-async def _accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> WebSocket:
-    lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
-    target = lines[0].split()[1].decode()
-    headers = [(name.lower(), value.strip()) for line in lines[1:-2] for name, _, value in [line.partition(b":")]]
-    return await WebSocket.accept(headers, target, "v5", reader, writer)
+from tests.unit.net.websocket_server import Serve, websocket_server
 
 
 @asynccontextmanager
 async def _connected(serve: Serve) -> AsyncIterator[WebSocket]:
-    ended = asyncio.Event()
-
-    async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await serve(await _accept(reader, writer))
-        writer.close()
-        ended.set()
-
-    async with asyncio.timeout(10), await asyncio.start_server(run, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        client = await WebSocket.connect("127.0.0.1", port, "/exec?a=b", subprotocols=["v5", "v4"])
+    async with websocket_server(serve) as port:
+        client = await WebSocket.connect("127.0.0.1", port, "/exec?a=b", subprotocols=["v5.channel.k8s.io", "v4"])
         try:
             yield client
         finally:
             await client.close()
-        await ended.wait()
 
 
 async def test_whole_messages_go_both_ways_and_a_close_ends_them() -> None:
@@ -52,7 +35,7 @@ async def test_whole_messages_go_both_ways_and_a_close_ends_them() -> None:
                 await socket.close()
 
     async with _connected(echo) as client:
-        assert client.subprotocol == "v5"
+        assert client.subprotocol == "v5.channel.k8s.io"
         big = b"x" * (1 << 18)
         for message in (b"", big, b"last"):
             await client.send(message)

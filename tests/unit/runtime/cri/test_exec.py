@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from plimsoll.net.websocket import WebSocket
-from plimsoll.runtime.cri.exec import V5, ExecStream
+from plimsoll.runtime.cri.exec import ExecStream
 from plimsoll.runtime.interface import RuntimeCallError
+from tests.unit.net.websocket_server import Serve, websocket_server
 
 
 @asynccontextmanager
-async def _session(serve: Callable[[WebSocket], Awaitable[None]]) -> AsyncIterator[ExecStream]:
-    async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
-        headers = [(name.lower(), value.strip()) for line in lines[1:-2] for name, _, value in [line.partition(b":")]]
-        await serve(await WebSocket.accept(headers, "/exec/token", V5, reader, writer))
-        writer.close()
-
-    async with asyncio.timeout(10), await asyncio.start_server(run, "127.0.0.1", 0) as server:
-        session = await ExecStream.connect(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/exec/token")
+async def _session(serve: Serve) -> AsyncIterator[ExecStream]:
+    async with websocket_server(serve) as port:
+        session = await ExecStream.connect(f"http://127.0.0.1:{port}/exec/token")
         try:
             yield session
         finally:
