@@ -161,9 +161,8 @@ def _priority_refusal(pod_name: str, words: str, sent: object, value: object) ->
 
 def _default_class(cluster: Cluster) -> JsonObject | None:
     """The class with globalDefault; of several, the lowest (as Kubernetes chooses)."""
-    defaults = [
-        priority_class for priority_class in cluster.policies("priorityclasses") if priority_class.get("globalDefault")
-    ]
+    classes = cluster.policies("priorityclasses")
+    defaults = [priority_class for priority_class in classes if priority_class.get("globalDefault")]
     return min(defaults, key=lambda priority_class: priority_class.get("value") or 0, default=None)
 
 

@@ -27,10 +27,8 @@ def controller(context: ControllerContext, clock: Clock) -> Controller:
             return None
         namespace, sets = metadata["namespace"], dependents.of(metadata["uid"])
         desired = replica_set_of(deployment, reference(deployment, "Deployment", "apps/v1"))
-        new = next(
-            (replica_set for replica_set in sets if replica_set["metadata"]["name"] == desired["metadata"]["name"]),
-            None,
-        )
+        by_name = {replica_set["metadata"]["name"]: replica_set for replica_set in sets}
+        new = by_name.get(desired["metadata"]["name"])
         if new is None:
             await context.client.ask(request.create(REPLICA_SETS, desired, namespace))
             return None  # its creation enqueues this key again

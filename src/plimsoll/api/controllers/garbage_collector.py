@@ -103,11 +103,8 @@ def controller(context: ControllerContext) -> Controller:
                 await context.attempt(delete, _REPLACED)
         if waiting:
             return REQUEUE_S
-        change = {
-            "metadata": {
-                "finalizers": [finalizer for finalizer in finalizers if finalizer not in (FOREGROUND, ORPHAN)] or None
-            }
-        }
+        left = [finalizer for finalizer in finalizers if finalizer not in (FOREGROUND, ORPHAN)]
+        change = {"metadata": {"finalizers": left or None}}
         name, namespace = metadata["name"], metadata.get("namespace", "")
         await context.attempt(request.patch(resource, name, change, namespace, content_type=request.MERGE), _REPLACED)
         return None
