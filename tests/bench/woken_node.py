@@ -10,10 +10,11 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from plimsoll.cli.main import main
-from plimsoll.cli.node import assembly
+from plimsoll.node import assembly
 from plimsoll.node.agent import Agent
 
 
@@ -31,7 +32,7 @@ async def _all_woken(agent: Agent, answer: Path) -> None:
 class WokenNode(assembly.NodeProcess):
     answer: Path
 
-    async def run(self, stop: asyncio.Event, *, ends_pods: bool) -> None:
+    async def run(self, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
         tasks: set[asyncio.Task[None]] = set()
 
         def wake() -> None:
@@ -40,11 +41,11 @@ class WokenNode(assembly.NodeProcess):
             task.add_done_callback(tasks.discard)
 
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, wake)
-        await super().run(stop, ends_pods=ends_pods)
+        await super().run(stop, announce)
 
 
 if __name__ == "__main__":
     WokenNode.answer = Path(sys.argv[1])
-    setattr(assembly, "Node", WokenNode)  # noqa: B010
+    setattr(assembly, "NodeProcess", WokenNode)  # noqa: B010
     sys.argv = sys.argv[2:]
     sys.exit(main())

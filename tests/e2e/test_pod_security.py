@@ -179,7 +179,7 @@ def test_a_host_path_never_shows_what_is_secret(place: Place, which: str) -> Non
         shell("c", "ls -R /own; cat /own/state/admin.kubeconfig", **MOUNT),
         **own({"hostPath": {"path": str(path)}}),
     )
-    until(lambda: any("which no pod may see" in each for each in place.events(name)), 30.0)
+    until(lambda: any("which is hidden from pods" in each for each in place.events(name)), 30.0)
     assert place.status(name)["phase"] == "Pending"
 
 

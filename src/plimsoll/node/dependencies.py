@@ -92,7 +92,7 @@ class Dependencies:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        self.recorder.tell(about(pod, field_path), kind, reason, message, annotations)
+        self.recorder.record(about(pod, field_path), kind, reason, message, annotations)
 
     def tell_lifecycle(self, pod: RunPod, event: LifecycleEvent) -> None:
         self.tell(pod, event.type, event.reason, event.message, event.field_path)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-import plimsoll
 from plimsoll.api.discovery.discovery import discovery
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.negotiate import DISCOVERY, JSON, wants_discovery
@@ -16,13 +15,9 @@ from plimsoll.api.machinery.status import method_not_allowed, not_acceptable
 from plimsoll.codec.openapi import v2 as openapi_v2
 from plimsoll.codec.openapi.v3 import openapi_document, openapi_hash, openapi_index
 from plimsoll.rules.profile import Profile
+from plimsoll.version import git_version
 
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
-
-
-def git_version(profile: Profile) -> str:
-    """`v1.27.0+plimsoll.X`, as the nodes report it, too."""
-    return f"v{profile.name}.0+plimsoll.{plimsoll.__version__}"
 
 
 def version_body(profile: Profile) -> bytes:

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from plimsoll.cli.node.machine import LiveNode, finished, live_options, opened
+from plimsoll.cli.node.machine import finished, live_options, opened
 from plimsoll.cli.terminal import inert
 from plimsoll.errors import PlimsollError
+from plimsoll.node.machine import LiveNode
 from plimsoll.rules.model.objects import Pod
 
 if TYPE_CHECKING:

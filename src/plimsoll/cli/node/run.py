@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from plimsoll.cli.node.machine import LiveNode, live_options, opened
+from plimsoll.cli.node.machine import live_options, opened
 from plimsoll.cli.terminal import Paint, colourful, inert
 from plimsoll.errors import PlimsollError
+from plimsoll.node.machine import LiveNode
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import epoch_s
@@ -153,7 +154,7 @@ def run(file: str, events: bool, **options: Any) -> int:
         except CgroupsUnusableError as error:
             click.echo(f"limits are not enforced: {error}", err=True)
             live = opened({**options, "simulate": True})
-        if live.told is not None:
+        if live.runtime is not None:
             raise click.UsageError("run has the embedded runtime alone: leave --container-runtime-endpoint out")
         for note in live.notes:
             click.echo(Paint(colourful())(f"note: {inert(note)}", "dim"), err=True)
@@ -218,10 +219,10 @@ class _Foreground:
         self._peaks: dict[str, Peak] = {}
 
     async def run(self) -> int:
-        from plimsoll.cli.node.assembly import embedded_runtime
         from plimsoll.kube.client import Client
         from plimsoll.linux.cpu_topology import node_topology
         from plimsoll.node.agent import Agent
+        from plimsoll.node.assembly import embedded_runtime
         from plimsoll.node.standalone import OnePodApi
 
         live = self._live

@@ -139,7 +139,7 @@ class Pods:
             for operation in operations(before, pod):
                 self._tools.meters.resize_requested(*operation)
             self.resizes.changed(meta.uid)
-        self._tools.reporter.seen(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
+        self._tools.reporter.observe(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
 
     def _gone(self, change: ObjectChange) -> None:
         self._tools.reporter.forget(change.uid)

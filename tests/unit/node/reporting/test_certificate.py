@@ -21,7 +21,7 @@ from plimsoll.kube.request import ApiError
 from plimsoll.kube.signing_request import generate, signing_request
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.reporting import certificate
-from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, kept_identity, valid_times_s
+from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, stored_identity, valid_times_s
 from tests.unit.api.api_client import ADMIN, api
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -106,7 +106,7 @@ def test_what_is_not_signed(authority: Authority, request_pem: bytes, reason: st
         pytest.param(NODE, asked(b"x", signerName="example.com/x"), 422, "must be ", id="signer"),
         pytest.param(NODE, asked(b"x", expirationSeconds=5), 422, "may not be less than 600", id="life"),
         pytest.param(ADMIN, asked(generate("system:node:n1", NODES).request), 422, "is not a node", id="admin"),
-        pytest.param(User("eve", frozenset({AUTHENTICATED})), asked(b"x"), 403, "cannot create", id="anybody"),
+        pytest.param(User("eve", frozenset({AUTHENTICATED})), asked(b"x"), 403, "cannot create", id="another user"),
     ],
 )
 async def test_refusals(authority: Authority, tmp_path: Path, user: User, body: Any, code: int, reason: str) -> None:
@@ -128,9 +128,9 @@ async def test_renewal(authority: Authority, tmp_path: Path) -> None:
         assert used == [renewal.identity]
         assert 291 * 86400 < renewal.due_s() < 293 * 86400
         assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-        assert kept_identity(tmp_path, old).certificate.strip() == used[0].certificate.strip()
+        assert stored_identity(tmp_path, old).certificate.strip() == used[0].certificate.strip()
         newer = issued(authority, datetime.now(UTC), days=400)
-        assert kept_identity(tmp_path, newer) == newer, "the kubeconfig was made anew since"
+        assert stored_identity(tmp_path, newer) == newer, "the kubeconfig is newer"
 
 
 async def test_run_tries_again(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ async def test_the_key_is_made_elsewhere() -> None:
     assert pair.request.startswith(b"-----BEGIN CERTIFICATE REQUEST-----")
 
 
-def test_a_damaged_file_is_no_hindrance(authority: Authority, tmp_path: Path) -> None:
+def test_a_damaged_file_is_ignored(authority: Authority, tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"-----BEGIN PRIVATE KEY-----")
     given = issued(authority)
-    assert kept_identity(tmp_path, given) == given
+    assert stored_identity(tmp_path, given) == given

@@ -108,9 +108,9 @@ async def _asked(world: World, who: str, path: str) -> tuple[int, str]:
         pytest.param("token:good", "/containerLogs/default/web/c", 403, "Forbidden (user=bob, verb=get, resource=nodes, subresource=proxy)", id="token may not read logs"),
         pytest.param("token:good", "/exec/default/web/c?command=ls&stdout=1", 403, "Forbidden (user=bob, verb=create, resource=nodes, subresource=proxy)", id="token may never run commands"),
         pytest.param("token:bad", "/stats/summary", 401, "Unauthorized", id="unknown token"),
-        pytest.param("token:", "/healthz", 401, "Unauthorized", id="nobody"),
+        pytest.param("token:", "/healthz", 401, "Unauthorized", id="no-token"),
         pytest.param("certificate:bob", "/metrics", 200, "kubelet", id="certificate of a reader"),
-        pytest.param("certificate:eve", "/metrics", 403, "Forbidden (user=eve", id="certificate of anybody"),
+        pytest.param("certificate:eve", "/metrics", 403, "Forbidden (user=eve", id="certificate of another user"),
     ],
 )  # fmt: skip
 async def test_others_than_the_api_server_are_asked_about(
@@ -273,7 +273,7 @@ async def test_a_log_is_followed_until_the_container_ends(world: World) -> None:
 
 async def _eventually(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110  nobody tells
+        while not true():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.01)
 
 

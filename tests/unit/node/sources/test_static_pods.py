@@ -30,10 +30,10 @@ def config(path: Path) -> KubeletConfig:
     return reading(None, DEFAULT_PROFILE, {"staticPodPath": [str(path)]}).config
 
 
-async def eventually(look: Callable[[], Any]) -> None:
+async def eventually(check: Callable[[], Any]) -> None:
     async with asyncio.timeout(WAIT_S):
         while True:
-            if look():
+            if check():
                 return
             await asyncio.sleep(0.02)
 
@@ -108,14 +108,14 @@ async def test_a_file_may_be_the_path_and_be_replaced(tmp_path: Path) -> None:
         await eventually(lambda: list(source.static.pods) == [("default", "new-n1")])
 
 
-async def test_what_is_wrong_is_said_once_and_harms_nobody(tmp_path: Path) -> None:
+async def test_an_error_is_reported_once_and_other_manifests_are_read(tmp_path: Path) -> None:
     put(tmp_path / "a.yaml", "same")
     put(tmp_path / "b.yaml", "same", hostNetwork=True)
     (tmp_path / "c.yaml").write_text("kind: [")
     (tmp_path / "deep").mkdir()
     async with watched(tmp_path) as source:
         assert source.changes == [("ADDED", "same-n1")]
-        assert len(source.wrong) == 2 and "a.yaml has a pod default/same-n1 already" in " ".join(source.wrong)
+        assert len(source.wrong) == 2 and "a.yaml already has a pod default/same-n1" in " ".join(source.wrong)
         put(tmp_path / "d.yaml", "d")
         await eventually(lambda: len(source.changes) == 2)
         assert len(source.wrong) == 2
@@ -190,7 +190,7 @@ class Mirrors:
             meta = line["object"]["metadata"]
             key = meta["namespace"], meta["name"]
             changes.append(ObjectChange(line["type"], key, meta["uid"], msgspec.json.encode(line["object"])))
-        others, _ = self.mirrors.sorted_out(changes)
+        others, _ = self.mirrors.split(changes)
         self.others += [each.key[1] for each in others]
 
 
@@ -199,7 +199,7 @@ async def test_mirrors_follow_the_static_pods() -> None:
     async with world.running_with_api():
         web = world.want("web")
         await eventually(lambda: world.hashes() == {"web-n1": web.uid})
-        await eventually(lambda: world.mirrors.standing_for(web) is not None)
+        await eventually(lambda: world.mirrors.mirror_of(web) is not None)
         changed = world.want("web", hostNetwork=True)
         await eventually(lambda: world.hashes() == {"web-n1": changed.uid})
         world.running.add(changed.key)
@@ -212,11 +212,11 @@ async def test_mirrors_follow_the_static_pods() -> None:
         await eventually(lambda: world.hashes() == {})
 
 
-async def test_a_mirror_that_somebody_deletes_comes_back() -> None:
+async def test_a_deleted_mirror_is_created_again() -> None:
     world = Mirrors()
     async with world.running_with_api():
         web = world.want("web")
-        await eventually(lambda: world.mirrors.standing_for(web))
+        await eventually(lambda: world.mirrors.mirror_of(web))
         before = world.api.pods["web-n1"]["metadata"]["uid"]
         world.api._delete("web-n1", world.api.pods["web-n1"], {})
         await eventually(lambda: world.api.pods.get("web-n1", {}).get("metadata", {}).get("uid", before) != before)
@@ -252,7 +252,7 @@ def _create(document: dict[str, Any]) -> Any:
     return request.create(request.PODS, document, "default")
 
 
-async def test_a_mirror_of_nothing_goes() -> None:
+async def test_a_mirror_without_a_static_pod_is_deleted() -> None:
     world = Mirrors()
     left = manifest("old-n1")
     left["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0" * 32}
@@ -264,8 +264,8 @@ async def test_a_mirror_of_nothing_goes() -> None:
 async def test_an_address_that_does_not_answer_is_said_once() -> None:
     flags = {"staticPodURL": ["http://127.0.0.1:1/pods"], "httpCheckFrequency": ["50ms"]}
     wrong: list[str] = []
-    told = reading(None, DEFAULT_PROFILE, flags).config
-    static = StaticPods(told, "n1", lambda _: None, lambda: 0.0, wrong.append)
+    config = reading(None, DEFAULT_PROFILE, flags).config
+    static = StaticPods(config, "n1", lambda _: None, lambda: 0.0, wrong.append)
     task = asyncio.create_task(static.run())
     await eventually(lambda: wrong)
     await asyncio.sleep(0.2)

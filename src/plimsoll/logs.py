@@ -7,13 +7,13 @@ import sys
 
 import msgspec
 
-from plimsoll.api.machinery.timestamps import rfc3339_micro
+from plimsoll.rules.timestamps import utc_text
 
 
-class _Lines(logging.Formatter):
+class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
-            "time": rfc3339_micro(record.created),
+            "time": f"{utc_text(record.created)[:-1]}.{int(record.created % 1 * 1e6):06d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -25,7 +25,7 @@ class _Lines(logging.Formatter):
 
 def log_to_stderr(level: int = logging.INFO) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines())
+    handler.setFormatter(_JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
