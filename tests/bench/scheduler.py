@@ -24,8 +24,8 @@ from plimsoll.rules.model.objects import Node, Pod  # noqa: E402
 from plimsoll.rules.profile import PROFILE_1_36  # noqa: E402
 from plimsoll.rules.scheduling.fit import resident_load  # noqa: E402
 from plimsoll.rules.scheduling.preemption import Nominated  # noqa: E402
+from plimsoll.scheduler.cache import SchedulerCache  # noqa: E402
 from plimsoll.scheduler.choice import Choice  # noqa: E402
-from plimsoll.scheduler.cluster import SchedulerCache  # noqa: E402
 from tests.bench.api import machine_factor, verdict  # noqa: E402
 
 NODES, PODS, ROUNDS = 5_000, 50_000, 5
@@ -69,13 +69,13 @@ def main() -> None:
         cluster.put_node(a_node(chance, index))
     choice = Choice(cluster, PROFILE_1_36)
     pods = [a_pod(chance, index) for index in range(PODS + ROUNDS * 1000)]
-    nobody: Nominated = {}
+    no_nominees: Nominated = {}
     placed = 0
 
     def decided(index: int) -> None:
         nonlocal placed
         pod = pods[index]
-        decision = choice.decide(pod, nobody, ())
+        decision = choice.decide(pod, no_nominees, ())
         if decision.nodes:
             placed += 1
             chosen = chance.choice(decision.nodes)

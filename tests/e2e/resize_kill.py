@@ -4,7 +4,7 @@ strace makes the kill exact: attached before the resize is asked for, it counts 
 come with the n-th. Memory limits are written in a thread beside the main one, so that one is looked at by itself. The
 next agent must bring the resize to its end: then what is asked for, allocated, given and what the kernel has are one,
 and the container has never stopped. A step beyond the last one of a resize kills nobody, so the first of those tells
-how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_members_file`.)
+how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_append_log`.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from tests.e2e.asks import Asks
 from tests.e2e.real_node import PODS, RealNode
 from tests.e2e.waiting import until
@@ -128,7 +128,7 @@ class ResizeKill:
 
     def _kept(self, uid: str, cpu: str, memory_mib: int) -> bool:
         """What the agent has written down: allocated and given alike."""
-        record = json.loads(MembersFile(self._node.state / "node" / "agent.jsonl").read()[uid])
+        record = json.loads(AppendLog(self._node.state / "node" / "agent.jsonl").read()[uid])
         size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
         allocated = record["allocation"]["containers"]["c"]["requests"]
         return bool(allocated == size == record["actuated"]["c"]["requests"])

@@ -93,7 +93,7 @@ def test_three_pods_as_explained_and_nothing_left(started: Started, tmp_path: Pa
         if not cgroup["path"].startswith(up.root) or "<" in cgroup["path"]:
             continue  # a container's cgroup bears the id that its runtime gave it
         for file in cgroup["files"]:
-            seen = driver.look(cgroup["path"], [file["name"]])
+            seen = driver.read(cgroup["path"], [file["name"]])
             assert seen is not None, cgroup["path"]
             if not driver.has(file["name"]):
                 have = seen.files[file["name"]]
@@ -206,8 +206,8 @@ def test_a_foreign_tree_is_left_alone(started: Started, tmp_path: Path) -> None:
             timeout=60,  # type: ignore[misc]
         )
         assert done.returncode == 2
-        assert "was not made by plimsoll: choose another place with --cgroup-root" in done.stderr
-        assert driver.look(f"{up.root}/kubepods", ()) is not None
+        assert "was not created by plimsoll: choose another path with --cgroup-root" in done.stderr
+        assert driver.read(f"{up.root}/kubepods", ()) is not None
     finally:
         for path in (f"{up.root}/kubepods", up.root):
             asyncio.run(driver.remove(path))

@@ -113,7 +113,7 @@ class Up:
         return [pid for pid in _pids() if f":{self.root}" in _text(f"/proc/{pid}/cgroup")]
 
     def cgroups(self) -> bool:
-        return open_cgroupfs(this_host()).look(self.root, ()) is not None
+        return open_cgroupfs(this_host()).read(self.root, ()) is not None
 
     def mounts(self) -> list[str]:
         return [line for line in _text("/proc/self/mountinfo").splitlines() if str(self.state) in line]

@@ -238,7 +238,7 @@ class Node:
         memory_mib: int = 256,
         config: Mapping[str, Any] | None = None,
         hugepages: str = "",
-        ladder: ShrinkPolicy | None = None,
+        shrink_policy: ShrinkPolicy | None = None,
     ) -> None:
         """`memory_mib` is all that the pods get together: the limit of kubepods."""
         found = this_host()
@@ -262,7 +262,7 @@ class Node:
             cgroup_version=found.version,
             runtime="process",
         )
-        self.tree = CgroupManager(self.driver, self.setting, state / self.root[1:], ladder=ladder)
+        self.tree = CgroupManager(self.driver, self.setting, state / self.root[1:], shrink_policy=shrink_policy)
         self.scores: dict[int, ScoreAdjustment] = {}
         self._workers: list[Worker] = []
 
@@ -298,7 +298,7 @@ class Node:
     # --- what the kernel says ---
 
     def text(self, path: str, file: str) -> str:
-        seen = self.driver.look(path, (file,))
+        seen = self.driver.read(path, (file,))
         assert seen is not None, path
         return seen.files[file]
 
@@ -343,7 +343,7 @@ class Node:
         for worker in self._workers:
             worker.close()
         asyncio.run(self.tree.teardown(kill=True))
-        left = self.driver.look(self.root, ())
+        left = self.driver.read(self.root, ())
         self.driver.close()
         assert left is None, f"{self.root} is still there after teardown"
 

@@ -98,7 +98,7 @@ class Node:
         return self.now()
 
     async def reserve(self) -> None:
-        if self.kernel.look(self.reserved, ()) is None:
+        if self.kernel.read(self.reserved, ()) is None:
             await self.kernel.make(self.reserved)
 
     async def clear(self) -> None:
@@ -221,7 +221,7 @@ def _read_for_ever(node: Node, paths: dict[str, str], file: str, told: int) -> N
     kernel = node._opened()
 
     def limit(path: str) -> int:
-        seen = kernel.look(path, (file,))
+        seen = kernel.read(path, (file,))
         text = seen.files[file] if seen is not None else "0"
         return 1 << 63 if text == "max" else int(text)
 

@@ -211,7 +211,7 @@ async def run(arguments: argparse.Namespace, pods: list[Pod]) -> dict[str, Any]:
             raise
         finally:
             await matrix.tree.teardown(kill=True)
-        left = matrix.driver.look(root, ())
+        left = matrix.driver.read(root, ())
         if left is not None:
             raise MismatchError(f"{root} is still there after teardown")
     spread = knobs(pods, matrix.setting)

@@ -34,7 +34,7 @@ from hypothesis.stateful import (
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.engine.observe import every_file, walk
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.quantity import Quantity, from_milli, parse
 from tests.kernel.pressure_world import EATER, MIB, PressureWorld, container, eater, pod, pressure_world
 
@@ -304,7 +304,7 @@ class NodeLife:
                 if one.get("containerID"):
                     called[one["containerID"].removeprefix("plimsoll://")] = one["name"]
         for path in walk(driver, world.cgroup_root):
-            seen = driver.look(path, every_file(driver.version))
+            seen = driver.read(path, every_file(driver.version))
             words = path.removeprefix(world.cgroup_root).split("/")
             if seen is not None:
                 found["/".join(called.get(word, word) for word in words)] = dict(seen.files)
@@ -315,7 +315,7 @@ class NodeLife:
     def _records(self) -> Iterator[Document]:
         """What the agent has written down of pods that have not ended; those that are to go count until they have."""
         try:
-            kept = MembersFile(self.world.state / "node" / "agent.jsonl").read()
+            kept = AppendLog(self.world.state / "node" / "agent.jsonl").read()
         except FileNotFoundError:
             return
         alive = {

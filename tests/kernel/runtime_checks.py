@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.linux.capabilities import CONTAINERD_DEFAULT, NUMBERS, has_capability, mask
-from plimsoll.linux.nice import NICE, session_nice
+from plimsoll.linux.nice import NICE, autogroup_nice
 from plimsoll.runtime.interface import ContainerMount, RuntimeCallError, Security
 from plimsoll.runtime.supervisor.containers import OOM_HAVE, OOM_WANTED
 from tests.kernel.embedded_runtime import (
@@ -281,7 +281,7 @@ async def it_goes_like_others(pod: Pod) -> None:
     may = has_capability("SYS_NICE")
     assert os.getpriority(os.PRIO_PROCESS, supervisor) == (NICE if may else 0)
     if exists("/proc/self/autogroup"):  # by sessions, where this kernel groups them
-        groups = [session_nice(pid) for pid in (supervisor, (await pod.seen(container)).pid)]
+        groups = [autogroup_nice(pid) for pid in (supervisor, (await pod.seen(container)).pid)]
         assert groups == [NICE if may else 0, 0]
 
 

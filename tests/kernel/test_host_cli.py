@@ -71,7 +71,7 @@ class Machine:
         return done.stdout
 
     def is_there(self, path: str) -> bool:
-        return self.driver.look(path, ()) is not None
+        return self.driver.read(path, ()) is not None
 
 
 @pytest.fixture
@@ -250,7 +250,7 @@ def test_what_was_left_unfinished_is_told_by_the_exit_code(machine: Machine) -> 
     done = machine.plimsoll("node", "status")
     assert done.returncode == 1 and "unfinished: pod shop/web" in done.stdout
     dry = machine.plimsoll("node", "setup", "--dry-run")
-    assert dry.returncode == 2 and "pod shop/web was left unfinished" in dry.stderr
+    assert dry.returncode == 2 and "an earlier run of pod shop/web was interrupted" in dry.stderr
     machine.ok("node", "setup")
     assert "unfinished" not in machine.ok("node", "status")
 
@@ -261,7 +261,7 @@ def test_a_pod_with_less_than_a_page_is_refused_and_nothing_is_left(machine: Mac
     file = tmp_path / "tiny.yaml"
     file.write_text(TWO.replace("image: i}", "image: i, resources: {limits: {memory: 100}}}"))
     done = machine.plimsoll("cgroup", "apply", str(file))
-    assert done.returncode == 2 and "leaves no room" in done.stderr and "everything was undone" in done.stderr
+    assert done.returncode == 2 and "leaves no room" in done.stderr and "everything was rolled back" in done.stderr
     assert not machine.is_there(machine.root)
 
 
@@ -278,7 +278,7 @@ async def test_a_foreign_kubepods_is_never_touched(machine: Machine) -> None:
         for verb in (("node", "setup"), ("cgroup", "apply", PODS)):
             done = machine.plimsoll(*verb)
             assert done.returncode == 2
-            assert "was not made by plimsoll" in done.stderr and "--cgroup-root" in done.stderr
+            assert "was not created by plimsoll" in done.stderr and "--cgroup-root" in done.stderr
         assert machine.driver.children(f"{machine.root}/kubepods") == []
     finally:
         await machine.driver.remove(f"{machine.root}/kubepods")

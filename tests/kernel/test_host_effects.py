@@ -214,7 +214,7 @@ def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path) -> None:
 def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
     """The kernel refuses it (EBUSY); that means not yet, until the time is up."""
     web = pod("web", app=BEFORE)
-    with new_node(tmp_path, ladder=ShrinkPolicy(deadline_s=1.0)) as node:
+    with new_node(tmp_path, shrink_policy=ShrinkPolicy(deadline_s=1.0)) as node:
         node.add(web)
         hog = node.start(web, "app")
         hog.do("take", 32)
@@ -223,7 +223,7 @@ def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
         assert isinstance(refused.value.cause, ShrinkError)
         waited = re.search(r"are still in use after (\d+\.\d)", str(refused.value))
         assert waited and float(waited[1]) >= 1.0
-        assert "not less than 24.0 MiB; everything was undone" in str(refused.value)
+        assert "not less than 24.0 MiB; everything was rolled back" in str(refused.value)
         for name in ("", "app"):
             assert int(node.text(node.path(web, name), BYTES)) == 64 * MIB
         assert node.kills(web, "app") == 0

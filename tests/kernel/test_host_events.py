@@ -167,13 +167,10 @@ async def test_out_of_memory_fires_when_the_kernel_kills(memory: Path) -> None:
     with opened(memory) as directory, child(memory, sys.executable, "-S", "-c", TAKES, "64") as process:
         async with CgroupWatcher[str]() as watcher:
             watcher.out_of_memory("oom", directory)
-            watcher.exit_of("process", process.pid)
             assert await fires(watcher) == {"oom"}
             assert await silent(watcher)
             say(process, "take")
-            seen: set[str] = set()
-            while seen != {"oom", "process"}:
-                seen |= await fires(watcher)
+            assert await fires(watcher) == {"oom"}
         assert process.wait(10) == -signal.SIGKILL
 
 
@@ -207,19 +204,6 @@ async def test_a_refused_registration_leaves_nothing_open(memory: Path) -> None:
             if (memory / "child").exists():
                 (memory / "child").rmdir()
     assert len(os.listdir("/proc/self/fd")) == len(before)
-
-
-@pytest.mark.asyncio
-async def test_exit_of_a_process_now_and_long_ago() -> None:
-    async with CgroupWatcher[str]() as watcher:
-        with child(None, "sleep", "60") as process:
-            watcher.exit_of("child", process.pid)
-            assert await silent(watcher, 0.05)
-            process.terminate()
-            assert await fires(watcher) == {"child"}
-            assert await silent(watcher, 0.05), "an end is told once"
-        watcher.exit_of("ended", process.pid)
-        assert await fires(watcher) == {"ended"}
 
 
 @pytest.mark.asyncio

@@ -215,7 +215,7 @@ def test_what_is_wanted_and_not_so(node: tuple[str, dict[str, int], str], tmp_pa
     [
         (["tree", "/plimsoll-test-nothing-of-that-name"], "no cgroup /plimsoll-test-nothing-of-that-name"),
         (["tree", "--cgroup-root", "/plimsoll-test-nothing"], "--cgroup-root finds one"),
-        (["tree", "/../../etc"], "'..' is no name of a cgroup"),
+        (["tree", "/../../etc"], "'..' is not a valid cgroup name"),
         (["tree", "/a\nb"], "control character"),
     ],
     ids=["no such cgroup", "no pods", "outside", "a newline"],

@@ -25,7 +25,7 @@ from tests.kernel.driver_checks import (
     Cgroupfs,
     a_fork_bomb_is_killed,
     eventually,
-    frozen_processes_stand_still,
+    frozen_processes_do_not_run,
     python,
     refused,
     remove_tree,
@@ -92,10 +92,10 @@ def test_a_half_made_cgroup_is_completed(driver: CgroupsV1, root: str) -> None:
     """As a crash or a runtime leaves it: there in one hierarchy only. It does not count as there (02 §3)."""
     path = f"{root}/pod1"
     driver.hierarchies["pids"].make(path)
-    assert driver.look(path, []) is None
+    assert driver.read(path, []) is None
     assert driver.children(root) == ["pod1"], "but it can be found and removed"
     run_make(driver, path)
-    assert driver.look(path, []) is not None
+    assert driver.read(path, []) is not None
     run_remove(driver, path)
     driver.hierarchies["devices"].make(path)
     run_remove(driver, path)
@@ -109,7 +109,7 @@ def test_making_is_all_or_nothing(driver: CgroupsV1, root: str) -> None:
     driver.hierarchies["cpuset"].remove(parent)
     driver.hierarchies["cpuset"].make(parent)
     error = refused(errno.ENOSPC, lambda: run_make(driver, f"{parent}/pod1"))
-    assert "the parent has none: give it some, or choose another cgroup root" in str(error)
+    assert "the parent has none: set them there, or choose another cgroup root" in str(error)
     assert driver.children(parent) == []
 
 
@@ -209,7 +209,7 @@ def test_pressure_of_a_cgroup_on_a_hybrid_host(driver: CgroupsV1, root: str) -> 
     assert host_pressure() is not None
 
 
-@pytest.mark.parametrize("check", [BOMB, frozen_processes_stand_still], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [BOMB, frozen_processes_do_not_run], ids=lambda check: check.__name__)
 def test_without_a_unified_hierarchy(check: Callable[[Cgroupfs, str], None], driver: CgroupsV1, root: str) -> None:
     """A host with v1 only (document 004): no cgroup.kill, so the freezer and pidfds do it."""
     alone = CgroupsV1({name: mount.mount_point for name, mount in driver.hierarchies.items() if name != UNIFIED})
@@ -254,7 +254,7 @@ def test_whoever_is_killed_while_a_cgroup_is_made_or_removed_leaves_none_that_se
                 patched.setattr(CgroupMount, name, until_killed)
                 with pytest.raises(Killed):
                     (run_make if name == "make" else run_remove)(driver, path)
-            assert driver.look(path, ()) is None, (name, count)
+            assert driver.read(path, ()) is None, (name, count)
             run_make(driver, path)
             run_make(driver, f"{path}/container")
             run_remove(driver, f"{path}/container")

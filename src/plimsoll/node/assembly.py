@@ -27,8 +27,8 @@ from plimsoll.kube.client import Client
 from plimsoll.kube.http import HttpTransport
 from plimsoll.linux.cpu_topology import node_topology
 from plimsoll.linux.identity import internal_ip, machine_identity
-from plimsoll.linux.mlock import keep_in_memory
-from plimsoll.linux.nice import go_before_others
+from plimsoll.linux.mlock import lock_memory
+from plimsoll.linux.nice import raise_priority
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.agent import Agent
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
@@ -175,8 +175,8 @@ class NodeProcess:
         return build_pressure(self.agent, self._stats, setup, sink, remove_images)
 
     async def run(self, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
-        keep_in_memory()
-        go_before_others()
+        lock_memory()
+        raise_priority()
         end_pods = self._options.end_pods
         try:
             port = await self._server.start(self._options.host, self._options.port)

@@ -132,7 +132,7 @@ class CriWorld(World):
         assert answer.status == 200
 
     def files_of(self, path: str, *names: str) -> list[str]:
-        seen = self.files.look(path, names)
+        seen = self.files.read(path, names)
         assert seen is not None, path
         return [seen.files[name] for name in names]
 
@@ -161,7 +161,7 @@ async def test_memory_qos_stands_at_every_level(tmp_path: Path, daemon: Containe
         assert pid in world.files.members(paths["c"], deep=True)
         world.api.delete(5, time.time())
         await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
-        assert world.files.look(paths[""], ()) is None
+        assert world.files.read(paths[""], ()) is None
     assert not {"CgroupDriverMismatch", "MemoryQoSUnsupported"} & set(world.reasons())
 
 

@@ -211,7 +211,7 @@ def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path, scratch: Pa
 
 def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
     web = pod("web", app=BEFORE)
-    with new_node(tmp_path, ladder=ShrinkPolicy(deadline_s=1.5)) as node:
+    with new_node(tmp_path, shrink_policy=ShrinkPolicy(deadline_s=1.5)) as node:
         node.add(web)
         hog, beating, control = node.start(web, "app"), node.start(web, "app"), node.outside()
         hog.do("take", 32)

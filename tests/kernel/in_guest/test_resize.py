@@ -55,7 +55,7 @@ def is_settled(world: RealWorld, size: Document) -> bool:
 def quota_and_limit(world: RealWorld, path: str) -> tuple[int, int, int]:
     """Quota, period and memory limit, as the kernel has them."""
     names = ("cpu.max", "memory.max", "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes")
-    seen = world.files.look(path, names)
+    seen = world.files.read(path, names)
     assert seen is not None, path
     if world.files.version == 2:
         quota, period = seen.files["cpu.max"].split()

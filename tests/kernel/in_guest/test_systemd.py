@@ -88,7 +88,7 @@ def systemctl(*args: str) -> None:
 
 
 def text_of(driver: SystemdCgroups, path: str, file: str) -> str:
-    seen = driver.look(path, [file])
+    seen = driver.read(path, [file])
     assert seen is not None
     return seen.files[file]
 
@@ -130,14 +130,14 @@ def test_slices_are_nested_units_with_their_controllers(driver: SystemdCgroups, 
     }
     assert shown(pod, *expected) == expected
     files = ["cpu.weight", "memory.max"] if driver.version == 2 else ["cpu.shares", "memory.limit_in_bytes"]
-    seen = driver.look(pod, [*files, "pids.max"])
+    seen = driver.read(pod, [*files, "pids.max"])
     assert seen is not None
     assert sorted(seen.files) == sorted([*files, "pids.max"])
 
 
 def test_a_scope_is_made_around_a_process_and_delegated(driver: SystemdCgroups, run: Run, scope: str) -> None:
     (pid,) = driver.members(scope)
-    assert scope_holder.held_by(pid) == scope
+    assert scope_holder.scope_of(pid) == scope
     assert show(scope, "Delegate") == "yes"
     assert show(scope, "Slice") == unit(scope.rpartition("/")[0])
     lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()

@@ -78,7 +78,7 @@ class Life:
             self.setting, self.runtime, self.kernel, tree, Client(InProcess(self.ask.app, user)),
             self.directory, NODE, conditions=lambda: self.conditions,
         )  # fmt: skip
-        tree.hurry(AT_ONCE)
+        tree.set_shrink_policy(AT_ONCE)
         self.task = asyncio.create_task(self.agent.run())
         await asyncio.wait_for(self.agent.ready.wait(), QUIET_S)
 

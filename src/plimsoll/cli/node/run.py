@@ -336,7 +336,7 @@ class _Foreground:
         paths: Mapping[str, str] = agent.cgroups.paths(self._pod["metadata"]["uid"])
         for name, path in paths.items():
             found = usage(files, path, ("memory", "cpu")) if name else None
-            kept = files.look(path, PEAKS) if found is not None else None
+            kept = files.read(path, PEAKS) if found is not None else None
             if found is None or kept is None:
                 continue
             used = [int(text) for text in kept.files.values()]

@@ -125,7 +125,7 @@ def _score(live: LiveNode, container: Cgroup, path: str) -> str:
 
 def _compared(live: LiveNode, cgroup: Cgroup, path: str) -> Compared:
     wanted = {file.name: str(file.value) for file in cgroup.files}
-    seen = live.driver.look(path, wanted)
+    seen = live.driver.read(path, wanted)
     have = dict(seen.files) if seen is not None else {}
     page_size = live.setting.machine.page_size
     wrong = {

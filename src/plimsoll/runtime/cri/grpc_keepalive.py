@@ -24,7 +24,7 @@ class Lifeline:
         waits, self._ours = os.pipe()  # the other end closes with us, however we end
         held = os.dup(socket_fd)
         try:
-            self._pid = detached_process.start(_LINGERS, held={0: waits, 3: held})
+            self._pid = detached_process.start(_LINGERS, fds={0: waits, 3: held})
         finally:
             os.close(held)
             os.close(waits)

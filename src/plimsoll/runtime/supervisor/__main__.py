@@ -14,8 +14,8 @@ import socket
 import sys
 
 from plimsoll.linux import namespaces
-from plimsoll.linux.mlock import keep_in_memory
-from plimsoll.linux.nice import go_before_others
+from plimsoll.linux.mlock import lock_memory
+from plimsoll.linux.nice import raise_priority
 from plimsoll.runtime.supervisor.child import set_oom_score
 from plimsoll.runtime.supervisor.journal import SupervisorJournal
 from plimsoll.runtime.supervisor.settings import Settings, detect_abilities
@@ -70,8 +70,8 @@ def main(arguments: list[str]) -> int:
     supervisor.begin(listening)
     gc.collect()
     gc.freeze()  # what is here by now lives as long as we do, and a child need not copy its pages to look at it
-    keep_in_memory()
-    go_before_others()
+    lock_memory()
+    raise_priority()
     supervisor.loop.run()
     os.unlink(socket_path)
     return 0

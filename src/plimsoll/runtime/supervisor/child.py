@@ -24,7 +24,7 @@ import termios
 from typing import Any, NamedTuple, NoReturn
 
 from plimsoll.linux import capabilities, namespaces
-from plimsoll.linux.nice import go_like_others
+from plimsoll.linux.nice import reset_priority
 from plimsoll.runtime.supervisor import rootfs
 from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, LaunchPlan
 
@@ -83,7 +83,7 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
     namespaces.new_session_keyring()
     for directory in place.cgroups:
         _enter_cgroup(directory)
-    go_like_others()
+    reset_priority()
     if plan.oom_score_adj is not None:
         have = set_oom_score(plan.oom_score_adj)
         if have != plan.oom_score_adj:
