@@ -7,13 +7,13 @@ import sys
 
 import msgspec
 
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339_micro
 
 
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
-            "time": f"{utc_text(record.created)[:-1]}.{int(record.created % 1 * 1e6):06d}Z",
+            "time": rfc3339_micro(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

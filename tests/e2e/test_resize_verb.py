@@ -108,7 +108,7 @@ def test_larger_than_the_node(verbs: Verbs, cluster: World) -> None:
     assert ran.err.splitlines()[-1].split()[2] == "infeasible"
     assert "Resize:            infeasible: Node didn't have enough capacity: cpu" in verbs("describe", "pod", "demo")
     ran = verbs.ran("resize", "demo", "--cpu", "1", "--wait")
-    assert (ran.code, "what was pending is taken back" in ran.out, "infeasible" in ran.err) == (0, True, False), ran
+    assert (ran.code, "the pending resize is withdrawn" in ran.out, "infeasible" in ran.err) == (0, True, False), ran
     assert amounts(verbs)["cpu"] == "1"
     ran = verbs.ran("resize", "demo", "--cpu", "2", "--wait")
     assert ran.code == 0, ran

@@ -11,8 +11,8 @@ import asyncio
 import logging
 import random
 import secrets
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -36,6 +36,7 @@ from plimsoll.rules.scheduling.cycle import (
 )
 from plimsoll.rules.scheduling.fit import is_terminal, resident_load, waiting_load
 from plimsoll.rules.scheduling.preemption import Preemption
+from plimsoll.rules.timestamps import rfc3339, rfc3339_micro
 from plimsoll.scheduler import messages
 from plimsoll.scheduler.cache import SchedulerCache
 from plimsoll.scheduler.choice import Choice
@@ -284,8 +285,8 @@ class Scheduler:
 
 
 def _time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(time.time())
 
 
 def _micro_time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return rfc3339_micro(time.time())

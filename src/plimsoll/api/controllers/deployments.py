@@ -5,11 +5,11 @@ from __future__ import annotations
 from plimsoll.api.controllers.controller import Controller, ControllerContext, Dependents, own_key
 from plimsoll.api.controllers.replicasets import PREFIX as REPLICA_SETS_PREFIX
 from plimsoll.api.controllers.replicasets import REPLICA_SETS
-from plimsoll.api.machinery.timestamps import Clock, rfc3339
 from plimsoll.kube import request
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.deployments import deployment_conditions, deployment_status, replica_set_of, rollout
 from plimsoll.rules.controllers.owner_references import reference
+from plimsoll.rules.timestamps import Clock, rfc3339
 
 DEPLOYMENTS = ResourcePath("/apis/apps/v1", "deployments")
 PREFIX = "apps/deployments/"

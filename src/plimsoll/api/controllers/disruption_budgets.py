@@ -9,7 +9,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.disruption_budgets import budget_status
 from plimsoll.rules.controllers.owner_references import controller_of
-from plimsoll.rules.controllers.replicasets import is_active, wanted_replicas
+from plimsoll.rules.controllers.replicasets import desired_replicas, is_active
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.scheduling.selectors import selects
@@ -49,4 +49,4 @@ def _expected(context: ControllerContext, namespace: str, pods: list[JsonObject]
         if replica_set["metadata"]["uid"] in owners
     ]
     known = {replica_set["metadata"]["uid"] for replica_set in sets}
-    return sum(map(wanted_replicas, sets)) + sum(controller_of(pod) not in known for pod in pods)
+    return sum(map(desired_replicas, sets)) + sum(controller_of(pod) not in known for pod in pods)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext
-from plimsoll.api.machinery.timestamps import Clock, epoch_seconds
 from plimsoll.kube import request
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import Clock, epoch_seconds
 
 TTL_S = 3600.0
 INTERVAL_S = 60.0

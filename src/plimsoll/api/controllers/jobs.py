@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.controllers.pod_owners import pod_owner_controller
-from plimsoll.api.machinery.timestamps import Clock, rfc3339
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.jobs import JobStep, job_status, job_step
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import Clock, rfc3339
 
 JOBS = ResourcePath("/apis/batch/v1", "jobs")
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import msgspec
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext, own_key
-from plimsoll.api.machinery.timestamps import Clock, epoch_seconds, rfc3339
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
 from plimsoll.rules.controllers.node_lifecycle import stay_s, taints, unknown_conditions
@@ -15,6 +14,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.fit import is_terminal
+from plimsoll.rules.timestamps import Clock, epoch_seconds, rfc3339
 
 LEASES = "coordination.k8s.io/leases/kube-node-lease/"
 INTERVAL_S = 5.0

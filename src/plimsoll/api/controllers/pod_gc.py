@@ -5,18 +5,20 @@ from __future__ import annotations
 from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.kube import request
-from plimsoll.rules.controllers.pod_gc import TERMINATED_KEPT, collected
+from plimsoll.rules.controllers.pod_gc import TERMINATED_THRESHOLD, collected
 
 INTERVAL_S = 20.0
 _REPLACED = (404, 409, 422)  # the pod is gone, or another one has its name
 _ALL = "all"
 
 
-def controller(context: ControllerContext, *, kept: int = TERMINATED_KEPT, every_s: float = INTERVAL_S) -> Controller:
+def controller(
+    context: ControllerContext, *, threshold: int = TERMINATED_THRESHOLD, every_s: float = INTERVAL_S
+) -> Controller:
     async def reconcile(_: str) -> float | None:
         pods = [pod_from_json(record.body) for record in context.store.list("/pods/")[1]]
         nodes = {record.key.rpartition("/")[2] for record in context.store.list("/nodes/")[1]}
-        for garbage in collected(pods, nodes, kept=kept):
+        for garbage in collected(pods, nodes, threshold=threshold):
             metadata = garbage.pod.metadata
             name, namespace, uid = metadata.name, metadata.namespace, metadata.uid
             if garbage.fail_first:

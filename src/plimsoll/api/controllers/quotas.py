@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from plimsoll.api.admission.quota import counted_names
 from plimsoll.api.controllers.controller import Controller, ControllerContext, namespace_of
 from plimsoll.api.machinery.kinds import RESOURCES
-from plimsoll.api.machinery.timestamps import Clock, epoch_seconds
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath
@@ -20,6 +19,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import ResourceQuota
 from plimsoll.rules.profile import Profile
+from plimsoll.rules.timestamps import Clock, epoch_seconds
 
 QUOTAS = ResourcePath("/api/v1", "resourcequotas")
 PREFIX = "/resourcequotas/"

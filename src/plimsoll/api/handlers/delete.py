@@ -21,10 +21,10 @@ from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.metadata import body_of, check_preconditions, unstamped_body
 from plimsoll.api.machinery.request_info import DeleteOptions, delete_options
 from plimsoll.api.machinery.status import StatusError, forbidden, not_found, success
-from plimsoll.api.machinery.timestamps import epoch_seconds, rfc3339
 from plimsoll.api.tables.views import item_list
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
+from plimsoll.rules.timestamps import epoch_seconds, rfc3339
 from plimsoll.store.records import Decision, Delete, Record
 
 _FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}

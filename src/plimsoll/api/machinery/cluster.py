@@ -15,12 +15,12 @@ from functools import cache
 import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
-from plimsoll.api.machinery.timestamps import Clock, rfc3339
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
+from plimsoll.rules.timestamps import Clock, rfc3339
 from plimsoll.store.records import Record
 from plimsoll.store.store import Store
 

@@ -22,12 +22,12 @@ from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.selectors import label_terms
 from plimsoll.api.machinery.status import StatusError, not_found
-from plimsoll.api.machinery.timestamps import epoch_seconds, rfc3339
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint
 from plimsoll.api.server.app import App
 from plimsoll.kube.request import Request, UnreachableError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.scheduling.selectors import matches_label
+from plimsoll.rules.timestamps import epoch_seconds, rfc3339
 
 GROUP = "metrics.k8s.io"
 EVERY_S, FRESH_S = 15.0, 2.0

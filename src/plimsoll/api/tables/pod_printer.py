@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.machinery.timestamps import epoch_seconds, human_duration
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import epoch_seconds, human_duration
 
 NONE = "<none>"
 _ENDED = {

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.api.machinery.timestamps import age, epoch_seconds, human_duration
 from plimsoll.api.tables.pod_printer import NONE, pod_cells
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.timestamps import age, epoch_seconds, human_duration
 
 Cells = Callable[[JsonObject, float], list[Any]]
 

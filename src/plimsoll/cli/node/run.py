@@ -25,7 +25,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.node.machine import LiveNode
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.timestamps import epoch_s
+from plimsoll.rules.timestamps import epoch_seconds
 
 if TYPE_CHECKING:
     from plimsoll.node.agent import Agent
@@ -86,7 +86,7 @@ def _how(container: JsonObject) -> str:
     words = []
     if ended is not None:
         words.append(f"{ended.get('reason', '')}, exit code {ended.get('exitCode', 0)}")
-        started, finished = epoch_s(ended.get("startedAt")), epoch_s(ended.get("finishedAt"))
+        started, finished = epoch_seconds(ended.get("startedAt")), epoch_seconds(ended.get("finishedAt"))
         if started is not None and finished is not None:
             words.append(f"after {finished - started:.0f} s")
     elif waiting is not None:
@@ -172,7 +172,7 @@ def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
     from plimsoll.codec.defaults.objects import with_kind_defaults
     from plimsoll.codec.schema.schema import KINDS
     from plimsoll.rules.admission.validation import create_errors
-    from plimsoll.rules.timestamps import utc_text
+    from plimsoll.rules.timestamps import rfc3339
 
     inputs = read_inputs([file])
     if inputs.problems:
@@ -190,7 +190,7 @@ def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
         **document.get("metadata", {}),
         "namespace": document.get("metadata", {}).get("namespace") or "default",
         "uid": str(uuid.uuid4()),
-        "creationTimestamp": utc_text(time.time()),
+        "creationTimestamp": rfc3339(time.time()),
     }
     pod = {**document, "metadata": metadata, "status": {}}
     pod["spec"] = {**pod["spec"], "nodeName": NODE}

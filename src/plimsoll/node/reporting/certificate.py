@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import calendar
 import logging
 import secrets
 import time
@@ -46,21 +45,12 @@ class CertificatePendingError(TimeoutError):
     pass
 
 
-def valid_times_s(certificate: bytes) -> tuple[float, float]:
-    begin, end = validity(certificate)
-    return _epoch_s(begin), _epoch_s(end)
-
-
-def _epoch_s(text: str) -> float:
-    return float(calendar.timegm(time.strptime(text, "%Y%m%d%H%M%SZ")))
-
-
 def stored_identity(state: Path, configured: NodeIdentity) -> NodeIdentity:
     """The identity stored by a renewal if it is valid longer than the one of the kubeconfig, else that one."""
     try:
         data = (state / FILE).read_bytes()
         certificate, begin, key = data.partition(b"-----BEGIN PRIVATE KEY-----")
-        if begin and valid_times_s(certificate)[1] > valid_times_s(configured.certificate)[1]:
+        if begin and validity(certificate)[1] > validity(configured.certificate)[1]:
             return NodeIdentity(certificate, begin + key)
     except FileNotFoundError:
         pass
@@ -86,7 +76,7 @@ class Renewal:
 
     def due_s(self) -> float:
         """Seconds until the renewal; negative when it is overdue."""
-        begin_s, end_s = valid_times_s(self.identity.certificate)
+        begin_s, end_s = validity(self.identity.certificate)
         return begin_s + (end_s - begin_s) * RENEW_AT - self._clock()
 
     async def run(self) -> None:
@@ -118,7 +108,7 @@ class Renewal:
         }
         answer = await self._client.ask(request.create(REQUESTS, document))
         certificate = await self._signed(name, answer)
-        valid_times_s(certificate)
+        validity(certificate)
         identity = NodeIdentity(certificate, csr.key)
         write_private(self._state / FILE, certificate + b"\n" + csr.key)
         self.identity = identity

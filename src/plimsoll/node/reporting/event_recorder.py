@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plimsoll.codec.golang.times import from_unix
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, UnreachableError
@@ -26,6 +25,7 @@ from plimsoll.node.reporting.event_correlator import (
     EventType,
     ObjectReference,
 )
+from plimsoll.rules.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Recorder:
         return True
 
     async def _increase_count(self, event: CorrelatedEvent) -> None:
-        change = {"count": event.count, "lastTimestamp": _text(event.last_s), "message": event.message}
+        change = {"count": event.count, "lastTimestamp": rfc3339(event.last_s), "message": event.message}
         try:
             namespace = event.key.reference.namespace or "default"
             await self._client.ask(request.patch(request.EVENTS, self._names[event.key], change, namespace))
@@ -121,8 +121,8 @@ class Recorder:
             "source": {"component": COMPONENT, "host": self._node_name},
             "reportingComponent": COMPONENT,
             "reportingInstance": self._node_name,
-            "firstTimestamp": _text(event.first_s),
-            "lastTimestamp": _text(event.last_s),
+            "firstTimestamp": rfc3339(event.first_s),
+            "lastTimestamp": rfc3339(event.last_s),
             "count": event.count,
         }
         await self._client.ask(request.create(request.EVENTS, document, namespace))
@@ -150,7 +150,3 @@ def _involved_object(reference: ObjectReference) -> dict[str, Any]:
 
 def _annotated(key: EventKey) -> dict[str, Any]:
     return {"annotations": dict(key.annotations)} if key.annotations else {}
-
-
-def _text(seconds: float) -> str:
-    return from_unix(int(seconds))

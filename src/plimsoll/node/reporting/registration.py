@@ -16,7 +16,6 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from plimsoll.aio import ExponentialBackoff
@@ -43,6 +42,7 @@ from plimsoll.rules.node.node_object import (
     status_patch,
     transitions,
 )
+from plimsoll.rules.timestamps import rfc3339, rfc3339_micro
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 7.0
 LEASE_JITTER = 0.04  # of the renewal interval, so that many nodes do not renew at once
@@ -223,11 +223,3 @@ class Registration:
 
 def _conditions(node: Mapping[str, Any]) -> list[JsonObject]:
     return list((node.get("status") or {}).get("conditions") or ())
-
-
-def rfc3339(epoch_s: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch_s))
-
-
-def rfc3339_micro(epoch_s: float) -> str:
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -36,7 +36,7 @@ from plimsoll.rules.model.cgroup_names import cgroup_path
 from plimsoll.rules.model.kernel import CgroupVersion, Weight
 from plimsoll.rules.model.objects import Container, Metadata, Pod, PodSpec
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resize.status import TOLD_FILES, kernel_values
+from plimsoll.rules.resize.status import STATUS_FILES, kernel_values
 from plimsoll.rules.resources.files import file_map
 from plimsoll.rules.resources.values import Values
 
@@ -247,7 +247,7 @@ class PodCgroups:
 
     def _told(self, path: str, given: Values, version: CgroupVersion, weight: Weight) -> Values | None:
         try:
-            seen = self._driver.read(path, TOLD_FILES[version])
+            seen = self._driver.read(path, STATUS_FILES[version])
         except CgroupError:
             return None
         page_size = self._setting.machine.page_size

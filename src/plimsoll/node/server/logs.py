@@ -22,10 +22,11 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.codec.kernel.cri_log import NANOS, fixed_time, parse, unix_nanos
+from plimsoll.codec.kernel.cri_log import fixed_time, parse
 from plimsoll.node.server.http import HttpError
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import NANOS, unix_nanos
 
 Query = Mapping[str, Sequence[str]]
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False", "")
@@ -57,7 +58,7 @@ def log_options(query: Query, now_s: float) -> LogOptions:
     if since_s is not None and since_time:
         raise HttpError(400, "at most one of `sinceTime` or `sinceSeconds` may be specified")
     since_ns = None if since_s is None else int((now_s - since_s) * NANOS)
-    if since_time and (since_ns := unix_nanos(since_time.encode())) is None:
+    if since_time and (since_ns := unix_nanos(since_time)) is None:
         raise HttpError(400, f'sinceTime: "{since_time}" is not an RFC 3339 time (2006-01-02T15:04:05Z)')
     stream = _one(query, "stream")
     if stream not in _STREAMS:
@@ -179,7 +180,7 @@ class _Filter:
             entry = parse(line)
             if entry is None or entry.stream not in options.streams:
                 continue
-            if options.since_ns is not None and (unix_nanos(entry.time) or 0) < options.since_ns:
+            if options.since_ns is not None and (unix_nanos(entry.time.decode()) or 0) < options.since_ns:
                 continue
             if options.timestamps and self._at_line_start:  # the parts of a long line are one line
                 parts += (fixed_time(entry.time), b" ")
@@ -355,7 +356,7 @@ def since_offset(fd: int, size: int, since_ns: int) -> int:
     while new - old > CHUNK:
         middle = (old + new) // 2
         line = _first_line(os.pread(fd, CHUNK, middle))
-        at_ns = None if line is None else unix_nanos(line.partition(b" ")[0])
+        at_ns = None if line is None else unix_nanos(line.partition(b" ")[0].decode("ascii", "replace"))
         if at_ns is None:
             break
         if at_ns < since_ns:

@@ -21,7 +21,7 @@ from plimsoll.codec.manifests.static_pods import StaticPod, StaticPodError, stat
 from plimsoll.kube.reflector import ObjectChange
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.config.kubelet import KubeletConfig
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ class StaticPods:
             return
         self._read[where] = data
         try:
-            pods = static_pods(data, where, "file" if is_file else "http", self._node_name, utc_text(self._clock()))
+            pods = static_pods(data, where, "file" if is_file else "http", self._node_name, rfc3339(self._clock()))
         except StaticPodError as error:
             self._fail(where, str(error))
         else:

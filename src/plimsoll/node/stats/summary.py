@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 
 from plimsoll.cgroups.stats.usage import Pressures
-from plimsoll.codec.golang.times import from_unix
 from plimsoll.codec.kernel.files import PressureLine
 from plimsoll.node.stats.disk_usage import FileSystem
 from plimsoll.node.stats.stats import ContainerSample, Measured, NodeSample, PodSample, StatsSnapshot
 from plimsoll.rules.eviction.usage import FsUsage
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import rfc3339
 
 
 def summary_json(snapshot: StatsSnapshot, pressures: Pressures | None = None) -> bytes:
@@ -21,7 +21,7 @@ def summary_json(snapshot: StatsSnapshot, pressures: Pressures | None = None) ->
 
 def summary(snapshot: StatsSnapshot, pressures: Pressures | None = None) -> JsonObject:
     """`pressures`: of the whole node, where its kernel reports them."""
-    at = _time(snapshot.at_s)
+    at = rfc3339(snapshot.at_s)
     return {
         "node": _with_pressures(_node(snapshot.node, at), pressures, at),
         "pods": [_pod(pod, snapshot.node, at) for pod in snapshot.pods],
@@ -30,14 +30,14 @@ def summary(snapshot: StatsSnapshot, pressures: Pressures | None = None) -> Json
 
 def _node(node: NodeSample, at: str) -> JsonObject:
     place = node.place
-    start = _time(place.system_started_s or place.started_s)
+    start = rfc3339(place.system_started_s or place.started_s)
     system = {**node.system, **({"pods": node.pods} if node.pods is not None else {})}
     return {
         "nodeName": place.name,
         "systemContainers": [
             {"name": name, "startTime": start, **_measured(measured, at)} for name, measured in sorted(system.items())
         ],
-        "startTime": _time(place.started_s),
+        "startTime": rfc3339(place.started_s),
         **_measured(node.measured, at, node.capacity_bytes),
         **({} if node.nodefs is None else {"fs": _file_system(node.nodefs, at)}),
         "runtime": {
@@ -71,7 +71,7 @@ def _pod(pod: PodSample, node: NodeSample, at: str) -> JsonObject:
     place, disk = pod.place, node.nodefs
     stats: JsonObject = {
         "podRef": {"name": place.name, "namespace": place.namespace, "uid": place.uid},
-        "startTime": _time(place.started_s),
+        "startTime": rfc3339(place.started_s),
         "containers": [_container(container, node, at) for container in pod.containers],
     }
     if pod.measured is not None:
@@ -91,7 +91,7 @@ def _container(container: ContainerSample, node: NodeSample, at: str) -> JsonObj
     place = container.place
     return {
         "name": place.name,
-        "startTime": _time(place.started_s),
+        "startTime": rfc3339(place.started_s),
         **_measured(container.measured, at),
         "rootfs": _part(container.rootfs, node.containerfs, at),
         "logs": _part(container.logs, node.nodefs, at),
@@ -139,7 +139,3 @@ def _part(used: FsUsage, disk: FileSystem | None, at: str) -> JsonObject:
 
 def _known(**fields: Any) -> JsonObject:
     return {key: value for key, value in fields.items() if value is not None}
-
-
-def _time(at_s: float) -> str:
-    return from_unix(int(at_s))

@@ -1,14 +1,14 @@
-"""What the API server refuses when a pod is created or updated (spec 01 §4, 03 §3.1), in Kubernetes' words.
+"""Validation of pods on create and update (01 §4, 03 §3.1), with Kubernetes' messages.
 
-Validation looks at the defaulted pod and returns every finding; an empty list is a good pod. The findings come in the
-order in which Kubernetes looks (metadata, containers, init containers, ephemeral containers, pod level, the rest of the
-spec), and inside one resource list in the document's order, where Kubernetes has none.
+Validation takes the defaulted pod and returns every error; an empty list means a valid pod. The errors are in
+Kubernetes' order (metadata, containers, init containers, ephemeral containers, pod level, the rest of the spec), and
+inside one resource list in the document's order, where Kubernetes has none.
 
-An update is validated like a create, with two rules relaxed if the stored object breaks them already (`relaxation`):
-nobody can repair such an object in one step.
+An update is validated like a create, with two rules relaxed if the stored object violates them already (`relaxation`):
+such an object cannot be repaired in one step.
 
-Good pods are the normal case and come by the thousand, so a path is only spelled out where there is something to say
-about it. The resource rules are complete; of the rest of a pod this checks what lean objects carry.
+Most pods are valid and come by the thousand, so a path is only built where there is an error. The resource rules are
+complete; of the rest of a pod, the fields of lean objects are validated.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 class Relaxation(msgspec.Struct, frozen=True):
-    """Rules that the stored object breaks already, so that an update is not measured by them (03 §4.2 step 1)."""
+    """Rules that the stored object violates already, so that an update may violate them too (03 §4.2 step 1)."""
 
     any_hugepages: bool = False  # V-7
-    init_restart: bool = False  # RestartContainer on ordinary init containers
+    init_restart: bool = False  # RestartContainer on init containers that are not sidecars
 
 
 STRICT = Relaxation()
@@ -91,7 +91,7 @@ def relaxation(old: Pod) -> Relaxation:
 
 
 def create_errors(pod: Pod, *, pod_level: bool = True) -> list[FieldError]:
-    """Every reason to refuse the creation of this defaulted pod. `pod_level` is gate PodLevelResources."""
+    """Every reason to refuse the creation of this defaulted pod. `pod_level`: PodLevelResources."""
     errors = pod_errors(pod, pod_level=pod_level)
     if pod.spec.ephemeral_containers:
         errors.append(_forbidden("spec.ephemeralContainers", "cannot be set on create"))
@@ -99,7 +99,7 @@ def create_errors(pod: Pod, *, pod_level: bool = True) -> list[FieldError]:
 
 
 def pod_errors(pod: Pod, *, pod_level: bool = True, relaxed: Relaxation = STRICT) -> list[FieldError]:
-    """What create and update have in common: metadata and spec."""
+    """Metadata and spec, for create and update."""
     metadata, spec = pod.metadata, pod.spec
     errors = metadata_errors(metadata)
     if metadata.annotations and MIRROR_ANNOTATION in metadata.annotations and not spec.node_name:
@@ -123,7 +123,7 @@ def pod_errors(pod: Pod, *, pod_level: bool = True, relaxed: Relaxation = STRICT
 
 
 def resource_errors(resources: Resources, path: str, *, relaxed: Relaxation = STRICT) -> list[FieldError]:
-    """V-1 … V-11 for one container's block at `path`."""
+    """V-1 … V-11 for one container's resources at `path`."""
     errors: _Errors = []
     _check_resources(errors, resources, path, relaxed)
     return errors
@@ -212,7 +212,7 @@ def _check_pod_level(errors: _Errors, pod: Pod, resources: Resources, relaxed: R
         for name, limit in (container.resources.limits or _NOTHING).items():
             own = limits.get(name)
             if own is not None and limit.nanos > own.nanos:
-                # V-26; the path is Kubernetes' own, no such field exists.
+                # V-26: Kubernetes uses this path although no such field exists.
                 where = f"{path}.containers[{index}][{name}].limits"
                 errors.append(_invalid(where, limit, f"must be less than or equal to pod limits of {own}"))
 
@@ -251,13 +251,13 @@ def _check_containers(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> No
         path = f"spec.ephemeralContainers[{index}]"
         _check_container(errors, container, path, never, relaxed)
         _check_unique(errors, names, container, path)
-        for field, given in (
+        for field, value in (
             ("ports", bool(container.ports)),
             ("resources", container.resources != Resources()),
             ("resizePolicy", bool(container.resize_policy)),
             ("restartPolicy", container.restart_policy is not None),
         ):
-            if given:
+            if value:
                 errors.append(_forbidden(f"{path}.{field}", "cannot be set for an Ephemeral Container"))  # V-13
 
 
@@ -277,7 +277,7 @@ def _check_container(errors: _Errors, container: Container, path: str, never: bo
             _check_port(errors, f"{where}.containerPort", port.container_port)
         if port.host_port != 0:
             _check_port(errors, f"{where}.hostPort", port.host_port)
-        # The server's defaulting makes TCP of an empty protocol.
+        # The server defaults an empty protocol to TCP.
         if port.protocol and port.protocol not in _PROTOCOLS:
             errors.append(_unsupported(f"{where}.protocol", port.protocol, _PROTOCOLS))
     resources = container.resources
@@ -288,7 +288,7 @@ def _check_container(errors: _Errors, container: Container, path: str, never: bo
 
 
 def _check_resize_policy(errors: _Errors, container: Container, path: str, never: bool) -> None:
-    """03 §3.1. Most findings are on the list's path, not the entry's."""
+    """03 §3.1. Most errors have the path of the list, not of the entry."""
     seen: set[str] = set()
     for place, entry in enumerate(container.resize_policy):
         name, policy = entry.resource_name, entry.restart_policy
@@ -334,7 +334,7 @@ def _check_rest(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> None:
     if spec.host_network:
         for index, container in enumerate(spec.containers):
             for place, port in enumerate(container.ports):
-                # With the host's network the server's defaulting makes hostPort the containerPort.
+                # In the host's network the server defaults hostPort to containerPort.
                 if port.host_port not in (0, port.container_port):
                     where = f"spec.containers[{index}].ports[{place}].hostPort"
                     reason = "must match `containerPort` when `hostNetwork` is true"
@@ -358,7 +358,7 @@ def _check_rest(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> None:
             errors.append(_unsupported("spec.os", spec.os.name, ("linux", WINDOWS)))
 
 
-# --- findings ---
+# --- errors ---
 
 
 def _required(path: str, detail: str = "") -> FieldError:

@@ -1,15 +1,15 @@
-"""How far a resize has come, read from the pod alone (03 §3.2, §8, §9).
+"""The progress of a resize, read from the pod alone (03 §3.2, §8, §9).
 
     proposed ──▶ allocated ──▶ kernel ──▶ reported
         └──▶ deferred, infeasible                       ended: no node judges it any more
 
-*Proposed*: the spec asks for it. *Allocated*: the node has accepted. *Kernel*: the runtime reports the new values.
-*Reported*: nothing is pending or in progress any more. Profiles tell it differently (`status.resize`, conditions), so
-both are looked at.
+*Proposed*: the spec requests it. *Allocated*: the node has accepted. *Kernel*: the runtime reports the new values.
+*Reported*: nothing is pending or in progress. Profiles report this differently (`status.resize`, conditions), so both
+are read.
 
-Values that come back need not be those that went out: runtimes and the kernel round them (§9). So where the node tells
-which generation it has seen, what it says is pending or in progress decides alone. Where it does not, a wish for limits
-leaves no other trace in the status than the limits themselves, and these are compared as far as rounding goes.
+Reported values may differ from the requested ones: runtimes and the kernel round them (§9). If the node reports the
+observed generation, its pending and in-progress conditions alone decide. If it does not, new limits leave no trace in
+the status other than the limits themselves, and these are compared with tolerance for rounding.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 _STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
 _ENDED = ("Succeeded", "Failed")
 LARGEST_PAGE_BYTES = 1 << 16  # the kernel rounds limits down to whole pages
-_TOLD_BY = ("reason", "message", "lastProbeTime", "observedGeneration")
+_VERDICT_FIELDS = ("reason", "message", "lastProbeTime", "observedGeneration")
 _VERDICTS: dict[str, Stage] = {"Deferred": "deferred", "Infeasible": "infeasible"}
 
 
 class ResizeProgress(msgspec.Struct, frozen=True):
     stage: Stage
-    message: str = ""  # the node's own words
+    message: str = ""  # of the node
     restarts: int = 0
 
 
-Said = tuple[str, ...]
+PendingVerdict = tuple[str, ...]
 
 
-def verdict_said(pod: JsonObject) -> Said:
-    """What the status says of a pending resize, to know it again; empty where it says nothing."""
+def pending_verdict(pod: JsonObject) -> PendingVerdict:
+    """The verdict in the status, to compare with a later one; empty if there is none."""
     status: JsonObject = pod.get("status") or {}
     word = str(status.get("resize") or "")
-    for each in status.get("conditions") or ():
-        if isinstance(each, dict) and each.get("type") == PENDING:
-            return (word, *(str(each.get(field)) for field in _TOLD_BY))
+    for condition in status.get("conditions") or ():
+        if isinstance(condition, dict) and condition.get("type") == PENDING:
+            return (word, *(str(condition.get(field)) for field in _VERDICT_FIELDS))
     return (word,) if word in _VERDICTS else ()
 
 
-def progress(pod: JsonObject, earlier: Said = ()) -> ResizeProgress:
-    """Of the resize that the pod's spec asks for. `earlier`: the verdict on a wish before this one; while nothing else
-    is said, the node has not answered. Only in 1.27 is that in question, and only where requests stay."""
+def progress(pod: JsonObject, earlier: PendingVerdict = ()) -> ResizeProgress:
+    """Of the resize that the pod's spec requests. `earlier`: the verdict on the request before this one; while the
+    status still shows it, the node has not answered. This matters only in 1.27, and only if requests do not change."""
     status: JsonObject = pod.get("status") or {}
     conditions = {str(each.get("type")): each for each in status.get("conditions") or () if isinstance(each, dict)}
     generation = int((pod.get("metadata") or {}).get("generation") or 0)
@@ -69,12 +69,12 @@ def progress(pod: JsonObject, earlier: Said = ()) -> ResizeProgress:
     if (pod.get("metadata") or {}).get("deletionTimestamp"):
         return ResizeProgress("ended", "it is being deleted", restarts)
     if not spec_of(pod).get("nodeName"):
-        return ResizeProgress("proposed", "it is on no node yet", restarts)
+        return ResizeProgress("proposed", "it is not scheduled yet", restarts)
     proposed = ResizeProgress("proposed", "", restarts)
-    # Whatever was said of an earlier wish is not about this one.
+    # A verdict on an earlier request does not count for this one.
     if word == "Proposed" or not _observed(status, generation):
         return proposed
-    if earlier and verdict_said(pod) == earlier:
+    if earlier and pending_verdict(pod) == earlier:
         return proposed
     if pending is not None and _observed(pending, generation):
         reason = str(pending.get("reason") or status.get("resize") or "")
@@ -98,7 +98,7 @@ def _observed(condition: JsonObject, generation: int) -> bool:
 
 
 def _all_allocated(pod: JsonObject) -> bool:
-    """Does the status show every request as allocated? These are exact."""
+    """Whether the status shows every request as allocated; these values are exact."""
     own, status = spec_of(pod).get("resources") or {}, pod.get("status") or {}
     if "allocatedResources" in status and not _same(own.get("requests") or {}, status["allocatedResources"] or {}):
         return False
@@ -110,14 +110,14 @@ def _all_allocated(pod: JsonObject) -> bool:
 
 
 def _all_shown(pod: JsonObject, *, requests: bool) -> bool:
-    """Does the status show the limits as the kernel would keep them, and the requests? These come back from shares or
-    weights: where too much was lost on the way, they never do."""
+    """Whether the status shows the limits as the kernel rounds them, and the requests. Requests are read back from
+    shares or weights: if too much precision was lost, they never match."""
     whole = _limits(spec_of(pod).get("resources") or {})
     for container, shown in _running(pod):
         if "resources" not in shown:
             continue
         wanted, actual = container.get("resources") or {}, shown["resources"] or {}
-        # Without a limit of its own a container has the pod's, and 0 is none.
+        # A container without a limit has the pod's; 0 is no limit.
         limits = {name: each if _amount(each) else whole.get(name, each) for name, each in _limits(wanted).items()}
         if not _kept(limits, _limits(actual)):
             return False
@@ -131,12 +131,12 @@ def _limits(resources: JsonObject) -> JsonObject:
 
 
 def _has_statuses(pod: JsonObject) -> bool:
-    known = {each.get("name") for each in (pod.get("status") or {}).get("containerStatuses") or ()}
+    known = {status.get("name") for status in (pod.get("status") or {}).get("containerStatuses") or ()}
     return all(container.get("name") in known for container in containers_of(pod, "containers"))
 
 
 def _running(pod: JsonObject) -> Iterator[tuple[JsonObject, JsonObject]]:
-    """Containers that have a status, with it."""
+    """Containers that have a status, with that status."""
     status: JsonObject = pod.get("status") or {}
     for kind in CONTAINER_KINDS:
         known = {each.get("name"): each for each in status.get(_STATUSES[kind]) or () if isinstance(each, dict)}
@@ -150,7 +150,7 @@ def _same(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
 
 
 def _kept(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
-    """Limits, as far as rounding goes (§9)."""
+    """Whether limits agree after rounding (§9)."""
     cpu, memory = _amount(wanted.get(CPU)), _amount(wanted.get(MEMORY))
     actual_cpu, actual_memory = _amount(shown.get(CPU)), _amount(shown.get(MEMORY))
     return (cpu is None or (actual_cpu is not None and _is_quota_of(cpu, actual_cpu))) and (
@@ -159,7 +159,7 @@ def _kept(wanted: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
 
 
 def _is_quota_of(wanted: Quantity, shown: Quantity) -> bool:
-    """The smallest ones come back as they were asked for, or as the smallest quota."""
+    """The smallest limits are reported as requested, or as the smallest quota."""
     if wanted.milli <= LEAST_LIMIT_MILLI:
         return shown.milli <= LEAST_LIMIT_MILLI
     return -1 <= shown.milli - wanted.milli < SYSTEMD_STEP_MILLI

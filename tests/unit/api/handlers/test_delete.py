@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.machinery.timestamps import rfc3339
+from plimsoll.rules.timestamps import rfc3339
 from tests.unit.api.api_client import MERGE, PODS, START_S, ApiClient, api, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

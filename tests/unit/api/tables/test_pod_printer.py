@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.machinery.timestamps import age, human_duration, rfc3339
 from plimsoll.api.tables.pod_printer import pod_cells, pod_conditions
+from plimsoll.rules.timestamps import age, human_duration, rfc3339
 
 NOW_S = 1_000_000_000.0
 RUNNING = {"running": {"startedAt": "2001-09-09T01:00:00Z"}}

@@ -41,15 +41,15 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("given_", "kept"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+@pytest.mark.parametrize(("sent", "kept"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
-def test_container_resources(kind, given_, kept):
-    document = pod({"name": "c"}, spec={kind: [{"name": "c", "resources": given_, "env": []}]})
+def test_container_resources(kind, sent, kept):
+    document = pod({"name": "c"}, spec={kind: [{"name": "c", "resources": sent, "env": []}]})
     before = copy.deepcopy(document)
     after = with_defaults(document).document
     assert after["spec"][kind] == [{"name": "c", "resources": kept, "env": []}]
     assert after["spec"]["x-unknown"] == [1]
-    assert document == before, "the given document is never touched"
+    assert document == before, "the argument is never changed"
 
 
 def test_pod_level_overhead_and_status():

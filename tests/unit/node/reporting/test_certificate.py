@@ -21,7 +21,7 @@ from plimsoll.kube.request import ApiError
 from plimsoll.kube.signing_request import generate, signing_request
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.reporting import certificate
-from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, stored_identity, valid_times_s
+from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, stored_identity
 from tests.unit.api.api_client import ADMIN, api
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -52,7 +52,7 @@ def asked(request: bytes, **spec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("days", [1, 365, 365 * 60], ids=["a day", "a year", "beyond 2050"])
 def test_times_are_those_of_the_certificate(authority: Authority, days: int) -> None:
-    begin_s, end_s = valid_times_s(issued(authority, days=days).certificate)
+    begin_s, end_s = validity(issued(authority, days=days).certificate)
     assert begin_s == (T0 - timedelta(minutes=5)).timestamp()
     assert end_s == (T0 + timedelta(days=days)).timestamp()
 
@@ -77,7 +77,7 @@ def test_no_certificate(pem: bytes) -> None:
 def test_what_is_signed_is_a_nodes(authority: Authority, tmp_path: Path) -> None:
     pair = generate("system:node:n1", NODES)
     signed = authority.sign_node(pair.request, "n1", timedelta(days=30), T0)
-    assert valid_times_s(signed)[1] == (T0 + timedelta(days=30)).timestamp()
+    assert validity(signed)[1] == (T0 + timedelta(days=30)).timestamp()
     (tmp_path / "pair.pem").write_bytes(signed + pair.key)
     ssl.create_default_context(cafile=str(authority.ca_file)).load_cert_chain(tmp_path / "pair.pem")
 

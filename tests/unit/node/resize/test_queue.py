@@ -24,7 +24,7 @@ from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.allocation import NodeResizeGates, allocated_pod, allocation_of
 from plimsoll.rules.resize.conditions import resize_conditions, resize_word
 from plimsoll.rules.scheduling.fit import NodeLoad, allocated_load
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339
 
 
 def pod(name: str, cpu: str, generation: int = 1, **spec: Any) -> RunPod:
@@ -193,12 +193,12 @@ def test_it_is_said_when_a_wish_was_judged_last(world: World) -> None:
     world.run(pod("web", "1"), pod("other", "6"))
     world.ask(pod("web", "3", 2))
     (condition,) = world.conditions("web")
-    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(100.0), utc_text(100.0))
+    assert (condition.last_probe_time, condition.last_transition_time) == (rfc3339(100.0), rfc3339(100.0))
     world.woken.clear()
     world.now_s = 300.0
     world.resizes.evaluate("periodic_retry")
     (condition,) = world.conditions("web")
-    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(300.0), utc_text(100.0))
+    assert (condition.last_probe_time, condition.last_transition_time) == (rfc3339(300.0), rfc3339(100.0))
     assert world.woken == []  # nothing to tell for that alone
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.rules.cpumanager.assignment import (
@@ -209,8 +209,7 @@ turns = st.lists(st.tuples(st.integers(0, 4), small_pods, st.booleans()), max_si
 @settings(max_examples=examples(150), deadline=None)
 @given(machines, st.integers(1, 2), turns, st.booleans(), st.booleans())
 def test_properties(topology: CpuTopology, reserve: int, steps: list[Any], strict: bool, full_cores: bool) -> None:
-    if reserve >= len(topology.cpus):
-        return
+    assume(reserve < len(topology.cpus))
     plan = CpuPlan(topology, reserved_set(topology, (), reserve), full_cores=full_cores, strict=strict)
     held: dict[str, dict[str, frozenset[int]]] = {}
     sidecars: dict[str, list[bool]] = {}
@@ -232,8 +231,10 @@ def test_properties(topology: CpuTopology, reserve: int, steps: list[Any], stric
         try:
             found = assigned(asked, held, plan, POLICY)
         except (NotEnoughCpusError, NotWholeCoresError):
+            event("refused")
             assert held == before
             continue
+        event("assigned" if found else "assigned nothing: no exclusive CPUs")
         if is_new:
             most = pod_exclusive_cpus(asked, qos_class(asked), POLICY)
             assert len(taken_by({uid: found})) <= most, "init containers' CPUs are handed on"

@@ -46,7 +46,7 @@ def test_the_first_restart_is_immediate() -> None:
 
 @pytest.mark.parametrize(("ran_s", "delay_s", "waits_s"), [(600, 160, 80), (600.1, 10, 0)])
 def test_reset(ran_s: float, delay_s: float, waits_s: float) -> None:
-    """Twice the maximum after the entry was decided it is forgotten: that restart is immediate, the next waits 10 s."""
+    """Twice the maximum after the entry was set it expires: that restart is immediate, the next waits 10 s."""
     entry = Backoff(80, 1000)
     finished_s = 1000 + ran_s
     assert waits_until_s(entry, finished_s) == finished_s + waits_s
@@ -91,6 +91,6 @@ def test_keys(other: Container) -> None:
 
 
 @pytest.mark.parametrize(("delay_s", "words"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")])
-def test_words(delay_s: float, words: str) -> None:
+def test_messages(delay_s: float, words: str) -> None:
     pod = Metadata(name="web", namespace="default", uid="u-1")
     assert crash_message("c", pod, delay_s) == f"back-off {words} restarting failed container=c pod=web_default(u-1)"
