@@ -43,7 +43,7 @@ from plimsoll.node.server.logs import (
     logged_container_id,
     running_container_id,
 )
-from plimsoll.node.server.websocket import ServerWebSocket, handshake_problem, offered_subprotocols
+from plimsoll.node.server.websocket import handshake_problem, offered_subprotocols
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.runtime.interface import ExecSession, ObservedContainer
@@ -203,7 +203,9 @@ class NodeServer:
         attach = functools.partial(self._attach, options, namespace, name, container)
 
         async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            socket = await ServerWebSocket.accepted(request, subprotocol, reader, writer)
+            from plimsoll.net.websocket import WebSocket  # imports wsproto, which most agents never need
+
+            socket = await WebSocket.accept(request.headers, request.target, subprotocol, reader, writer)
             await run_exec(socket, options, attach)
 
         return Upgrade(run)

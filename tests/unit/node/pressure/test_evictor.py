@@ -31,7 +31,7 @@ from plimsoll.rules.config.thresholds import Threshold, parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation
 from plimsoll.rules.eviction.decision import LimitFinding
 from plimsoll.rules.quantity import parse
-from tests.unit.api.asking import Asker, api
+from tests.unit.api.api_client import ApiClient, api
 from tests.unit.node.played_life import NODE, PODS, Document, setting_of
 from tests.unit.node.played_runtime import PlayedRuntime
 
@@ -60,7 +60,7 @@ class Stubborn(PlayedRuntime):
 class World:
     """One API server, kernel and runtime; an agent and its eviction loop at a time."""
 
-    def __init__(self, directory: Path, ask: Asker, thresholds: tuple[Threshold, ...]) -> None:
+    def __init__(self, directory: Path, ask: ApiClient, thresholds: tuple[Threshold, ...]) -> None:
         self.directory, self.ask, self.thresholds = directory, ask, thresholds
         self.setting, self.kernel, self.runtime = setting_of("1.36", 2), SimulatedKernel(2), Stubborn()
         self.now_s, self.available = 1000.0, "50Mi"

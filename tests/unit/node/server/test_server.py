@@ -15,7 +15,8 @@ import pytest
 
 from plimsoll.codec.kernel.cri_log import log_line
 from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError
-from plimsoll.kube.websocket import WebSocket
+from plimsoll.kube.websocket import connect
+from plimsoll.net.websocket import WebSocket
 from plimsoll.node.server.http import PortInUseError
 from plimsoll.node.server.server import NodePages, NodeServer
 from plimsoll.runtime.interface import ObservedContainer
@@ -151,7 +152,7 @@ async def test_a_certificate_of_another_ca_ends_the_handshake(world: World, tmp_
 
 async def test_only_the_node_answers_for_its_name(world: World) -> None:
     with pytest.raises(UnreachableError):
-        await WebSocket.connect(
+        await connect(
             "127.0.0.1", world.port, "/", tls=world.authority.client_context(), server_name="n2", subprotocols=()
         )
 
@@ -303,7 +304,7 @@ async def test_closing_the_endpoint_ends_who_follows(tmp_path: Path) -> None:
 
 
 async def _exec(world: World, query: str, *protocols: str) -> WebSocket:
-    return await WebSocket.connect(
+    return await connect(
         "127.0.0.1",
         world.port,
         f"/exec/default/web/c?{query}",
