@@ -1,4 +1,4 @@
-"""A node to live on: the real agent and the real API server in this process, a kernel in memory, a played runtime."""
+"""A whole node: the real agent and the real API server in this process, a simulated kernel, a fake runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.node.played_runtime import PlayedKernel, RuntimeOnKernel
 
 NODE, PODS = "n1", "/api/v1/namespaces/default/pods"
 QUIET_S = 30.0
-# Memory that is in use here stays so until somebody says otherwise: there is nothing to wait for.
+# Memory in use stays in use until the test changes it: there is nothing to wait for.
 AT_ONCE = ShrinkPolicy(deadline_s=0.02, pause_s=0.005)
 RESIZE_CONDITIONS = {"PodResizePending", "PodResizeInProgress"}
 Document = dict[str, Any]
@@ -88,7 +88,7 @@ class Life:
         await asyncio.wait([self.task])
 
     async def lose_the_checkpoint(self) -> None:
-        """What the agent knew is gone when it starts again; what it had said by then is told."""
+        """Damage the checkpoint and restart the agent, after its statuses were sent."""
         await self.agent.reporter.drained(QUIET_S)
         await self.kill()
         (self.directory / "agent.jsonl").write_bytes(b"\0" * 64)

@@ -46,7 +46,7 @@ from plimsoll.node.server.logs import (
 from plimsoll.node.server.websocket import handshake_problem, offered_subprotocols
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ContainerStateSeen, ExecSession
+from plimsoll.runtime.interface import ExecSession, ObservedContainer
 
 PORT = 10250
 NOT_FOUND = text(404, "404 page not found")
@@ -59,7 +59,7 @@ class PodSource(Protocol):
 
     def find(self, namespace: str, name: str) -> JsonObject | None: ...
     def documents(self) -> Iterable[JsonObject]: ...
-    def container(self, container_id: str) -> ContainerStateSeen | None:
+    def container(self, container_id: str) -> ObservedContainer | None:
         """As last read from the runtime; the id without its scheme."""
 
 
@@ -67,7 +67,7 @@ class ContainerAccess(Protocol):
     """The part of a runtime that the server needs."""
 
     async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession: ...
-    def log_file(self, container: ContainerStateSeen) -> Path: ...
+    def log_file(self, container: ObservedContainer) -> Path: ...
 
 
 class NodePages(msgspec.Struct, frozen=True):

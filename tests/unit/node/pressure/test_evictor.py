@@ -81,7 +81,7 @@ class World:
             agent.view,
             agent.checkpoint,
             stats,
-            agent.tools.tell_lifecycle,
+            agent.events.emit_lifecycle,
             clock=lambda: self.now_s,
         )
         self.loop = EvictionManager(
@@ -225,7 +225,7 @@ async def test_after_a_kill_the_victim_of_the_agent_before_is_waited_for(tmp_pat
 async def test_a_preempted_pod_is_waited_for_with_less_grace(tmp_path: Path) -> None:
     async with world(tmp_path) as node:
         await node.create("calm", "hog")
-        node.agent.pods.end(node.uid("hog"), PREEMPTED)
+        node.agent.pods.terminate(node.uid("hog"), PREEMPTED)
         await node.until(lambda: node.graces("hog") == [30])
         await node.passes()
         await node.until(lambda: node.graces("hog") == [30, 2])
@@ -331,7 +331,7 @@ async def test_a_runtime_that_hangs_does_not_keep_memory_waiting(
         async def never() -> None:
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(there.agent.tools.view, "all", never)
+        monkeypatch.setattr(there.agent.view, "all", never)
         async with asyncio.timeout(WAIT_S):
             assert await there.victims.usage(disks=False) == {}
 
@@ -365,7 +365,7 @@ async def test_monitored_containers_and_warnings_about_them(tmp_path: Path) -> N
             lifted.append((container.name, high))
 
         agent, uid = node.agent, node.uid("calm")
-        pods = MonitoredPods(agent.pods, agent.cgroups, agent.view, agent.tools.tell_lifecycle, lift)
+        pods = MonitoredPods(agent.pods, agent.cgroups, agent.view, agent.events.emit_lifecycle, lift)
         (container,) = pods.containers()
         assert (container.name, container.pod, container.namespace, container.pod_uid) == ("c", "calm", "default", uid)
         assert container.path in agent.cgroups.paths(uid).values()

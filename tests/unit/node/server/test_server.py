@@ -19,7 +19,7 @@ from plimsoll.kube.websocket import connect
 from plimsoll.net.websocket import WebSocket
 from plimsoll.node.server.http import PortInUseError
 from plimsoll.node.server.server import NodePages, NodeServer
-from plimsoll.runtime.interface import ContainerStateSeen
+from plimsoll.runtime.interface import ObservedContainer
 from tests.unit.node.endpoint_world import ID, NODE, World, pod, running_world
 
 T = b"2023-11-14T22:13:20Z"
@@ -265,7 +265,7 @@ async def test_a_log_is_followed_until_the_container_ends(world: World) -> None:
             if got == b"one\n":
                 _write(world, b"two")
             elif got == b"one\ntwo\n":
-                world.pods.containers[ID] = ContainerStateSeen(ID, "s", "uid-web", "c", 0, "exited")
+                world.pods.containers[ID] = ObservedContainer(ID, "c", "exited", sandbox_id="s", pod_uid="uid-web")
     assert got == b"one\ntwo\n"
     assert (await transport.send(Request("GET", "/healthz"))).status == 200  # on the same connection
     await transport.close()
