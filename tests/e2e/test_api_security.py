@@ -26,7 +26,7 @@ from plimsoll.api.server.connection import HEAD_BYTES, SPILL_BYTES
 from tests.e2e.api_fuzz_tls import Asker
 from tests.e2e.api_process import ApiProcess
 from tests.e2e.raw_http import Connection, admin_tls
-from tests.unit.api.asking import api, pod
+from tests.unit.api.api_client import api, pod
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

@@ -58,7 +58,7 @@ def test_apply_refused(verbs: Verbs) -> None:
     assert (ran.code, ran.out) == (2, "pod/good created\n")
     assert "must be less than or equal to cpu limit" in ran.err
     ran = verbs.ran("apply", "-f", "-", stdin=json.dumps({**namespace("x"), "kind": "Nothing"}))
-    assert "knows no kind 'Nothing' in 'v1'" in ran.err
+    assert "the server doesn't have a kind 'Nothing' in 'v1'" in ran.err
     elsewhere = json.loads(pod("web"))
     elsewhere["metadata"]["namespace"] = "other"
     ran = verbs.ran("apply", "-f", "-", stdin=json.dumps(elsewhere))
@@ -88,7 +88,7 @@ def test_get(verbs: Verbs) -> None:
     listed = json.loads(verbs("get", "pods", "-o", "json"))
     assert [(each["kind"], each["metadata"]["name"]) for each in listed["items"]] == [("Pod", "api"), ("Pod", "web")]
     assert "name: web\n" in verbs("get", "pod", "web", "-o", "yaml")
-    assert verbs.ran("get", "pads").err.startswith("plimsoll: this server knows no 'pads'; it has: ")
+    assert verbs.ran("get", "pads").err.startswith("plimsoll: the server doesn't have a resource type 'pads'; it has: ")
     assert '"missing" not found (404 NotFound)' in verbs.ran("get", "pod", "missing").err
 
 

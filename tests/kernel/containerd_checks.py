@@ -17,7 +17,7 @@ import msgspec
 
 from plimsoll.linux.processes import cgroups_of
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import ContainerSpec, ContainerStateSeen, CriResources, RuntimeCallError, SandboxSpec
+from plimsoll.runtime.interface import ContainerSpec, CriResources, ObservedContainer, RuntimeCallError, SandboxSpec
 from tests.kernel.containerd import IMAGE
 
 T = TypeVar("T")
@@ -64,26 +64,26 @@ class Bench:
 
     async def run(
         self, sandbox: SandboxSpec, sandbox_id: str, name: str, command: tuple[str, ...], **changed: object
-    ) -> ContainerStateSeen:
+    ) -> ObservedContainer:
         spec = await self.container(name, command, **changed)
         made = await self.runtime.make_container(sandbox, sandbox_id, spec)
         await self.runtime.start_container(made)
         return await self.seen(made)
 
-    async def seen(self, container_id: str) -> ContainerStateSeen:
+    async def seen(self, container_id: str) -> ObservedContainer:
         for each in (await self.runtime.seen()).containers:
             if each.id == container_id:
                 return each
         raise AssertionError(f"{container_id} is not there")
 
-    async def ended(self, container_id: str) -> ContainerStateSeen:
-        async def exited() -> ContainerStateSeen | None:
+    async def ended(self, container_id: str) -> ObservedContainer:
+        async def exited() -> ObservedContainer | None:
             found = await self.seen(container_id)
             return found if found.phase == "exited" else None
 
         return await until(exited)
 
-    async def logged(self, container: ContainerStateSeen, line: str) -> None:
+    async def logged(self, container: ObservedContainer, line: str) -> None:
         async def there() -> bool:
             file = self.runtime.log_file(container)
             return file.exists() and f" F {line}\n" in file.read_text()

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
-from plimsoll.runtime.interface import ContainerSpec, ContainerStateSeen, CriResources, SandboxSpec, Security
+from plimsoll.runtime.interface import ContainerSpec, CriResources, ObservedContainer, SandboxSpec, Security
 from plimsoll.runtime.supervisor.images import BUNDLED
 
 DEADLINE_S = 60.0
@@ -105,13 +105,13 @@ class Pod:
         await self.runtime.start_container(made)
         return made
 
-    async def seen(self, container_id: str) -> ContainerStateSeen:
+    async def seen(self, container_id: str) -> ObservedContainer:
         return next(one for one in (await self.runtime.seen()).containers if one.id == container_id)
 
-    async def ended(self, container_id: str) -> ContainerStateSeen:
+    async def ended(self, container_id: str) -> ObservedContainer:
         return await self.until(container_id, lambda one: one.phase == "exited")
 
-    async def until(self, container_id: str, true: Callable[[ContainerStateSeen], bool]) -> ContainerStateSeen:
+    async def until(self, container_id: str, true: Callable[[ObservedContainer], bool]) -> ObservedContainer:
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 with contextlib.suppress(StopIteration):

@@ -43,10 +43,9 @@ from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_identity
 from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.registration import Registration
-from plimsoll.node.resize import cri as cri_resize
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
-from plimsoll.node.resources.pod_cgroups import lean_pod_of
 from plimsoll.node.resources.runtime_health import RuntimeHealth
+from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
@@ -232,9 +231,8 @@ class NodeProcess:
         if self._runtime_health is None:
             images = tuple(ImageOnNode((name,)) for name in sorted(self._live.extras.images))
         else:
-            images, errors = self._runtime_health.images, (*errors, *self._runtime_health.troubles)
-        runtime_cgroups = self.agent.cgroups.stands
-        warnings = runtime_cgroups.conditions() if runtime_cgroups is not None else {}
+            images, errors = self._runtime_health.images, (*errors, *self._runtime_health.errors)
+        warnings = self.agent.container_cgroups.conditions()
         return NodeHealth(frozenset(self._conditions()), errors, images, warnings)
 
     def _conditions(self) -> tuple[NodeCondition, ...]:
@@ -243,7 +241,7 @@ class NodeProcess:
     def _pressure_changed(self) -> None:
         """Report the conditions, and retry resizes that were deferred because of them."""
         self.registration.report_soon()
-        self.agent.pods.resizes.room("periodic_retry")
+        self.agent.pods.resizes.retry("periodic_retry")
 
     def _event(self, kind: str, reason: str, message: str) -> None:
         """An event about the node; like the kubelet, with the node's name as uid."""
@@ -307,20 +305,18 @@ def build_pressure(
     remove_images: Callable[[], Awaitable[None]] | None = None,
 ) -> PressureManager:
     """`remove_images`: remove unused images, where the runtime has any."""
-    record = agent.tools.tell_lifecycle
+    record = agent.events.emit_lifecycle
     pods = MonitoredPods(agent.pods, agent.cgroups, agent.view, record, partial(_lift, agent))
     reclaimers = Reclaimers(agent.cleanup.dead_containers, remove_images, setup.reclaim())
     evictor = Evictor(agent.pods, agent.cgroups, agent.view, agent.checkpoint, stats, record, reclaimers)
     manager = PressureManager(setup, pods, evictor, sink, agent.ready)
-    agent.cgroups.witnesses += manager.listeners
+    agent.cgroups.listeners += manager.listeners
     return manager
 
 
 async def _lift(agent: Agent, container: MonitoredContainer, high: str) -> None:
-    if not agent.runtime.makes_cgroups:
-        await agent.cgroups.lift(container.pod_uid, container.id, high)
-    elif (worker := agent.pods.workers.get(container.pod_uid)) is not None:
-        await cri_resize.lift(agent.tools, lean_pod_of(worker.pod), container.name, container.id, high)
+    if (worker := agent.pods.workers.get(container.pod_uid)) is not None:
+        await agent.container_cgroups.lift(lean_pod_of(worker.pod), container.name, container.id, high)
 
 
 def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, NodeIdentity, bytes]:

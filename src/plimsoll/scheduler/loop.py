@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.aio import Wakeup
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.errors import InvalidObjectError
 from plimsoll.kube import request
@@ -86,7 +87,7 @@ class Scheduler:
         self._reported: dict[str, tuple[str, str, int]] = {}  # uid → message, name and count of its FailedScheduling
         self._nominations: dict[str, str] = {}  # uid → nominated node, until the API shows it
         self._nominees: dict[str, Pod] = {}  # waiting pods with a nominated node, by uid
-        self._wakeup = asyncio.Event()
+        self._wakeup = Wakeup()
         self._in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._synced = 0
         self.decisions = 0
@@ -173,14 +174,9 @@ class Scheduler:
             await asyncio.sleep(0)  # process watch events between two decisions
 
     async def _pause(self, now: float) -> None:
-        self._wakeup.clear()
         due = self.queue.next_due_s()
         pause = WAIT_CHECK_S if due is None else min(max(due - now, 0.0), WAIT_CHECK_S)
-        try:
-            async with asyncio.timeout(pause):
-                await self._wakeup.wait()
-        except TimeoutError:
-            pass
+        await self._wakeup.wait(pause)
 
     def _decide(self, queued: QueuedPod) -> SchedulingDecision:
         self.decisions += 1

@@ -25,8 +25,7 @@ from plimsoll.kube.client import Client
 from plimsoll.kube.request import Request
 from plimsoll.linux.machine import this_machine
 from plimsoll.node.agent import Agent
-from plimsoll.node.resize import cri as cri_resize
-from plimsoll.node.resources.pod_cgroups import lean_pod_of
+from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.rules.cgroups.view import Names
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.cgroup_names import Driver
@@ -156,7 +155,7 @@ async def test_memory_qos_stands_at_every_level(tmp_path: Path, daemon: Containe
         above = paths[""].rpartition("/")[0]
         assert world.files_of(above, "memory.min") == [str(32 * MIB)]
         assert world.files_of(above.rpartition("/")[0], "memory.min") == [str(32 * MIB)]
-        assert agent.cgroups.stands is not None and agent.cgroups.stands.conditions() == {}
+        assert agent.container_cgroups.conditions() == {}
         pid = (await agent.view.pod("u-1")).containers[0].pid
         assert pid in world.files.members(paths["c"], deep=True)
         world.api.delete(5, time.time())
@@ -173,14 +172,14 @@ async def test_a_mark_is_lifted_through_the_runtime_and_the_next_agent_does_not_
         await world.until(phase("Running"))
         path, (seen,) = agent.cgroups.paths("u-1")["c"], (await agent.view.pod("u-1")).containers
         lean = lean_pod_of(agent.pods.workers["u-1"].pod)
-        await cri_resize.lift(agent.tools, lean, "c", seen.id, "max")
+        await agent.container_cgroups.lift(lean, "c", seen.id, "max")
         assert world.files_of(path, "memory.min", "memory.high", "memory.max", "cpu.max") == [
             str(32 * MIB), "max", str(64 * MIB), "50000 100000",
         ]  # fmt: skip
     async with world.running() as agent:
         await eventually(lambda: "c" in agent.cgroups.paths("u-1"))
         assert world.files_of(path, "memory.high") == ["max"]
-        assert agent.cgroups.stands is not None and agent.cgroups.stands.conditions() == {}
+        assert agent.container_cgroups.conditions() == {}
     assert "MemoryQoSUnsupported" not in world.reasons()
 
 
@@ -189,8 +188,7 @@ async def test_a_runtime_that_ignores_unified_is_reported(tmp_path: Path, daemon
     async with world.running() as agent:
         await world.until(phase("Running"))
         await eventually(lambda: "MemoryQoSUnsupported" in world.reasons())
-        assert agent.cgroups.stands is not None
-        assert "memory.high is max" in agent.cgroups.stands.conditions()["MemoryQoSUnsupported"]
+        assert "memory.high is max" in agent.container_cgroups.conditions()["MemoryQoSUnsupported"]
 
 
 async def test_memory_qos_follows_the_nodes_settings_in_what_runs(tmp_path: Path, daemon: Containerd) -> None:
@@ -278,7 +276,6 @@ async def test_a_driver_other_than_the_runtimes_is_reported(tmp_path: Path) -> N
         async with world.running() as agent:
             await world.until(phase("Running"))
             await eventually(lambda: "CgroupDriverMismatch" in world.reasons())
-            assert agent.cgroups.stands is not None
-            sentence = agent.cgroups.stands.conditions()["CgroupDriverMismatch"]
+            sentence = agent.container_cgroups.conditions()["CgroupDriverMismatch"]
             assert ":cri-containerd:" in sentence and "driver is systemd" in sentence
             assert look(world.files, "/", Names({}, {}), depth=1).misplaced

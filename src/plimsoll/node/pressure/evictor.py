@@ -113,7 +113,7 @@ class Evictor:
                 wait.cancel()
 
     async def shorten_grace(self, uid: str, grace_s: int) -> None:
-        worker = self._pods.hurry(uid, grace_s) if self._is_alive(uid) else None
+        worker = self._pods.shorten_grace(uid, grace_s) if self._is_alive(uid) else None
         if worker is None:
             # A pod that ends by itself may take longer; eviction waits no longer than this.
             if (termination := self._terminations.get(uid)) is not None:
@@ -125,7 +125,7 @@ class Evictor:
 
     async def evict(self, uid: str, decision: EvictionDecision) -> None:
         verdict = TerminationVerdict(EVICTED, decision.message, int(decision.grace_s), is_disruption=True)
-        worker = self._pods.end(uid, verdict, decision.annotations)
+        worker = self._pods.terminate(uid, verdict, decision.annotations)
         if worker is None:
             return
         self._start(worker)
@@ -134,7 +134,7 @@ class Evictor:
         self._record(worker.pod, LifecycleEvent(EVICTION_DECISION, why_sentence(decision)))
 
     async def evict_for_limit(self, finding: LimitFinding, grace_s: int) -> None:
-        worker = self._pods.end(finding.pod.metadata.uid, TerminationVerdict(EVICTED, finding.message, grace_s))
+        worker = self._pods.terminate(finding.pod.metadata.uid, TerminationVerdict(EVICTED, finding.message, grace_s))
         if worker is not None:
             self._start(worker)
 
@@ -176,7 +176,7 @@ class Evictor:
         return self._checkpoint.get(worker.uid).verdict is not None or worker.is_over
 
     def _is_alive(self, uid: str) -> bool:
-        return bool(self._view.last.get(uid, NOTHING).alive())
+        return bool(self._view.last.get(uid, NOTHING).live())
 
     def _start(self, worker: PodWorker) -> _Termination:
         grace_s = pod_grace_s(worker.pod, self._checkpoint.get(worker.uid).verdict)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.codec.kernel.x509 import CertificateFormatError, validity
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
@@ -79,18 +80,18 @@ class Renewal:
         return begin_s + (end_s - begin_s) * RENEW_AT - self._clock()
 
     async def run(self) -> None:
-        pause_s = RETRY_FIRST_S
+        backoff = ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             if (due_s := self.due_s()) > 0:
                 await asyncio.sleep(min(due_s, MAX_SLEEP_S))
                 continue
             try:
                 await self.renew()
-                pause_s = RETRY_FIRST_S
+                backoff.reset()
             except (ApiError, UnreachableError, TimeoutError, KeyGenerationError, CertificateFormatError) as error:
+                pause_s = backoff.next_s()
                 _log.warning("cannot renew the node's certificate: %s; retrying in %g s", error, pause_s)
                 await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, RETRY_MOST_S)
 
     async def renew(self) -> None:
         csr = await signing_request(f"system:node:{self._name}", "system:nodes")

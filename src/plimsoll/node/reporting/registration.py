@@ -18,6 +18,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
@@ -178,7 +179,7 @@ class Registration:
             await asyncio.sleep(pause_s * random.uniform(1.0, 1.0 + LEASE_JITTER))
 
     async def _retry(self, action: Callable[[], Awaitable[Any]], title: str) -> None:
-        pause, logged = RETRY_FIRST_S, ""
+        backoff, logged = ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S), ""
         while True:
             try:
                 await action()
@@ -186,8 +187,7 @@ class Registration:
                 if (message := str(error) or type(error).__name__) != logged:
                     logged = message
                     _log.warning("cannot %s: %s; retrying", title, message)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, RETRY_MOST_S)
+                await asyncio.sleep(backoff.next_s() * random.uniform(0.5, 1.0))
             else:
                 if logged:
                     _log.info("the API server answers again: %s", title)

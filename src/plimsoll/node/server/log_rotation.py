@@ -15,7 +15,7 @@ from pathlib import Path
 from plimsoll.errors import PlimsollError
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.server.logs import rotated_files
-from plimsoll.runtime.interface import ContainerRuntime, ContainerStateSeen
+from plimsoll.runtime.interface import ContainerRuntime, ObservedContainer
 
 POLL_S = 10.0  # containerLogMonitorInterval
 
@@ -41,7 +41,7 @@ class LogRotation:
             except (PlimsollError, OSError) as error:
                 log.warning("cannot rotate the log of container %s: %s", container.name, error)
 
-    async def _rotate(self, container: ContainerStateSeen) -> None:
+    async def _rotate(self, container: ObservedContainer) -> None:
         file = self._runtime.log_file(container)
         if not container.log_file or not file.exists() or file.stat().st_size <= self._max_bytes:
             return

@@ -43,10 +43,10 @@ from plimsoll.node.server.logs import (
     logged_container_id,
     running_container_id,
 )
-from plimsoll.node.server.websocket import ServerWebSocket, handshake_problem, offered_subprotocols
+from plimsoll.node.server.websocket import handshake_problem, offered_subprotocols
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ContainerStateSeen, ExecSession
+from plimsoll.runtime.interface import ExecSession, ObservedContainer
 
 PORT = 10250
 NOT_FOUND = text(404, "404 page not found")
@@ -59,7 +59,7 @@ class PodSource(Protocol):
 
     def find(self, namespace: str, name: str) -> JsonObject | None: ...
     def documents(self) -> Iterable[JsonObject]: ...
-    def container(self, container_id: str) -> ContainerStateSeen | None:
+    def container(self, container_id: str) -> ObservedContainer | None:
         """As last read from the runtime; the id without its scheme."""
 
 
@@ -67,7 +67,7 @@ class ContainerAccess(Protocol):
     """The part of a runtime that the server needs."""
 
     async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession: ...
-    def log_file(self, container: ContainerStateSeen) -> Path: ...
+    def log_file(self, container: ObservedContainer) -> Path: ...
 
 
 class NodePages(msgspec.Struct, frozen=True):
@@ -203,7 +203,9 @@ class NodeServer:
         attach = functools.partial(self._attach, options, namespace, name, container)
 
         async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            socket = await ServerWebSocket.accepted(request, subprotocol, reader, writer)
+            from plimsoll.net.websocket import WebSocket  # imports wsproto, which most agents never need
+
+            socket = await WebSocket.accept(request.headers, request.target, subprotocol, reader, writer)
             await run_exec(socket, options, attach)
 
         return Upgrade(run)

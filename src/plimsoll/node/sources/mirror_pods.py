@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.codec.manifests.static_pods import StaticPod, mirror_document
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
@@ -108,17 +109,16 @@ class MirrorPods:
         return mirror if mirror is not None and mirror.hash == pod.uid and not mirror.is_ending else None
 
     async def run(self) -> None:
-        pause_s = RETRY_FIRST_S
+        backoff = ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             await self._wake.wait()
             self._wake.clear()
             if not self.listed:
                 continue
             if await self._sync():
-                pause_s = RETRY_FIRST_S
+                backoff.reset()
                 continue
-            asyncio.get_running_loop().call_later(pause_s, self._wake.set)
-            pause_s = min(pause_s * 2, RETRY_MOST_S)
+            asyncio.get_running_loop().call_later(backoff.next_s(), self._wake.set)
 
     async def _sync(self) -> bool:
         """Compare all of them. False where something must be retried."""

@@ -198,7 +198,7 @@ def _with_start_failure(
     *,
     is_init: bool,
 ) -> RunContainerStatus:
-    failure = context.memory.trouble.get(container.name)
+    failure = context.memory.failures.get(container.name)
     if failure is None or context.is_ending or not may_restart(container, context.pod, newest):
         return status
     if (

@@ -368,7 +368,7 @@ class _Sync:
         return None
 
     def _pull_message(self, container: RunContainer) -> str:
-        failure = self.memory.trouble.get(container.name)
+        failure = self.memory.failures.get(container.name)
         if failure is None:
             return pull_message(container.image, profile=self.profile)
         if failure.reason == IMAGE_PULL_BACKOFF:
@@ -377,7 +377,7 @@ class _Sync:
 
     def _record(self, name: str, reason: str, message: str, *events: LifecycleEvent) -> None:
         """Record events once per wait, which may last for many syncs."""
-        if self.memory.trouble.get(name) != StartFailure(reason, message):
+        if self.memory.failures.get(name) != StartFailure(reason, message):
             self.events.extend(events)
 
     def _old_records(self) -> tuple[str, ...]:
@@ -401,7 +401,7 @@ class _Sync:
             waits=tuple(self.waits),
             backoffs=self.backoffs,
             events=tuple(self.events),
-            look_again_s=min(times_s, default=None),
+            requeue_s=min(times_s, default=None),
         )
 
 
@@ -414,20 +414,20 @@ def after_sync(memory: SyncState, actions: PodActions) -> SyncState:
         return memory
     failures = {wait.name: StartFailure(wait.reason, wait.message) for wait in actions.waits}
     return msgspec.structs.replace(
-        memory, trouble={**memory.trouble, **failures}, backoffs={**memory.backoffs, **actions.backoffs}
+        memory, failures={**memory.failures, **failures}, backoffs={**memory.backoffs, **actions.backoffs}
     )
 
 
 def started(memory: SyncState, name: str) -> SyncState:
     """The sync state after a container was started: its start failure is removed."""
-    if name not in memory.trouble:
+    if name not in memory.failures:
         return memory
-    failures = {other: failure for other, failure in memory.trouble.items() if other != name}
-    return msgspec.structs.replace(memory, trouble=failures)
+    failures = {other: failure for other, failure in memory.failures.items() if other != name}
+    return msgspec.structs.replace(memory, failures=failures)
 
 
 def start_failed(memory: SyncState, name: str, failure: StartFailure) -> SyncState:
-    return msgspec.structs.replace(memory, trouble={**memory.trouble, name: failure})
+    return msgspec.structs.replace(memory, failures={**memory.failures, name: failure})
 
 
 def pull_failed(

@@ -9,10 +9,9 @@ Kubernetes: staging/src/k8s.io/cri-api/pkg/apis/runtime/v1/api.proto.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
+from plimsoll.rules.model.observed import CriResources
 from plimsoll.rules.resources.memory import page_label
 from plimsoll.rules.resources.values import UNLIMITED, Values
 
@@ -24,21 +23,6 @@ KERNEL_DEFAULT = {
     "memory.swap.max": "max",
     "memory.oom.group": "0",
 }
-
-
-class CriResources(msgspec.Struct, frozen=True):
-    """For CRI runtimes, which write container cgroups themselves. The embedded runtime gets a ready cgroup."""
-
-    cpu_shares: int = 0
-    cpu_quota_us: int = 0
-    cpu_period_us: int = 0
-    memory_limit_bytes: int = 0
-    memory_swap_limit_bytes: int = 0
-    oom_score_adj: int = 0
-    cpuset_cpus: str = ""
-    cpuset_mems: str = ""
-    hugepage_limits: Mapping[str, int] = {}  # `2MB` → bytes
-    unified: Mapping[str, str] = {}  # cgroup v2 file → text
 
 
 def cri_resources(values: Values, oom_score_adj: int, *, cpuset_cpus: str = "", cpuset_mems: str = "") -> CriResources:

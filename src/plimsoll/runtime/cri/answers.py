@@ -11,7 +11,7 @@ from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.requests import POD_UID
-from plimsoll.runtime.interface import ContainerPhase, ContainerStateSeen, CriResources, Image, SandboxStateSeen
+from plimsoll.runtime.interface import ContainerPhase, CriResources, Image, ObservedContainer, ObservedSandbox
 
 PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
 _SECOND = 1e9
@@ -97,11 +97,11 @@ def inside(info: dict[str, str]) -> Inside:
         return Inside()
 
 
-def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None) -> SandboxStateSeen:
+def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None) -> ObservedSandbox:
     metadata = listed.metadata or m.PodSandboxMetadata()
     network = status.status.network if status is not None and status.status is not None else None
     info = inside(status.info) if status is not None else Inside()
-    return SandboxStateSeen(
+    return ObservedSandbox(
         id=listed.id,
         pod_uid=metadata.uid,
         name=metadata.name,
@@ -119,10 +119,10 @@ def _reachable(ip: str) -> str:
     return "" if ip.startswith("127.") or ip == "::1" else ip
 
 
-def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> ContainerStateSeen:
+def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> ObservedContainer:
     metadata, status = listed.metadata or m.ContainerMetadata(), answer.status or m.ContainerStatus()
     image = status.image or listed.image or m.ImageSpec()
-    return ContainerStateSeen(
+    return ObservedContainer(
         id=listed.id,
         sandbox_id=listed.pod_sandbox_id,
         pod_uid=listed.labels.get(POD_UID, ""),
@@ -140,7 +140,7 @@ def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> Co
         pid=inside(answer.info).pid if status.state == m.RUNNING else 0,
         log_file=status.log_path,
         annotations=listed.annotations,
-        told=resources_from(status),
+        cri_resources=resources_from(status),
     )
 
 

@@ -19,7 +19,7 @@ from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.calls import GET_CONTAINER_EVENTS, CallRefusedError, CriClient
 from plimsoll.runtime.cri.grpc import UNIMPLEMENTED
 from plimsoll.runtime.cri.snapshot import SnapshotReader
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 
 
 class Exits:
@@ -177,7 +177,7 @@ def differing(before: RuntimeSnapshot, after: RuntimeSnapshot) -> set[str]:
 
 
 def _differing(
-    before: Iterable[SandboxStateSeen | ContainerStateSeen], after: Iterable[SandboxStateSeen | ContainerStateSeen]
+    before: Iterable[ObservedSandbox | ObservedContainer], after: Iterable[ObservedSandbox | ObservedContainer]
 ) -> set[str]:
     earlier, later = {state.id: state for state in before}, {state.id: state for state in after}
     ids = [name for name in earlier.keys() | later.keys() if earlier.get(name) != later.get(name)]

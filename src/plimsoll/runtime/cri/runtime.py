@@ -45,12 +45,12 @@ from plimsoll.runtime.cri.grpc import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTE
 from plimsoll.runtime.cri.snapshot import SnapshotReader
 from plimsoll.runtime.interface import (
     ContainerSpec,
-    ContainerStateSeen,
     CriResources,
     ExecResult,
     ExecSession,
     Image,
     ImageError,
+    ObservedContainer,
     RuntimeCallError,
     RuntimeSnapshot,
     SandboxSpec,
@@ -337,7 +337,7 @@ class CriRuntime:
     async def reopen_log(self, container_id: str) -> None:
         await self._client.ask(calls.REOPEN_LOG, m.ContainerRequest(container_id=container_id))
 
-    def log_file(self, container: ContainerStateSeen) -> Path:
+    def log_file(self, container: ObservedContainer) -> Path:
         return Path(container.log_file)
 
 

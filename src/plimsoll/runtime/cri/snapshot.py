@@ -27,7 +27,7 @@ from plimsoll.runtime.cri.calls import (
     CriClient,
 )
 from plimsoll.runtime.cri.grpc import NOT_FOUND
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 
 T = TypeVar("T")
 AT_ONCE = 8  # statuses read in parallel
@@ -36,12 +36,12 @@ SETTLED_S = 2.0  # after that the reason of a kill is final
 
 
 class _Sandbox(msgspec.Struct, frozen=True):
-    seen: SandboxStateSeen
+    seen: ObservedSandbox
     pid: int
 
 
 class _Container(msgspec.Struct, frozen=True):
-    seen: ContainerStateSeen
+    seen: ObservedContainer
     listed: m.Container
     settled_s: float  # when what is seen is final, by the loop's clock
     began: bool = True  # else it counts as absent

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.runtime.embedded.connection import LOST, ExitWatcher, SupervisorConnection, reached, start_supervisor
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeCallError, RuntimeSnapshot, SandboxStateSeen
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeCallError, RuntimeSnapshot
 from plimsoll.runtime.supervisor import wire
 
 _CONNECT_PATIENCE_S = 10.0
@@ -38,8 +38,8 @@ class SupervisorClient:
         self.limitations: tuple[str, ...] = ()
         self.isolation = False
         self.supervisor_pid = 0
-        self._sandboxes: dict[str, SandboxStateSeen] = {}
-        self._containers: dict[str, ContainerStateSeen] = {}
+        self._sandboxes: dict[str, ObservedSandbox] = {}
+        self._containers: dict[str, ObservedContainer] = {}
         self._cgroups: dict[str, str] = {}  # container id → its cgroup
         self._snapshot: RuntimeSnapshot | None = None
         self._watchers: list[ExitWatcher] = []
@@ -193,12 +193,12 @@ class SupervisorClient:
 
     def _take_sandbox(self, record: dict[str, Any]) -> None:
         self._snapshot = None
-        self._sandboxes[record["id"]] = msgspec.convert(record, SandboxStateSeen)
+        self._sandboxes[record["id"]] = msgspec.convert(record, ObservedSandbox)
 
     def _take_container(self, record: dict[str, Any]) -> None:
         self._snapshot = None
         self._cgroups[record["id"]] = record.pop("cgroup", "")
-        self._containers[record["id"]] = msgspec.convert(record, ContainerStateSeen)
+        self._containers[record["id"]] = msgspec.convert(record, ObservedContainer)
 
     async def _ask(
         self, connection: SupervisorConnection, message: wire.Message, fds: Sequence[int]

@@ -20,12 +20,12 @@ from plimsoll.runtime.embedded.client import SupervisorClient
 from plimsoll.runtime.embedded.exec import PipeSession, StreamEnd, TerminalSession
 from plimsoll.runtime.interface import (
     ContainerSpec,
-    ContainerStateSeen,
     CriResources,
     ExecResult,
     ExecSession,
     Image,
     ImageError,
+    ObservedContainer,
     RuntimeCallError,
     SandboxSpec,
 )
@@ -182,7 +182,7 @@ class ProcessRuntime(SupervisorClient):
     async def reopen_log(self, container_id: str) -> None:
         await self._call("reopen_log", container=container_id)
 
-    def log_file(self, container: ContainerStateSeen) -> Path:
+    def log_file(self, container: ObservedContainer) -> Path:
         return Path(container.log_file)
 
     @contextlib.contextmanager

@@ -31,7 +31,7 @@ from plimsoll.rules.config.thresholds import Threshold, parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation
 from plimsoll.rules.eviction.decision import LimitFinding
 from plimsoll.rules.quantity import parse
-from tests.unit.api.asking import Asker, api
+from tests.unit.api.api_client import ApiClient, api
 from tests.unit.node.played_life import NODE, PODS, Document, setting_of
 from tests.unit.node.played_runtime import PlayedRuntime
 
@@ -60,7 +60,7 @@ class Stubborn(PlayedRuntime):
 class World:
     """One API server, kernel and runtime; an agent and its eviction loop at a time."""
 
-    def __init__(self, directory: Path, ask: Asker, thresholds: tuple[Threshold, ...]) -> None:
+    def __init__(self, directory: Path, ask: ApiClient, thresholds: tuple[Threshold, ...]) -> None:
         self.directory, self.ask, self.thresholds = directory, ask, thresholds
         self.setting, self.kernel, self.runtime = setting_of("1.36", 2), SimulatedKernel(2), Stubborn()
         self.now_s, self.available = 1000.0, "50Mi"
@@ -81,7 +81,7 @@ class World:
             agent.view,
             agent.checkpoint,
             stats,
-            agent.tools.tell_lifecycle,
+            agent.events.emit_lifecycle,
             clock=lambda: self.now_s,
         )
         self.loop = EvictionManager(
@@ -225,7 +225,7 @@ async def test_after_a_kill_the_victim_of_the_agent_before_is_waited_for(tmp_pat
 async def test_a_preempted_pod_is_waited_for_with_less_grace(tmp_path: Path) -> None:
     async with world(tmp_path) as node:
         await node.create("calm", "hog")
-        node.agent.pods.end(node.uid("hog"), PREEMPTED)
+        node.agent.pods.terminate(node.uid("hog"), PREEMPTED)
         await node.until(lambda: node.graces("hog") == [30])
         await node.passes()
         await node.until(lambda: node.graces("hog") == [30, 2])
@@ -331,7 +331,7 @@ async def test_a_runtime_that_hangs_does_not_keep_memory_waiting(
         async def never() -> None:
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(there.agent.tools.view, "all", never)
+        monkeypatch.setattr(there.agent.view, "all", never)
         async with asyncio.timeout(WAIT_S):
             assert await there.victims.usage(disks=False) == {}
 
@@ -365,7 +365,7 @@ async def test_monitored_containers_and_warnings_about_them(tmp_path: Path) -> N
             lifted.append((container.name, high))
 
         agent, uid = node.agent, node.uid("calm")
-        pods = MonitoredPods(agent.pods, agent.cgroups, agent.view, agent.tools.tell_lifecycle, lift)
+        pods = MonitoredPods(agent.pods, agent.cgroups, agent.view, agent.events.emit_lifecycle, lift)
         (container,) = pods.containers()
         assert (container.name, container.pod, container.namespace, container.pod_uid) == ("c", "calm", "default", uid)
         assert container.path in agent.cgroups.paths(uid).values()

@@ -18,11 +18,11 @@ from plimsoll.api.server.in_process import InProcess
 from plimsoll.codec.kernel.x509 import CertificateFormatError, validity
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError
-from plimsoll.kube.signing_request import made, signing_request
+from plimsoll.kube.signing_request import generate, signing_request
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.reporting import certificate
 from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, stored_identity
-from tests.unit.api.asking import ADMIN, api
+from tests.unit.api.api_client import ADMIN, api
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -75,7 +75,7 @@ def test_no_certificate(pem: bytes) -> None:
 
 
 def test_what_is_signed_is_a_nodes(authority: Authority, tmp_path: Path) -> None:
-    pair = made("system:node:n1", NODES)
+    pair = generate("system:node:n1", NODES)
     signed = authority.sign_node(pair.request, "n1", timedelta(days=30), T0)
     assert validity(signed)[1] == (T0 + timedelta(days=30)).timestamp()
     (tmp_path / "pair.pem").write_bytes(signed + pair.key)
@@ -83,10 +83,10 @@ def test_what_is_signed_is_a_nodes(authority: Authority, tmp_path: Path) -> None
 
 
 REFUSED = [
-    ("another node", made("system:node:n2", NODES).request, "is not this node"),
-    ("an admin", made("admin", "system:masters").request, "is not this node"),
-    ("a group more", made("system:node:n1", "system:masters").request, "is not this node"),
-    ("garbage", b"hello", "no request for a certificate"),
+    ("another node", generate("system:node:n2", NODES).request, "is not this node"),
+    ("an admin", generate("admin", "system:masters").request, "is not this node"),
+    ("a group more", generate("system:node:n1", "system:masters").request, "is not this node"),
+    ("garbage", b"hello", "invalid certificate signing request"),
 ]
 
 
@@ -102,10 +102,10 @@ def test_what_is_not_signed(authority: Authority, request_pem: bytes, reason: st
 @pytest.mark.parametrize(
     ("user", "body", "code", "reason"),
     [
-        pytest.param(NODE, asked(made("system:node:n2", NODES).request), 422, "is not this node", id="another"),
-        pytest.param(NODE, asked(b"x", signerName="example.com/x"), 422, "sign here", id="signer"),
+        pytest.param(NODE, asked(generate("system:node:n2", NODES).request), 422, "is not this node", id="another"),
+        pytest.param(NODE, asked(b"x", signerName="example.com/x"), 422, "must be ", id="signer"),
         pytest.param(NODE, asked(b"x", expirationSeconds=5), 422, "may not be less than 600", id="life"),
-        pytest.param(ADMIN, asked(made("system:node:n1", NODES).request), 422, "is no node", id="admin"),
+        pytest.param(ADMIN, asked(generate("system:node:n1", NODES).request), 422, "is not a node", id="admin"),
         pytest.param(User("eve", frozenset({AUTHENTICATED})), asked(b"x"), 403, "cannot create", id="another user"),
     ],
 )

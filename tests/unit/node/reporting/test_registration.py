@@ -21,7 +21,7 @@ from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.node.node_object import DECLARED_CAPACITY, MachineIdentity, NodeFacts, NodeHealth
 from plimsoll.rules.profile import profile_named
-from tests.unit.api.asking import Asker, api
+from tests.unit.api.api_client import ApiClient, api
 
 NODE, LEASE = "/api/v1/nodes/n1", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
 FACTS = NodeFacts("n1", "n1", "127.0.0.1", 10250, MachineIdentity("m"), "process://1", "v1.27.0+plimsoll.1")
@@ -57,7 +57,7 @@ class Recorded:
 class Present:
     """One node that registers itself, and what is around it."""
 
-    def __init__(self, ask: Asker, profile: str, facts: NodeFacts) -> None:
+    def __init__(self, ask: ApiClient, profile: str, facts: NodeFacts) -> None:
         self.ask = ask
         user = User(f"system:node:{facts.name}", frozenset({NODES, AUTHENTICATED}))
         self.wire = Recorded(InProcess(ask.app, user))

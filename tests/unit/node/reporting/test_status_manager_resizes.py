@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.server.in_process import InProcess, part_of_us
+from plimsoll.api.server.in_process import InProcess, control_plane_user
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiResponse, Request
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
-from tests.unit.api.asking import PODS, STRATEGIC, Asker, api
+from tests.unit.api.api_client import PODS, STRATEGIC, ApiClient, api
 
 Document = dict[str, Any]
 WAIT_S = 10.0
@@ -45,7 +45,7 @@ class Wire:
 
 
 class StatusSender:
-    def __init__(self, ask: Asker, wire: Wire, reporter: Reporter) -> None:
+    def __init__(self, ask: ApiClient, wire: Wire, reporter: Reporter) -> None:
         self.ask, self.wire, self.reporter = ask, wire, reporter
 
     async def stored(self) -> Document:
@@ -77,7 +77,7 @@ async def sending(directory: Path) -> AsyncIterator[StatusSender]:
             "spec": {"containers": [container], "nodeName": "n1"},
         }
         await ask.ok("POST", PODS, pod)
-        wire = Wire(InProcess(ask.app, part_of_us("node")))
+        wire = Wire(InProcess(ask.app, control_plane_user("node")))
         reporter = Reporter(Client(wire), versioned=True)
         task = asyncio.create_task(reporter.run())
         try:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.resources.pleg import PodParts
 from plimsoll.node.server.log_rotation import LogRotation, oldest
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeCallError
+from plimsoll.rules.model.observed import ObservedPod
+from plimsoll.runtime.interface import ObservedContainer, RuntimeCallError
 
 
 class Writer:
@@ -18,7 +18,7 @@ class Writer:
     def __init__(self, file: Path, *, refuses: bool = False) -> None:
         self.file, self.refuses, self.reopened = file, refuses, 0
 
-    def log_file(self, container: ContainerStateSeen) -> Path:
+    def log_file(self, container: ObservedContainer) -> Path:
         return Path(container.log_file)
 
     async def reopen_log(self, container_id: str) -> None:
@@ -29,12 +29,12 @@ class Writer:
 
 
 class View:
-    def __init__(self, container: ContainerStateSeen) -> None:
-        self.last = {"u": PodParts((), (container,))}
+    def __init__(self, container: ObservedContainer) -> None:
+        self.last = {"u": ObservedPod((), (container,))}
 
 
 def rotation(writer: Writer, phase: Any = "running") -> LogRotation:
-    seen = ContainerStateSeen("id", "s", "u", "c", 0, phase, log_file=str(writer.file))
+    seen = ObservedContainer("id", "c", phase, sandbox_id="s", pod_uid="u", log_file=str(writer.file))
     return LogRotation(writer, View(seen), 100, 3)  # type: ignore[arg-type]
 
 

@@ -76,17 +76,17 @@ STATES = [
         RunState(running=Running(T1)), ENDED, id="restarted",
     ),
     pytest.param(
-        a_pod("a"), seen(run("a", "exited", exit_code=1)), memory(trouble=CRASH), CRASH_STATE, ENDED, id="waits to restart"
+        a_pod("a"), seen(run("a", "exited", exit_code=1)), memory(failures=CRASH), CRASH_STATE, ENDED, id="waits to restart"
     ),
     pytest.param(
-        a_pod("a", restart="Never"), seen(run("a", "exited", exit_code=1)), memory(trouble=CRASH), ENDED, NO_STATE,
+        a_pod("a", restart="Never"), seen(run("a", "exited", exit_code=1)), memory(failures=CRASH), ENDED, NO_STATE,
         id="will not restart",
     ),
     pytest.param(
-        a_pod("a"), seen(run("a")), memory(trouble=CRASH), RunState(running=Running(T0)), NO_STATE, id="old trouble"
+        a_pod("a"), seen(run("a")), memory(failures=CRASH), RunState(running=Running(T0)), NO_STATE, id="old trouble"
     ),
     pytest.param(
-        a_pod("a"), seen(run("a", "created")), memory(trouble={"a": StartFailure("RunContainerError", "no such file")}),
+        a_pod("a"), seen(run("a", "created")), memory(failures={"a": StartFailure("RunContainerError", "no such file")}),
         RunState(waiting=Waiting("RunContainerError", "no such file")), NO_STATE, id="could not start",
     ),
 ]  # fmt: skip
@@ -99,7 +99,7 @@ def test_states(pod: RunPod, what: ObservedPod, about: SyncState, state: RunStat
 
 
 def test_no_container_waits_while_its_pod_terminates() -> None:
-    status = one(a_pod("a"), seen(run("a", "exited", exit_code=1)), memory(trouble=CRASH), is_ending=True)
+    status = one(a_pod("a"), seen(run("a", "exited", exit_code=1)), memory(failures=CRASH), is_ending=True)
     assert status.state == ENDED
 
 

@@ -273,12 +273,12 @@ def test_the_sequence() -> None:
     while len(node.starts) < 10:
         node.exit("a", 1)
         work = node.sync()
-        if work.look_again_s is not None:
+        if work.requeue_s is not None:
             assert not node.names()
-            assert node.memory.trouble["a"].reason == "CrashLoopBackOff"
-            node.now_s = work.look_again_s - 0.001
+            assert node.memory.failures["a"].reason == "CrashLoopBackOff"
+            node.now_s = work.requeue_s - 0.001
             assert not node.sync().starts
-            node.now_s = work.look_again_s
+            node.now_s = work.requeue_s
             node.sync()
     assert [at_s for _, at_s in node.starts] == [0, 0, 10, 30, 70, 150, 310, 610, 910, 1210]
     newest = node.seen.newest("a")
@@ -341,7 +341,7 @@ PULLS = [
 def test_pull_back_off(profile: str, message: str) -> None:
     pod = a_pod("a")
     about = pull_failed(NO_MEMORY, pod.spec.containers[0], "no such image", NOW_S)
-    assert about.trouble["a"] == StartFailure("ErrImagePull", "no such image")
+    assert about.failures["a"] == StartFailure("ErrImagePull", "no such image")
     for step in range(2):
         work = compute_pod_actions(pod, seen(), about, NOW_S + step, profile=PROFILES[profile])
         (wait,) = work.waits
@@ -357,7 +357,7 @@ def test_the_next_sync_is_at_the_deadline() -> None:
     status = {"startTime": "1970-01-12T13:46:40Z"}  # START_S
     work = compute_pod_actions(a_pod("a", activeDeadlineSeconds=120, status=status), seen(run("a")), NO_MEMORY, NOW_S)
     assert work.is_idle
-    assert work.look_again_s == START_S + 120
+    assert work.requeue_s == START_S + 120
 
 
 def test_probe_results_of_removed_containers_are_dropped() -> None:

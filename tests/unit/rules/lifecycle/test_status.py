@@ -30,7 +30,7 @@ from tests.unit.rules.run_pods import START_S, Json, a_pod, memory, run, seen, s
 NOW_S = START_S + 100
 NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.36"])
 OLD_NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.27"])
-CRASH = memory(trouble={"a": StartFailure("CrashLoopBackOff", "back-off 10s …")})
+CRASH = memory(failures={"a": StartFailure("CrashLoopBackOff", "back-off 10s …")})
 EVICTED = TerminationVerdict("Evicted", "The node was low on resource: memory. ", 1, is_disruption=True)
 PROBE = {"exec": {"command": ["true"]}}
 GATED: Json = {"name": "a", "readinessProbe": PROBE}
@@ -89,7 +89,7 @@ PHASES = [
         a_pod("a"), seen(run("a", "exited", exit_code=137)), NO_MEMORY, "Running", "0/1", "Error", "0", id="137 without OOM"
     ),
     pytest.param(
-        a_pod("a"), seen(), memory(trouble={"a": StartFailure("ErrImagePull", "no")}), "Pending", "0/1", "ErrImagePull", "0",
+        a_pod("a"), seen(), memory(failures={"a": StartFailure("ErrImagePull", "no")}), "Pending", "0/1", "ErrImagePull", "0",
         id="no image",
     ),
     pytest.param(
@@ -114,7 +114,7 @@ PHASES = [
     ),
     pytest.param(
         a_pod("a", init=("i",)), seen(run("i", "exited", exit_code=1, attempt=2)),
-        memory(trouble={"i": StartFailure("CrashLoopBackOff", "")}), "Pending", "0/1", "Init:CrashLoopBackOff",
+        memory(failures={"i": StartFailure("CrashLoopBackOff", "")}), "Pending", "0/1", "Init:CrashLoopBackOff",
         "2 (97s ago)", id="init crash loop",
     ),
     pytest.param(

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from plimsoll.rules.resources.cri import KERNEL_DEFAULT, CriResources, cleared, cri_resources
+from plimsoll.rules.model.observed import CriResources
+from plimsoll.rules.resources.cri import KERNEL_DEFAULT, cleared, cri_resources
 from plimsoll.rules.resources.oom_score import oom_scores
 from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.resources.values import Values, container_values

@@ -1,4 +1,4 @@
-"""Another memory.high for a container of a runtime that writes cgroups itself: told, kept, and taken back with its end."""
+"""Another memory.high for a container of a CRI runtime: requested, kept, and dropped when the container ends."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
-from plimsoll.node.resize import cri as cri_resize
-from plimsoll.node.resources.cri_cgroups import RuntimeCgroups
+from plimsoll.node.resources import runtime_cgroups
+from plimsoll.node.resources.cgroup_locator import CgroupLocator
+from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.standalone import OnePodApi
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import MEMORY, NO_RESOURCES, Pod
@@ -22,7 +23,7 @@ from plimsoll.rules.node.node_config import machine_from_capacity, resolved
 from plimsoll.rules.profile import DEFAULT_PROFILE
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.allocation import allocation_of
-from plimsoll.runtime.interface import ContainerStateSeen, CriResources, RuntimeCallError
+from plimsoll.runtime.interface import CriResources, ObservedContainer, RuntimeCallError
 from tests.unit.node.played_runtime import PlayedRuntime
 
 MIB = 1 << 20
@@ -55,7 +56,7 @@ POD = lean_pod(
 
 
 class Writing(PlayedRuntime):
-    """As containerd: it makes cgroups, and writes what it is told into a kernel in memory."""
+    """Like containerd: creates cgroups, and writes updates into a simulated kernel."""
 
     makes_cgroups = True
 
@@ -87,15 +88,20 @@ async def made(tmp_path: Path, kind: type[Writing] = Writing) -> tuple[Agent, Wr
     return agent, runtime, kernel
 
 
-def told(agent: Agent) -> CriResources:
-    return cri_resize.told(agent.tools, POD, "c", ASKED)
+def cgroups(agent: Agent) -> RuntimeCgroups:
+    assert isinstance(agent.container_cgroups, RuntimeCgroups)
+    return agent.container_cgroups
 
 
-async def test_the_runtime_is_told_beside_all_that_the_container_has(tmp_path: Path) -> None:
+def computed(agent: Agent) -> CriResources:
+    return cgroups(agent).cri_resources(POD, "c", ASKED)
+
+
+async def test_the_update_carries_all_that_the_container_has(tmp_path: Path) -> None:
     agent, runtime, kernel = await made(tmp_path)
-    before = told(agent)
+    before = computed(agent)
     assert before.unified["memory.high"] == str(56 * MIB)
-    await cri_resize.lift(agent.tools, POD, "c", ID, "max")
+    await cgroups(agent).lift(POD, "c", ID, "max")
     ((container_id, update),) = runtime.updates
     assert container_id == ID
     assert dict(update.unified) == {**before.unified, "memory.high": "max"}
@@ -106,33 +112,33 @@ async def test_the_runtime_is_told_beside_all_that_the_container_has(tmp_path: P
 
 async def test_a_resize_and_the_next_agent_keep_it_until_the_container_ends(tmp_path: Path) -> None:
     agent, _, kernel = await made(tmp_path)
-    await cri_resize.lift(agent.tools, POD, "c", ID, "max")
-    assert cri_resize.kept(agent.tools, POD, ID, told(agent)).unified["memory.high"] == "max"
-    assert cri_resize.kept(agent.tools, POD, "b" * 64, told(agent)).unified["memory.high"] == str(56 * MIB)
+    await cgroups(agent).lift(POD, "c", ID, "max")
+    assert cgroups(agent).with_lift(POD, ID, computed(agent)).unified["memory.high"] == "max"
+    assert cgroups(agent).with_lift(POD, "b" * 64, computed(agent)).unified["memory.high"] == str(56 * MIB)
     await kernel.write(f"{POD_PATH}/{ID}", "memory.min", str(16 * MIB))
-    wanted = {"c": told(agent).unified}
+    wanted = {"c": computed(agent).unified}
 
-    def next_agent() -> RuntimeCgroups:
-        return RuntimeCgroups(kernel, "containerd", 4096, tmp_path / "lifted.json")
+    def next_agent() -> CgroupLocator:
+        return CgroupLocator(kernel, "containerd", 4096, tmp_path / "lifted.json")
 
-    running = ContainerStateSeen(ID, "s", UID, "c", 0, "running")
-    stands = next_agent()
-    assert stands.see(UID, POD_PATH, [running], wanted) == [], "it is no runtime that does not listen"
-    stands.see(UID, POD_PATH, [], wanted)
-    assert stands.with_lift(UID, ID, {"memory.high": "1"}) == {"memory.high": "1"}
+    running = ObservedContainer(ID, "c", "running", sandbox_id="s", pod_uid=UID)
+    locator = next_agent()
+    assert locator.observe(UID, POD_PATH, [running], wanted) == [], "the runtime does not ignore `unified`"
+    locator.observe(UID, POD_PATH, [], wanted)
+    assert locator.with_lift(UID, ID, {"memory.high": "1"}) == {"memory.high": "1"}
     assert next_agent().with_lift(UID, ID, {"memory.high": "1"}) == {"memory.high": "1"}
 
 
-async def test_a_runtime_that_does_not_answer_is_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_runtime_that_does_not_answer_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, _, _ = await made(tmp_path, Silent)
-    monkeypatch.setattr(cri_resize, "LIFT_ANSWER_S", 0.01)
+    monkeypatch.setattr(runtime_cgroups, "LIFT_S", 0.01)
     with pytest.raises(RuntimeCallError, match="no answer"):
-        await cri_resize.lift(agent.tools, POD, "c", ID, "max")
+        await cgroups(agent).lift(POD, "c", ID, "max")
 
 
-@pytest.mark.parametrize("wish", ["64Mi", "4Gi"])
-async def test_no_wish_is_told_on_the_way(tmp_path: Path, wish: str) -> None:
-    """A container without a limit has its pod's; what counts is the one that was given."""
+@pytest.mark.parametrize("desired", ["64Mi", "4Gi"])
+async def test_a_pending_resize_is_not_part_of_the_update(tmp_path: Path, desired: str) -> None:
+    """A container without a limit has its pod's; the actuated one counts."""
 
     def pod(memory: str) -> Pod:
         level = {"requests": {"memory": "32Mi"}, "limits": {"memory": memory}}
@@ -143,11 +149,14 @@ async def test_no_wish_is_told_on_the_way(tmp_path: Path, wish: str) -> None:
         return lean_pod(document)
 
     agent, runtime, _ = await made(tmp_path)
-    given = pod("400Mi")
-    gates = agent.tools.gates
+    actuated = pod("400Mi")
+    gates = agent.setting.policy.gates
     agent.checkpoint.put(
-        UID, allocation=allocation_of(given, gates), actuated={"c": NO_RESOURCES}, actuated_pod=given.spec.resources
+        UID,
+        allocation=allocation_of(actuated, gates),
+        actuated={"c": NO_RESOURCES},
+        actuated_pod=actuated.spec.resources,
     )
-    await cri_resize.lift(agent.tools, pod(wish), "c", ID, "max")
+    await cgroups(agent).lift(pod(desired), "c", ID, "max")
     ((_, update),) = runtime.updates
     assert update.memory_limit_bytes == 400 * MIB
