@@ -86,7 +86,7 @@ def test_with_a_restart(verbs: Verbs) -> None:
     """Memory restarts the document's container: worth a question, and seen while we wait."""
     ran = verbs.ran("resize", "demo", "--memory", "500Mi", "--wait")
     assert ran.code == 1
-    assert "restart: container demo is started anew" in ran.out
+    assert "restart: container demo is restarted, as its resize policy requires" in ran.out
     assert "The resize was not sent; use --yes" in ran.err
     assert amounts(verbs)["memory"] == "200Mi"
     ran = verbs.ran("resize", "demo", "--memory", "500Mi", "--wait", "--yes")

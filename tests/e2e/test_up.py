@@ -186,7 +186,7 @@ def test_again_with_the_same_state(started: Started) -> None:
 
 
 @real
-def test_a_foreign_tree_is_left_alone(started: Started, tmp_path: Path) -> None:
+def test_a_foreign_tree_is_not_changed(started: Started, tmp_path: Path) -> None:
     up = started("--no-demo")
     driver = open_cgroupfs(this_host())
 
