@@ -135,7 +135,7 @@ def test_no_room_now(verbs: Verbs) -> None:
     assert (ran.code, found["outcome"]) == (1, "deferred")
     assert found["room"]["pods"] == [f"{verbs.namespace}/big"]
     assert found["largest"][0]["ever"] == "15500m"
-    assert "The resize was not sent." in ran.err
+    assert "The resize was not sent; use --yes" in ran.err
 
 
 def test_unsafe_shrink(verbs: Verbs) -> None:
@@ -168,10 +168,10 @@ def test_mistakes(verbs: Verbs) -> None:
         (("gone", "--cpu", "1"), "no pod gone in namespace"),
         (("dmeo", "--cpu", "1"), "did you mean demo?"),
         (("", "--cpu", "1"), "'' is not the name of a pod: write it as web or pod/web"),
-        (("deployment/demo", "--cpu", "1"), "'deployment/demo' is no pod"),
+        (("deployment/demo", "--cpu", "1"), "'deployment/demo' is not the name of a pod"),
         (("demo", "-c", "nope", "--cpu", "1"), "no container 'nope'; there are: demo"),
         (("demo", "--cpu", "1gb"), "'1gb' is not a valid amount; write it as 2 or 500m"),
-        (("demo", "--memory", "500m"), "'500m' is no whole number of bytes"),
+        (("demo", "--memory", "500m"), "'500m' is not a whole number of bytes"),
         (("demo", "--memory", "-1Gi"), "must be greater than or equal to 0"),
         (("demo", "--cpu", "1", "--wait", "--dry-run"), "--dry-run and --wait exclude each other"),
     ):
@@ -205,7 +205,7 @@ def with_finalizer(name: str, cpu: str = "100m") -> dict[str, Any]:
     ("words", "at", "says"),
     [
         (("demo", "--memory", "500Mi"), "[y/N]", "\nThe resize was not sent."),
-        (("lost", "--cpu", "200m", "--wait"), "on no node yet\r\n", "describe pod lost"),
+        (("lost", "--cpu", "200m", "--wait"), "not scheduled yet\r\n", "describe pod lost"),
     ],
     ids=["the question", "the wait"],
 )
