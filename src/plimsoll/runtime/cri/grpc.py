@@ -13,19 +13,10 @@ from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from urllib.parse import unquote
 
+from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import (
-    ConnectionTerminated,
-    DataReceived,
-    Event,
-    ResponseReceived,
-    StreamEnded,
-    StreamReset,
-    TrailersReceived,
-    WindowUpdated,
-)
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
@@ -272,30 +263,30 @@ class _Connection(asyncio.Protocol):
             return
         self._flush()
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, ConnectionTerminated):
+    def _take(self, event: events.Event) -> None:
+        if isinstance(event, events.ConnectionTerminated):
             self.fail("the server is going away")
             return
-        if isinstance(event, WindowUpdated):
+        if isinstance(event, events.WindowUpdated):
             for pending in self._calls.values():
                 pending.may_send.set()
             return
-        if isinstance(event, DataReceived):
+        if isinstance(event, events.DataReceived):
             length, stream_id = event.flow_controlled_length, event.stream_id
             if length and stream_id is not None:
                 self._h2.acknowledge_received_data(length, stream_id)
         call = self._calls.get(getattr(event, "stream_id", None) or 0)
         if call is None:
             return
-        if isinstance(event, ResponseReceived | TrailersReceived):
+        if isinstance(event, events.ResponseReceived | events.TrailersReceived):
             call.take_headers({str(name): str(value) for name, value in event.headers or ()})
-        elif isinstance(event, DataReceived):
+        elif isinstance(event, events.DataReceived):
             call.take_data(event.data or b"")
-        elif isinstance(event, StreamReset):
+        elif isinstance(event, events.StreamReset):
             call.end(
                 GrpcError(CANCELLED if event.error_code == ErrorCodes.CANCEL else UNAVAILABLE, "the call was reset")
             )
-        elif isinstance(event, StreamEnded):
+        elif isinstance(event, events.StreamEnded):
             call.end()
 
     def _flush(self) -> None:

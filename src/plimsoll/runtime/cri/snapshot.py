@@ -16,16 +16,9 @@ from typing import TypeVar
 import msgspec
 
 from plimsoll.codec.protobuf.structs import decode
+from plimsoll.runtime.cri import calls
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import PHASES, container_seen, inside, never_began, sandbox_seen
-from plimsoll.runtime.cri.calls import (
-    CONTAINER_STATUS,
-    LIST_CONTAINERS,
-    LIST_SANDBOXES,
-    SANDBOX_STATUS,
-    CallRefusedError,
-    CriClient,
-)
 from plimsoll.runtime.cri.grpc import NOT_FOUND
 from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 
@@ -48,7 +41,7 @@ class _Container(msgspec.Struct, frozen=True):
 
 
 class SnapshotReader:
-    def __init__(self, client: CriClient) -> None:
+    def __init__(self, client: calls.CriClient) -> None:
         self._client = client
         self._sandboxes: dict[str, _Sandbox] = {}
         self._containers: dict[str, _Container] = {}
@@ -66,7 +59,7 @@ class SnapshotReader:
             except BaseException as error:
                 if self._shared is shared:
                     self._shared = None
-                if isinstance(error, CallRefusedError):
+                if isinstance(error, calls.CallRefusedError):
                     shared.set_exception(error)
                     shared.exception()  # there may be no other waiter
                 else:
@@ -101,8 +94,8 @@ class SnapshotReader:
 
     async def _read(self) -> RuntimeSnapshot:
         sandboxes, containers = await asyncio.gather(
-            self._client.ask(LIST_SANDBOXES, m.ListPodSandboxRequest()),
-            self._client.ask(LIST_CONTAINERS, m.ListContainersRequest()),
+            self._client.ask(calls.LIST_SANDBOXES, m.ListPodSandboxRequest()),
+            self._client.ask(calls.LIST_CONTAINERS, m.ListContainersRequest()),
         )
         read_sandboxes, read_containers = await asyncio.gather(
             _known_or_asked(sandboxes.items, self._known_sandbox, self._sandbox),
@@ -126,8 +119,8 @@ class SnapshotReader:
         request = m.PodSandboxStatusRequest(pod_sandbox_id=decode(m.PodSandboxState, data).id, verbose=True)
         try:
             async with self._few:
-                status = await self._client.ask(SANDBOX_STATUS, request)
-        except CallRefusedError as refused:
+                status = await self._client.ask(calls.SANDBOX_STATUS, request)
+        except calls.CallRefusedError as refused:
             if refused.code == NOT_FOUND:  # removed since it was listed
                 return None
             raise
@@ -148,8 +141,8 @@ class SnapshotReader:
         request = m.ContainerStatusRequest(container_id=state.id, verbose=state.state != m.EXITED)
         try:
             async with self._few:
-                answer = await self._client.ask(CONTAINER_STATUS, request)
-        except CallRefusedError as refused:
+                answer = await self._client.ask(calls.CONTAINER_STATUS, request)
+        except calls.CallRefusedError as refused:
             if refused.code == NOT_FOUND:
                 return None
             raise
