@@ -24,24 +24,12 @@ APPLY, UPDATE = "Apply", "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"
 MAX_UPDATE_ENTRIES = 10
 _ANCIENT = "ancient-changes"
+_BOOKKEEPING = (
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+    "resourceVersion",
+)  # fmt: skip
 _NEVER_OWNED = field_sets.from_paths(
-    ("f:apiVersion",),
-    ("f:kind",),
-    ("f:metadata",),
-    *(
-        ("f:metadata", f"f:{name}")
-        for name in (
-            "name",
-            "namespace",
-            "creationTimestamp",
-            "selfLink",
-            "uid",
-            "clusterName",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-        )
-    ),
+    ("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in _BOOKKEEPING)
 )
 _STATUS = ("f:status",)
 _SPEC = ("f:spec",)

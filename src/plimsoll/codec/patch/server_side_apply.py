@@ -70,13 +70,8 @@ def apply_server_side(
     owners = managed_fields.read_owners(((live or {}).get("metadata") or {}).get("managedFields"))
     old = managed_fields.empty_object(kind) if live is None else managed_fields.without_owners(live)
     if live is not None and not owners:
-        everything = managed_fields.changed_fields(kind, None, old, "")
-        owners = managed_fields.updated(
-            owners,
-            everything,
-            managed_fields.Manager(managed_fields.UPDATE, managed_fields.BEFORE_FIRST_APPLY, kind.api_version),
-            now,
-        )
+        first = managed_fields.Manager(managed_fields.UPDATE, managed_fields.BEFORE_FIRST_APPLY, kind.api_version)
+        owners = managed_fields.updated(owners, managed_fields.changed_fields(kind, None, old, ""), first, now)
     applier = managed_fields.Manager(managed_fields.APPLY, manager, subresource=subresource)
     last = owners[applier].fields if applier in owners else field_sets.EMPTY
     wanted = managed_fields.owned_within(kind, subresource, field_set(shape, applied))
@@ -84,14 +79,13 @@ def apply_server_side(
     claimed = {**owners, applier: managed_fields.FieldOwner(wanted, kind.api_version, time)}
     new = _pruned(shape, merged(shape, old, applied), claimed, last)
     changes = managed_fields.within(kind, subresource, compare(shape, old, new))
-    conflicts = _conflicts(claimed, field_sets.union(changes.modified, changes.added), applier)
+    changed = field_sets.union(changes.modified, changes.added)
+    conflicts = _conflicts(claimed, changed, applier)
     if conflicts and not force:
         _refuse(kind, old, manager, conflicts)
     others = {each: owner for each, owner in claimed.items() if each != applier}
-    result = managed_fields.lose(
-        others, field_sets.union(changes.removed, field_sets.union(changes.modified, changes.added))
-    )
-    if changes.removed or changes.modified or changes.added:
+    result = managed_fields.lose(others, field_sets.union(changes.removed, changed))
+    if changes.removed or changed:
         time = now
     left = field_sets.difference(wanted, changes.removed)
     if left:
@@ -119,12 +113,12 @@ def _pruned(shape: Shape, new: Any, owners: managed_fields.Owners, last: field_s
 def _conflicts(
     owners: managed_fields.Owners, changed: field_sets.FieldSet, applier: managed_fields.Manager
 ) -> tuple[Conflict, ...]:
-    found = []
-    for manager, owner in sorted(owners.items(), key=lambda item: item[0]):
-        if manager != applier:
-            for path in field_sets.paths(field_sets.intersection(owner.fields, changed)):
-                found.append(Conflict(field_sets.written_path(path), f"conflict with {_named(manager)}", manager, path))
-    return tuple(found)
+    return tuple(
+        Conflict(field_sets.written_path(path), f"conflict with {_named(manager)}", manager, path)
+        for manager, owner in sorted(owners.items(), key=lambda item: item[0])
+        if manager != applier
+        for path in field_sets.paths(field_sets.intersection(owner.fields, changed))
+    )
 
 
 def _refuse(kind: SchemaKind, live: JsonObject, manager: str, conflicts: tuple[Conflict, ...]) -> None:
