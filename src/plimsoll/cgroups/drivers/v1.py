@@ -17,6 +17,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from plimsoll.cgroups.drivers import v2
 from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
@@ -120,25 +121,13 @@ class CgroupsV1:
     def children(self, path: str) -> list[str]:
         names: set[str] = set()
         for mount in self._distinct(self.hierarchies):
-            try:
-                with mount.directory(path) as directory:
-                    names.update(directory.children())
-            except CgroupGoneError:
-                continue
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                names.update(directory.children())
         return sorted(names)
 
     def members(self, path: str, *, deep: bool = False) -> list[int]:
         """The pids in any of the hierarchies USED."""
-        return sorted(set(self._pids(path, self._distinct(USED), deep=deep)))
-
-    def _pids(self, path: str, mounts: Iterable[CgroupMount], *, deep: bool) -> Iterator[int]:
-        for mount in mounts:
-            for at in v2.descendants(mount, path) if deep else (path,):
-                try:
-                    with mount.directory(at) as directory:
-                        yield from v2.pids(directory)
-                except CgroupGoneError:
-                    continue
+        return sorted({pid for mount in self._distinct(USED) for pid in v2.member_pids(mount, path, deep=deep)})
 
     def has(self, file: str) -> str | None:
         controller = controller_of(file)
@@ -146,11 +135,8 @@ class CgroupsV1:
             where = "the unified hierarchy" if file.endswith(".pressure") else f"controller {controller}"
             return f"{where} is not mounted on this cgroup v1 host"
         for path in self._samples(mount, controller):
-            try:
-                with mount.directory(path) as directory:
-                    return v2.lacking(directory, file)
-            except CgroupGoneError:
-                continue
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                return v2.lacking(directory, file)
         return None  # there is no cgroup to check: the first write shows whether the file exists
 
     def _samples(self, mount: CgroupMount, controller: str) -> Iterator[str]:
@@ -273,10 +259,8 @@ class CgroupsV1:
             if _is_occupied(mount, path):
                 raise CgroupError("remove", mount.shown(path), "", errno.EBUSY, v2.NOT_EMPTY)
         for mount in mounts:
-            try:
+            with suppress(CgroupGoneError):
                 await v2.remove_empty(mount, path)
-            except CgroupGoneError:
-                continue
         if self._made == path:
             self._made = None
 
@@ -349,39 +333,24 @@ class CgroupsV1:
                 if error.errno != errno.ETIMEDOUT:
                     raise
         try:
-            mounts = self._distinct(USED)
-            signal_members(lambda: set(self._pids(path, mounts, deep=True)), signal.SIGKILL)
+            signal_members(lambda: self.members(path, deep=True), signal.SIGKILL)
         finally:
             if freezer:
-                self._thaw(path)
-
-    def _thaw(self, path: str) -> None:
-        try:
-            with self.hierarchies["freezer"].directory(path) as directory:
-                directory.write(_STATE, "THAWED")
-        except CgroupGoneError:
-            pass
+                with suppress(CgroupGoneError), self.hierarchies["freezer"].directory(path) as directory:
+                    directory.write(_STATE, "THAWED")
 
     def _kill_unified(self, path: str) -> None:
         """On a hybrid host, the kernel kills all processes of the unified cgroup at once."""
         if (mount := self.hierarchies.get(UNIFIED)) is not None:
-            try:
-                with mount.directory(path) as directory:
-                    directory.write("cgroup.kill", "1")
-            except CgroupGoneError:
-                pass
-            except CgroupError as error:
-                if error.errno != errno.ENOENT:
-                    raise
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                v2.write_kill(directory)
 
 
 def _is_occupied(mount: CgroupMount, path: str) -> bool:
     """False for a cgroup that is gone: systemd removes its own as soon as they are empty."""
-    try:
-        with mount.directory(path) as directory:
-            return bool(directory.children()) or any(True for _ in v2.pids(directory))
-    except CgroupGoneError:
-        return False
+    with suppress(CgroupGoneError), mount.directory(path) as directory:
+        return v2.is_occupied(directory)
+    return False
 
 
 def _move_back(mount: CgroupMount, path: str | None, pid: int) -> None:

@@ -15,7 +15,7 @@ import errno
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
+from contextlib import suppress
 from typing import Self
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
@@ -46,9 +46,7 @@ class TaskCounter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -255,10 +253,7 @@ def is_sandbox(command: str, score: int | None) -> bool:
 
 def sandboxes(driver: CgroupDriver, containers: Iterable[str], standings: Mapping[str, Standing]) -> set[str]:
     """The paths of pause containers, which have one process each."""
-    paths = set()
-    mount = driver.mount if isinstance(driver, CgroupsV2) else None
-    if isinstance(driver, CgroupsV1):
-        mount = driver.mount_of("cgroup.procs")
+    paths, mount = set(), _mount_of(driver, "cgroup.procs")
     for path in containers:
         if mount is None or standings[path].pids not in (1, None):
             continue
@@ -271,22 +266,20 @@ def sandboxes(driver: CgroupDriver, containers: Iterable[str], standings: Mappin
 
 def task_states(driver: CgroupDriver, paths: Iterable[str]) -> dict[str, TaskStates]:
     """The states of each cgroup's own tasks. A simulated kernel has none."""
-    if isinstance(driver, CgroupsV2):
-        mount: CgroupMount | None = driver.mount
-    elif isinstance(driver, CgroupsV1):
-        mount = driver.mount_of("cpu.stat") or driver.mount_of("cgroup.procs")
-    else:
-        mount = None
-    if mount is None:
+    if (mount := _mount_of(driver, "cpu.stat", "cgroup.procs")) is None:
         return {}
     states_by_path: dict[str, TaskStates] = {}
     with TaskCounter(driver.version) as counter:
         for path in paths:
-            try:
-                with mount.directory(path) as directory:
-                    states = counter.count(directory)
-            except CgroupGoneError:
-                continue
-            if states is not None:
-                states_by_path[path] = states
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                if (states := counter.count(directory)) is not None:
+                    states_by_path[path] = states
     return states_by_path
+
+
+def _mount_of(driver: CgroupDriver, *files: str) -> CgroupMount | None:
+    """The hierarchy with the first of these files that there is; None for a simulated kernel."""
+    if isinstance(driver, CgroupsV2):
+        return driver.mount
+    mounts = map(driver.mount_of, files) if isinstance(driver, CgroupsV1) else ()
+    return next((mount for mount in mounts if mount is not None), None)
