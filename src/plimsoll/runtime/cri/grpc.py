@@ -9,6 +9,8 @@ to retry. `GrpcUnavailableError` means that nothing was sent.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from urllib.parse import unquote
@@ -21,7 +23,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from plimsoll.errors import PlimsollError
-from plimsoll.runtime.cri.grpc_keepalive import Lifeline
+from plimsoll.linux import detached_process
 
 OK, CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 0, 1, 2, 4, 5, 6
 FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 9, 12, 13, 14
@@ -59,7 +61,7 @@ class GrpcUnavailableError(GrpcError):
 
 class GrpcClient:
     def __init__(self, socket_path: str, *, outlives_us: bool = False) -> None:
-        """`outlives_us`: the server completes pending calls even if this process is killed (`grpc_keepalive`)."""
+        """`outlives_us`: the server completes pending calls even if this process is killed (`_Lifeline`)."""
         self.socket_path = socket_path
         self._outlives_us = outlives_us
         self.connections = 0  # made so far
@@ -167,10 +169,37 @@ class _Call:
         self._connection.forget(self)
 
 
+class _Lifeline:
+    """Keeps the connection to the runtime open for a while after this process was killed.
+
+    A runtime cancels a call when its client disappears. containerd then kills a container that has started and reports
+    it as never started, so the next agent would run it a second time; or the container stays in a state in which it can
+    be neither started nor removed. So a detached process has the same socket open: it waits for our end and then sleeps
+    until the pending calls are completed. The answers are not read; the next agent reads the resulting state.
+    """
+
+    def __init__(self, socket_fd: int) -> None:
+        waits, self._ours = os.pipe()  # the other end closes when this process ends
+        copy = os.dup(socket_fd)
+        try:
+            self._pid = detached_process.start("read -r _; exec sleep 20", fds={0: waits, 3: copy})
+        finally:
+            os.close(copy)
+            os.close(waits)
+
+    def end(self) -> None:
+        """No call is pending, or the runtime is gone."""
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            os.close(self._ours)
+            self._pid = 0
+
+
 class _Connection(asyncio.Protocol):
     def __init__(self, *, outlives_us: bool = False) -> None:
         self._outlives_us = outlives_us
-        self._lifeline: Lifeline | None = None
+        self._lifeline: _Lifeline | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, _Call] = {}
@@ -180,7 +209,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if self._outlives_us:
-            self._lifeline = Lifeline(transport.get_extra_info("socket").fileno())
+            self._lifeline = _Lifeline(transport.get_extra_info("socket").fileno())
         self._h2.initiate_connection()
         self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW, SettingCodes.ENABLE_PUSH: 0})
         self._h2.increment_flow_control_window(WINDOW)

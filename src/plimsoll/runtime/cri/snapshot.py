@@ -23,6 +23,7 @@ from plimsoll.runtime.cri.grpc import NOT_FOUND
 from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 
 T = TypeVar("T")
+A = TypeVar("A", bound=msgspec.Struct)
 AT_ONCE = 8  # statuses read in parallel
 KILLED = 137
 SETTLED_S = 2.0  # after that the reason of a kill is final
@@ -117,14 +118,20 @@ class SnapshotReader:
 
     async def _sandbox(self, data: bytes) -> _Sandbox | None:
         request = m.PodSandboxStatusRequest(pod_sandbox_id=decode(m.PodSandboxState, data).id, verbose=True)
+        status = await self._status(calls.SANDBOX_STATUS, request)
+        if status is None:
+            return None
+        return _Sandbox(sandbox_seen(decode(m.PodSandbox, data), status), inside(status.info).pid)
+
+    async def _status(self, call: calls.CriCall[A], request: msgspec.Struct) -> A | None:
+        """None if it was removed since it was listed."""
         try:
             async with self._few:
-                status = await self._client.ask(calls.SANDBOX_STATUS, request)
+                return await self._client.ask(call, request)
         except calls.CallRefusedError as refused:
-            if refused.code == NOT_FOUND:  # removed since it was listed
+            if refused.code == NOT_FOUND:
                 return None
             raise
-        return _Sandbox(sandbox_seen(decode(m.PodSandbox, data), status), inside(status.info).pid)
 
     def _known_container(self, data: bytes) -> _Container | None:
         state = decode(m.ContainerState, data)
@@ -139,13 +146,9 @@ class SnapshotReader:
         now_s = asyncio.get_running_loop().time()
         same = known is not None and known.seen.phase == PHASES.get(state.state, "unknown")
         request = m.ContainerStatusRequest(container_id=state.id, verbose=state.state != m.EXITED)
-        try:
-            async with self._few:
-                answer = await self._client.ask(calls.CONTAINER_STATUS, request)
-        except calls.CallRefusedError as refused:
-            if refused.code == NOT_FOUND:
-                return None
-            raise
+        answer = await self._status(calls.CONTAINER_STATUS, request)
+        if answer is None:
+            return None
         listed = decode(m.Container, data) if known is None else known.listed
         seen = container_seen(listed, answer)
         began = answer.status is None or not never_began(answer.status)
