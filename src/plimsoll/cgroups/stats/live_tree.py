@@ -59,19 +59,18 @@ class TaskCounter:
     def count(self, directory: Directory) -> TaskStates | None:
         """On v1 in any hierarchy. None where the cgroup is gone; a task that ends meanwhile is not counted."""
         try:
-            states = self._by_kernel(directory) if self._taskstats is not None else self._by_proc(directory)
+            states = self._by_kernel(directory, self._taskstats) if self._taskstats else self._by_proc(directory)
         except CgroupGoneError:
             return None
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s", log_line(directory.path, states))
         return states
 
-    def _by_kernel(self, directory: Directory) -> TaskStates:
-        assert self._taskstats is not None
+    def _by_kernel(self, directory: Directory, taskstats: Taskstats) -> TaskStates:
         threads = directory.read("tasks").split()  # raises for a removed cgroup, where cgroupstats reports 0
         fd = open_beneath(directory.fd, ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
-            states = self._taskstats.counts(fd)
+            states = taskstats.counts(fd)
         finally:
             os.close(fd)
         return states if states.total() == len(threads) else counted(self._letters(threads))
