@@ -75,21 +75,15 @@ class SimulatedKernel:
         group = self._groups.get(path)
         if group is None:
             return None
-        texts = {}
-        for file in files:
-            text = group.files.get(file)
-            if text is None:
-                text = self._computed(path, group, file)
-            if text is not None:
-                texts[file] = text
-        return ObservedCgroup(texts, group.inode)
+        texts = {file: self._text(path, group, file) for file in files}
+        return ObservedCgroup({file: text for file, text in texts.items() if text is not None}, group.inode)
 
     def children(self, path: str) -> list[str]:
         group = self._groups.get(path)
         return sorted(group.children) if group is not None else []
 
     def members(self, path: str, *, deep: bool = False) -> list[int]:
-        groups = self._tree(path) if deep else self._one(path)
+        groups = self._tree(path) if deep else [self._groups[path]] if path in self._groups else []
         return sorted(pid for group in groups for pid in group.pids)
 
     def has(self, file: str) -> str | None:
@@ -123,7 +117,7 @@ class SimulatedKernel:
         group = self._existing("write", path, f"{file}={value}")
         try:
             if file in self._commands:
-                self._command(path, group, file, value)
+                self._command(path, file, value)
                 return
             if file not in group.files:
                 raise ErrnoError(errno.ENOENT, self.has(file) or "")
@@ -198,10 +192,6 @@ class SimulatedKernel:
             raise CgroupGoneError(op, path, data, errno.ENOENT)
         return group
 
-    def _one(self, path: str) -> Iterator[_Cgroup]:
-        if path in self._groups:
-            yield self._groups[path]
-
     def _tree(self, path: str) -> Iterator[_Cgroup]:
         """The cgroup and its descendants."""
         group = self._groups.get(path)
@@ -219,7 +209,7 @@ class SimulatedKernel:
     def _usage(self, path: str) -> int:
         return sum(group.anon_bytes + group.cache_bytes for group in self._tree(path))
 
-    def _command(self, path: str, group: _Cgroup, file: str, value: str) -> None:
+    def _command(self, path: str, file: str, value: str) -> None:
         if file == "cgroup.kill":
             for pid in self.members(path, deep=True):
                 self.exit(pid)
@@ -238,12 +228,10 @@ class SimulatedKernel:
             text = f"{words[0]} {period}"
         elif file in ("cpu.cfs_quota_us", "cpu.cfs_period_us"):
             self._check_bandwidth(path, {**files, file: text})
-        elif file == "memory.limit_in_bytes":
-            if int(text) > int(files.get("memory.memsw.limit_in_bytes", text)):
-                raise ErrnoError(errno.EINVAL)
-            self._make_room(path, int(text))
-        elif file == "memory.memsw.limit_in_bytes":
-            if int(text) < int(files["memory.limit_in_bytes"]):
+        elif file in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
+            limits = {**files, file: text}
+            memory = limits["memory.limit_in_bytes"]
+            if int(memory) > int(limits.get("memory.memsw.limit_in_bytes", memory)):
                 raise ErrnoError(errno.EINVAL)
             self._make_room(path, int(text))
         files[file] = text
@@ -304,8 +292,10 @@ class SimulatedKernel:
             self.exit(pid)
         return True
 
-    def _computed(self, path: str, group: _Cgroup, file: str) -> str | None:
-        """The text of a file that is computed on read; None where there is no such file."""
+    def _text(self, path: str, group: _Cgroup, file: str) -> str | None:
+        """The text of a file, stored or computed; None where there is no such file."""
+        if file in group.files:
+            return group.files[file]
         usage = {1: "memory.usage_in_bytes", 2: "memory.current"}[self.version]
         if file in (usage, "memory.memsw.usage_in_bytes"):
             return str(self._usage(path))

@@ -92,12 +92,10 @@ class SystemdCgroups:
             )
             if result != "done":
                 raise CgroupError("make", path, "", errno.EIO, f"systemd's job for {unit.name} ended: {result}")
-        except SystemdError as refused:
+        except (SystemdError, BusLostError) as error:
             # A slice may be loaded without a cgroup, because a unit named it as its parent (02 §2.3).
-            if unit.is_scope or _errno(refused) != errno.EEXIST:
-                raise _failed("make", path, "", refused) from refused
-        except BusLostError as lost:
-            raise _lost("make", path, "", lost) from lost
+            if unit.is_scope or _errno(error) != errno.EEXIST:
+                raise _failed("make", path, "", error) from error
         await self._complete(path, unit, pid)
 
     def _initial(self, unit: Unit, pid: int | None) -> list[list[Any]]:
@@ -161,10 +159,8 @@ class SystemdCgroups:
             # systemd replies first and writes the files when it is idle; the reply to a second call comes only after
             # that. Without it, the late write could overwrite the one that follows here.
             await self.bus.call("GetUnit", "s", [unit.name])
-        except SystemdError as refused:
-            raise _failed("set", path, what, refused) from refused
-        except BusLostError as lost:
-            raise _lost("set", path, what, lost) from lost
+        except (SystemdError, BusLostError) as error:
+            raise _failed("set", path, what, error) from error
 
     async def remove(self, path: str) -> None:
         unit = _unit(path, "remove")
@@ -195,26 +191,21 @@ class SystemdCgroups:
             if result != "done":
                 raise CgroupError("remove", path, "", errno.EIO, f"systemd's job to stop {unit.name} ended: {result}")
             await self.bus.call("ResetFailedUnit", "s", [unit.name])
-        except SystemdError as refused:
-            if _errno(refused) != errno.ENOENT:  # systemd has removed a scope without processes
-                raise _failed("remove", path, "", refused) from refused
-        except BusLostError as lost:
-            raise _lost("remove", path, "", lost) from lost
-        try:
+        except (SystemdError, BusLostError) as error:
+            if _errno(error) != errno.ENOENT:  # systemd has removed a scope without processes
+                raise _failed("remove", path, "", error) from error
+        with contextlib.suppress(CgroupGoneError):
             await self.files.remove(path)
-        except CgroupGoneError:
-            pass
 
     async def move(self, path: str, pid: int) -> None:
         unit = _unit(path, "move")
         if unit is not None and unit.is_scope:
             try:
                 await self.bus.call("AttachProcessesToUnit", "ssau", [unit.name, "", [pid]])
-            except SystemdError as refused:
-                if refused.name != _UNKNOWN_METHOD:  # before systemd 235, only the file can be written
-                    raise _failed("move", path, str(pid), refused) from refused
-            except BusLostError as lost:
-                raise _lost("move", path, str(pid), lost) from lost
+            except (SystemdError, BusLostError) as error:
+                # Before systemd 235, only the file can be written.
+                if isinstance(error, BusLostError) or error.name != _UNKNOWN_METHOD:
+                    raise _failed("move", path, str(pid), error) from error
         await self.files.move(path, pid)
 
     async def freeze(self, path: str, *, frozen: bool) -> None:
@@ -253,15 +244,11 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _errno(refused: SystemdError) -> int:
-    return _ERRNO.get(refused.name, errno.EIO)
+def _errno(error: SystemdError | BusLostError) -> int:
+    return errno.ETIMEDOUT if isinstance(error, BusLostError) else _ERRNO.get(error.name, errno.EIO)
 
 
-def _failed(op: str, path: str, data: str, refused: SystemdError) -> CgroupError:
-    number = _errno(refused)
+def _failed(op: str, path: str, data: str, error: SystemdError | BusLostError) -> CgroupError:
+    number = _errno(error)
     kind = CgroupGoneError if number == errno.ENOENT else CgroupError
-    return kind(op, path, data, number, f"systemd: {refused}")
-
-
-def _lost(op: str, path: str, data: str, lost: BusLostError) -> CgroupError:
-    return CgroupError(op, path, data, errno.ETIMEDOUT, str(lost))
+    return kind(op, path, data, number, str(error) if isinstance(error, BusLostError) else f"systemd: {error}")

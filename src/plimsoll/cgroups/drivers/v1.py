@@ -17,19 +17,9 @@ import errno
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
-from plimsoll.cgroups.drivers.v2 import (
-    FREEZE_S,
-    KILL_S,
-    NOT_EMPTY,
-    PROCS,
-    descendants,
-    lacking,
-    pids,
-    refuse_root,
-    remove_empty,
-    still_alive,
-)
+from plimsoll.cgroups.drivers import v2
 from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, CgroupMount, Directory, components
 from plimsoll.linux.processes import cgroups_of, signal_members
@@ -99,7 +89,7 @@ class CgroupsV1:
         """The hierarchy whose inode identifies the cgroup."""
         return self.hierarchies["memory"] if "memory" in self.hierarchies else next(iter(self.hierarchies.values()))
 
-    def directory(self, path: str, file: str = PROCS) -> Directory:
+    def directory(self, path: str, file: str = v2.PROCS) -> Directory:
         """The open cgroup in the hierarchy that has `file`; the caller closes it."""
         if (mount := self.mount_of(file)) is None:
             raise CgroupError("open", f"{path}/{file}", "", errno.ENOENT, self.has(file) or "")
@@ -131,25 +121,13 @@ class CgroupsV1:
     def children(self, path: str) -> list[str]:
         names: set[str] = set()
         for mount in self._distinct(self.hierarchies):
-            try:
-                with mount.directory(path) as directory:
-                    names.update(directory.children())
-            except CgroupGoneError:
-                continue
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                names.update(directory.children())
         return sorted(names)
 
     def members(self, path: str, *, deep: bool = False) -> list[int]:
         """The pids in any of the hierarchies USED."""
-        return sorted(set(self._pids(path, self._distinct(USED), deep=deep)))
-
-    def _pids(self, path: str, mounts: Iterable[CgroupMount], *, deep: bool) -> Iterator[int]:
-        for mount in mounts:
-            for at in descendants(mount, path) if deep else (path,):
-                try:
-                    with mount.directory(at) as directory:
-                        yield from pids(directory)
-                except CgroupGoneError:
-                    continue
+        return sorted({pid for mount in self._distinct(USED) for pid in v2.member_pids(mount, path, deep=deep)})
 
     def has(self, file: str) -> str | None:
         controller = controller_of(file)
@@ -157,11 +135,8 @@ class CgroupsV1:
             where = "the unified hierarchy" if file.endswith(".pressure") else f"controller {controller}"
             return f"{where} is not mounted on this cgroup v1 host"
         for path in self._samples(mount, controller):
-            try:
-                with mount.directory(path) as directory:
-                    return lacking(directory, file)
-            except CgroupGoneError:
-                continue
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                return v2.lacking(directory, file)
         return None  # there is no cgroup to check: the first write shows whether the file exists
 
     def _samples(self, mount: CgroupMount, controller: str) -> Iterator[str]:
@@ -276,18 +251,16 @@ class CgroupsV1:
 
     async def remove(self, path: str) -> None:
         """Remove it from every hierarchy, also where a runtime made it. If it is busy in one, it stays in all."""
-        refuse_root(path, "remove")
+        v2.refuse_root(path, "remove")
         mounts = [mount for mount in self._distinct((*NEEDED, *self.hierarchies)) if mount.has(path)]
         if not mounts:
             raise CgroupGoneError("remove", self._main.shown(path), "", errno.ENOENT)
         for mount in mounts:
             if _is_occupied(mount, path):
-                raise CgroupError("remove", mount.shown(path), "", errno.EBUSY, NOT_EMPTY)
+                raise CgroupError("remove", mount.shown(path), "", errno.EBUSY, v2.NOT_EMPTY)
         for mount in mounts:
-            try:
-                await remove_empty(mount, path)
-            except CgroupGoneError:
-                continue
+            with suppress(CgroupGoneError):
+                await v2.remove_empty(mount, path)
         if self._made == path:
             self._made = None
 
@@ -298,7 +271,7 @@ class CgroupsV1:
         for mount in self._distinct(USED):
             try:
                 with mount.directory(path) as directory:
-                    directory.write(PROCS, str(pid))
+                    directory.write(v2.PROCS, str(pid))
             except CgroupError as error:
                 if isinstance(error, CgroupGoneError) and self._names(mount) & self.refused.keys():
                     continue
@@ -318,25 +291,25 @@ class CgroupsV1:
 
     async def freeze(self, path: str, *, frozen: bool) -> None:
         op = "freeze" if frozen else "thaw"
-        refuse_root(path, op)
+        v2.refuse_root(path, op)
         if (mount := self.hierarchies.get("freezer")) is None:
             raise CgroupError(op, path, "", errno.EOPNOTSUPP, "the freezer controller is not mounted")
         word = "FROZEN" if frozen else "THAWED"
         with mount.directory(path) as directory:
             directory.write(_STATE, word)
-            if not await until(lambda: directory.read(_STATE) == word, FREEZE_S):
+            if not await until(lambda: directory.read(_STATE) == word, v2.FREEZE_S):
                 state = directory.read(_STATE)
                 if frozen:
                     directory.write(_STATE, "THAWED")
-                detail = f"{_STATE} was still {state} after {FREEZE_S:g} s"
+                detail = f"{_STATE} was still {state} after {v2.FREEZE_S:g} s"
                 raise CgroupError(op, directory.path, "", errno.ETIMEDOUT, detail)
 
     async def kill(self, path: str) -> None:
-        refuse_root(path, "kill")
+        v2.refuse_root(path, "kill")
         if not any(mount.has(path) for mount in self._distinct(USED)):
             raise CgroupGoneError("kill", self._main.shown(path), "", errno.ENOENT)
         clock = asyncio.get_running_loop().time
-        end = clock() + KILL_S
+        end = clock() + v2.KILL_S
         left = self.members(path, deep=True)
         while left:
             await self._kill_round(path)
@@ -344,9 +317,9 @@ class CgroupsV1:
             await until(lambda: not self.members(path, deep=True), 0.5)
             before, left = left, self.members(path, deep=True)
             if len(left) < len(before):
-                end = clock() + KILL_S
+                end = clock() + v2.KILL_S
             elif left and clock() > end:
-                raise still_alive("kill", self._main.shown(path), left, KILL_S)
+                raise v2.still_alive("kill", self._main.shown(path), left, v2.KILL_S)
 
     async def _kill_round(self, path: str) -> None:
         self._kill_unified(path)
@@ -360,39 +333,24 @@ class CgroupsV1:
                 if error.errno != errno.ETIMEDOUT:
                     raise
         try:
-            mounts = self._distinct(USED)
-            signal_members(lambda: set(self._pids(path, mounts, deep=True)), signal.SIGKILL)
+            signal_members(lambda: self.members(path, deep=True), signal.SIGKILL)
         finally:
             if freezer:
-                self._thaw(path)
-
-    def _thaw(self, path: str) -> None:
-        try:
-            with self.hierarchies["freezer"].directory(path) as directory:
-                directory.write(_STATE, "THAWED")
-        except CgroupGoneError:
-            pass
+                with suppress(CgroupGoneError), self.hierarchies["freezer"].directory(path) as directory:
+                    directory.write(_STATE, "THAWED")
 
     def _kill_unified(self, path: str) -> None:
         """On a hybrid host, the kernel kills all processes of the unified cgroup at once."""
         if (mount := self.hierarchies.get(UNIFIED)) is not None:
-            try:
-                with mount.directory(path) as directory:
-                    directory.write("cgroup.kill", "1")
-            except CgroupGoneError:
-                pass
-            except CgroupError as error:
-                if error.errno != errno.ENOENT:
-                    raise
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                v2.write_kill(directory)
 
 
 def _is_occupied(mount: CgroupMount, path: str) -> bool:
     """False for a cgroup that is gone: systemd removes its own as soon as they are empty."""
-    try:
-        with mount.directory(path) as directory:
-            return bool(directory.children()) or any(True for _ in pids(directory))
-    except CgroupGoneError:
-        return False
+    with suppress(CgroupGoneError), mount.directory(path) as directory:
+        return v2.is_occupied(directory)
+    return False
 
 
 def _move_back(mount: CgroupMount, path: str | None, pid: int) -> None:
@@ -401,7 +359,7 @@ def _move_back(mount: CgroupMount, path: str | None, pid: int) -> None:
         return
     try:
         with mount.directory(path) as directory:
-            directory.write(PROCS, str(pid))
+            directory.write(v2.PROCS, str(pid))
     except CgroupError as error:
         if error.errno not in (errno.ESRCH, errno.ENOENT, errno.ENODEV):
             raise

@@ -13,6 +13,7 @@ import errno
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
 from plimsoll.codec.kernel.files import flat_keyed
@@ -57,30 +58,18 @@ class CgroupsV2:
     # Reading
 
     def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
-        try:
-            with self.mount.directory(path) as directory:
-                texts = {file: text for file in files if (text := directory.read_if_there(file)) is not None}
-                return ObservedCgroup(texts, directory.inode)
-        except CgroupGoneError:
-            return None
+        with suppress(CgroupGoneError), self.mount.directory(path) as directory:
+            texts = {file: text for file in files if (text := directory.read_if_there(file)) is not None}
+            return ObservedCgroup(texts, directory.inode)
+        return None
 
     def children(self, path: str) -> list[str]:
-        try:
-            with self.mount.directory(path) as directory:
-                return directory.children()
-        except CgroupGoneError:
-            return []
+        with suppress(CgroupGoneError), self.mount.directory(path) as directory:
+            return directory.children()
+        return []
 
     def members(self, path: str, *, deep: bool = False) -> list[int]:
-        return sorted(self._pids(path, deep=deep))
-
-    def _pids(self, path: str, *, deep: bool) -> Iterator[int]:
-        for at in descendants(self.mount, path) if deep else (path,):
-            try:
-                with self.mount.directory(at) as directory:
-                    yield from pids(directory)
-            except CgroupGoneError:
-                continue
+        return sorted(member_pids(self.mount, path, deep=deep))
 
     def has(self, file: str) -> str | None:
         controller = controller_of(file)
@@ -91,12 +80,9 @@ class CgroupsV2:
             if refusal := self.refused.get(controller):
                 return str(refusal)
         for path in self._samples():
-            try:
-                with self.mount.directory(path) as directory:
-                    if core or controller in directory.read(CONTROLLERS).split():
-                        return lacking(directory, file)
-            except CgroupGoneError:
-                continue
+            with suppress(CgroupGoneError), self.mount.directory(path) as directory:
+                if core or controller in directory.read(CONTROLLERS).split():
+                    return lacking(directory, file)
         return None  # no cgroup has that controller yet: the first write shows whether the file exists
 
     def _samples(self) -> Iterator[str]:
@@ -241,25 +227,15 @@ class CgroupsV2:
     async def kill(self, path: str) -> None:
         refuse_root(path, "kill")
         with self.mount.directory(path) as directory:
-            if not self._write_kill(directory):
+            if not write_kill(directory):
                 await self._kill_frozen(path, directory)
             if not await until(lambda: not _event(directory, "populated"), KILL_S):
                 raise still_alive("kill", directory.path, self.members(path, deep=True), KILL_S)
 
-    def _write_kill(self, directory: Directory) -> bool:
-        """False where the kernel has no cgroup.kill."""
-        try:
-            directory.write("cgroup.kill", "1")
-        except CgroupError as error:
-            if error.errno == errno.ENOENT and not isinstance(error, CgroupGoneError):
-                return False
-            raise
-        return True
-
     async def _kill_frozen(self, path: str, directory: Directory) -> None:
         await self.freeze(path, frozen=True)
         try:
-            signal_members(lambda: self._pids(path, deep=True), signal.SIGKILL)
+            signal_members(lambda: member_pids(self.mount, path, deep=True), signal.SIGKILL)
         finally:
             directory.write("cgroup.freeze", "0")
 
@@ -296,6 +272,28 @@ def pids(directory: Directory) -> Iterator[int]:
     return (int(word) for word in directory.read(PROCS).split() if word != "0")
 
 
+def is_occupied(directory: Directory) -> bool:
+    return bool(directory.children()) or any(True for _ in pids(directory))
+
+
+def member_pids(mount: CgroupMount, path: str, *, deep: bool) -> Iterator[int]:
+    """The pids in the cgroup; with `deep`, also in its descendants."""
+    for at in descendants(mount, path) if deep else (path,):
+        with suppress(CgroupGoneError), mount.directory(at) as directory:
+            yield from pids(directory)
+
+
+def write_kill(directory: Directory) -> bool:
+    """False where the kernel has no cgroup.kill."""
+    try:
+        directory.write("cgroup.kill", "1")
+    except CgroupError as error:
+        if error.errno == errno.ENOENT and not isinstance(error, CgroupGoneError):
+            return False
+        raise
+    return True
+
+
 def descendants(mount: CgroupMount, path: str) -> Iterator[str]:
     """The cgroup and its descendants, parents first, without those that are removed meanwhile."""
     yield path
@@ -320,7 +318,7 @@ async def remove_empty(mount: CgroupMount, path: str) -> None:
             if error.errno != errno.EBUSY:
                 raise
             with mount.directory(path) as directory:
-                if directory.children() or any(True for _ in pids(directory)):
+                if is_occupied(directory):
                     raise CgroupError("remove", directory.path, "", errno.EBUSY, NOT_EMPTY) from error
             refusal = error
             return False
@@ -332,7 +330,6 @@ async def remove_empty(mount: CgroupMount, path: str) -> None:
 
 def _event(directory: Directory, key: str) -> bool:
     """A removed cgroup is neither populated nor frozen."""
-    try:
+    with suppress(CgroupGoneError):
         return flat_keyed(directory.read("cgroup.events")).get(key) == 1
-    except CgroupGoneError:
-        return False
+    return False

@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.linux.cgroup_files import CgroupError, Directory
 from plimsoll.rules.cgroups.rounding import same_value
 
@@ -50,17 +51,12 @@ def write_checked(directory: Directory, file: str, value: str, page_size: int) -
         raise CgroupError("read back", f"{directory.path}/{file}", value, errno.EIO, detail)
 
 
-_FIRST_S = 0.0002
-_LONGEST_S = 0.02
-
-
 async def until(condition: Callable[[], bool], deadline_s: float) -> bool:
     """Whether the condition became true in time. Polls often at first, then every 20 ms."""
     clock = asyncio.get_running_loop().time
-    end, pause_s = clock() + deadline_s, _FIRST_S
+    end, backoff = clock() + deadline_s, ExponentialBackoff(0.0002, 0.02)
     while not condition():
         if (left_s := end - clock()) <= 0:
             return False
-        await asyncio.sleep(min(pause_s, left_s))
-        pause_s = min(pause_s * 2, _LONGEST_S)
+        await asyncio.sleep(min(backoff.next_s(), left_s))
     return True

@@ -170,7 +170,7 @@ class Executor:
                 now = observe_touched(self._driver, steps)
                 done = completed(steps, containers, now, self._page_size)
                 raise StepError(subject, step, error, left, done, lacks_file) from error
-        outcome = self._outcome(entry, steps)
+        outcome = ExecutionOutcome(entry.number, self._inodes(steps), tuple(removed))
         try:
             commit(outcome)
         except StateWriteError:
@@ -253,9 +253,11 @@ class Executor:
     def _lowering(self, step: Write, *, rollback: bool) -> LowerLimit | None:
         """The function that lowers this memory limit; None where a plain write does."""
         lower = self._lower if rollback or not self._lower_only_on_rollback else None
-        if lower is None or step.was is None or not self._lowers_limit(step.path, step.file, step.value, step.was):
+        if lower is None or step.was is None or step.file not in MEMORY_LIMITS:
             return None
-        return lower
+        old, new = (amount(step.file, value, self._page_size) for value in (step.was, step.value))
+        is_used = new < old and self._may_lower(step.path) and self._driver.members(step.path, deep=True)
+        return lower if is_used else None
 
     async def _make(self, path: str, pid: int | None) -> None:
         if pid is not None or self._holders is None or not path.endswith(SCOPE):
@@ -276,14 +278,6 @@ class Executor:
             return False
         cgroup = self._driver.read(step.path, (step.file,))
         return cgroup is not None and step.file not in cgroup.files
-
-    def _lowers_limit(self, path: str, file: str, value: str, was: str) -> bool:
-        lowers = file in MEMORY_LIMITS and amount(file, value, self._page_size) < amount(file, was, self._page_size)
-        return lowers and self._may_lower(path) and bool(self._driver.members(path, deep=True))
-
-    def _outcome(self, entry: Begin, steps: Sequence[Step]) -> ExecutionOutcome:
-        removed = tuple(step.path for step in steps if isinstance(step, Remove))
-        return ExecutionOutcome(entry.number, self._inodes(steps), removed)
 
     def _inodes(self, steps: Sequence[Step]) -> dict[str, int]:
         """path → inode of the cgroups that the steps make and that exist."""

@@ -15,19 +15,10 @@ import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
 from plimsoll.errors import PlimsollError
+from plimsoll.rules.cgroups import shrink
 from plimsoll.rules.cgroups.desired_files import DesiredFiles, parent_path
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, MEMSW_V1, amount
 from plimsoll.rules.cgroups.rounding import same_value
-from plimsoll.rules.cgroups.shrink import (
-    GiveUp,
-    Pause,
-    ReclaimBytes,
-    ShrinkPolicy,
-    ShrinkProgress,
-    Throttle,
-    TryLimit,
-    next_move,
-)
 from plimsoll.rules.cgroups.steps import Step, Write
 from plimsoll.rules.resize.steps import MemoryCheck
 
@@ -55,12 +46,12 @@ class Shrinker:
         *,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
-        policy: ShrinkPolicy | None = None,
+        policy: shrink.ShrinkPolicy | None = None,
     ) -> None:
         self._driver = driver
         self._clock = clock
         self._sleep = sleep
-        self.policy = policy or ShrinkPolicy()
+        self.policy = policy or shrink.ShrinkPolicy()
 
     async def __call__(self, path: str, file: str, value: str, set_limit: SetLimit | None = None) -> None:
         """Return once the limit is set; otherwise raise ShrinkError, with memory.high restored and nothing frozen.
@@ -69,26 +60,26 @@ class Shrinker:
         """
         before = self._driver.read(path, ("memory.high",))
         high = before.files.get("memory.high") if before is not None else None
-        progress, started = ShrinkProgress(self._usage(path, file)), self._clock()
+        progress, started = shrink.ShrinkProgress(self._usage(path, file)), self._clock()
         try:
             while True:
-                move = next_move(int(value), progress, self._driver.version, self.policy)
+                move = shrink.next_move(int(value), progress, self._driver.version, self.policy)
                 match move:
-                    case TryLimit():
+                    case shrink.TryLimit():
                         if await self._try_limit(path, file, value, set_limit):
                             return
                         progress = msgspec.structs.replace(progress, refused=True)
-                    case ReclaimBytes(count):
+                    case shrink.ReclaimBytes(count):
                         await self._reclaim(path, count)
                         progress = msgspec.structs.replace(progress, reclaims=progress.reclaims + 1, refused=False)
-                    case Throttle():
+                    case shrink.Throttle():
                         if high is not None and amount("memory.high", high) > int(value):
                             await self._driver.write(path, "memory.high", value)
                         progress = msgspec.structs.replace(progress, throttled=True)
-                    case Pause(seconds):
+                    case shrink.Pause(seconds):
                         await self._sleep(seconds)
                         progress = msgspec.structs.replace(progress, refused=False)
-                    case GiveUp(reason):
+                    case shrink.GiveUp(reason):
                         raise ShrinkError(path, reason)
                 progress = msgspec.structs.replace(
                     progress, usage_bytes=self._usage(path, file), elapsed_s=self._clock() - started

@@ -16,22 +16,11 @@ from typing import Self
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
+from plimsoll.cgroups.engine import ownership
 from plimsoll.cgroups.engine.desired import Containers, DesiredState
 from plimsoll.cgroups.engine.executor import ExecutionOutcome, Executor, Holders, LowerLimit, StepError
 from plimsoll.cgroups.engine.journal import Begin, Journal
 from plimsoll.cgroups.engine.observe import every_file, files_to_read, observe, observe_removed, walk
-from plimsoll.cgroups.engine.ownership import (
-    ForeignTreeError,
-    KnownPod,
-    KubeletRunningError,
-    NodeState,
-    OtherNodeError,
-    OwnedCgroup,
-    StateFile,
-    is_owned,
-    running_kubelet,
-    this_boot,
-)
 from plimsoll.cgroups.engine.shrink import usage_bytes
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
@@ -92,10 +81,10 @@ class Transaction:
         self._is_at_the_top = node_config.pods_root == (KUBEPODS,)
         self._proc = proc
         self._state_dir = state_dir
-        boot_id = this_boot(proc)
+        boot_id = ownership.this_boot(proc)
         self._journal = Journal(state_dir / "journal.jsonl")
-        self._file = StateFile(state_dir / "node.jsonl", boot_id)
-        self._state = NodeState(boot_id)
+        self._file = ownership.StateFile(state_dir / "node.jsonl", boot_id)
+        self._state = ownership.NodeState(boot_id)
         self._lock = asyncio.Lock()
         self._missing_files: dict[str, str] = {}  # file → reason, for files whose absence only a write revealed
         self._present_files: set[str] = set()
@@ -126,14 +115,14 @@ class Transaction:
         return self
 
     @property
-    def pods(self) -> Mapping[str, KnownPod]:
+    def pods(self) -> Mapping[str, ownership.KnownPod]:
         """The pods that have cgroups here, by uid."""
         return self._state.pods
 
-    def save_pods(self, pods: Mapping[str, KnownPod]) -> None:
+    def save_pods(self, pods: Mapping[str, ownership.KnownPod]) -> None:
         self._save(msgspec.structs.replace(self._state, pods=dict(pods)))
 
-    def _save(self, state: NodeState) -> None:
+    def _save(self, state: ownership.NodeState) -> None:
         self._file.save(state)
         self._state = state
 
@@ -152,10 +141,10 @@ class Transaction:
 
     def known_pods(
         self, pods: Iterable[Pod], containers: Containers | None, *, keep_overrides: bool = False
-    ) -> dict[str, KnownPod]:
+    ) -> dict[str, ownership.KnownPod]:
         return self._desired.known_pods(pods, containers, self._state.pods if keep_overrides else None)
 
-    def pod_paths(self, known: KnownPod) -> dict[str, str]:
+    def pod_paths(self, known: ownership.KnownPod) -> dict[str, str]:
         """container name → path of its cgroup; "" → the pod's own."""
         return self._desired.pod_paths(known)
 
@@ -164,7 +153,7 @@ class Transaction:
         self._desired.forget(uids)
 
     def plan(
-        self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None, removed: Collection[str] = ()
+        self, pods: Mapping[str, ownership.KnownPod], only: Collection[str] | None = None, removed: Collection[str] = ()
     ) -> Planned:
         """`only`: uids of the pods whose own cgroups are read; None for all. `removed`: cgroups to remove."""
         plain = self._desired.cgroups(pods, only)
@@ -174,7 +163,8 @@ class Transaction:
         own_roots = {
             path
             for path, cgroup in plain.items()
-            if cgroup.level == "root" and (path not in snapshot or is_owned(self._state, path, snapshot[path].inode))
+            if cgroup.level == "root"
+            and (path not in snapshot or ownership.is_owned(self._state, path, snapshot[path].inode))
         }
         full = protected(plain, own_roots)
         upper = [path for path, cgroup in full.items() if cgroup.level in UPPER and path in snapshot]
@@ -185,7 +175,7 @@ class Transaction:
         unmet = (*plan.unmet, *fits.unmet, *capped_protection(full, snapshot, own_roots))
         return Planned(Plan(plan.steps, unmet), fits.plan, snapshot)
 
-    def plan_resize(self, pods: Mapping[str, KnownPod], before: KnownPod) -> Planned:
+    def plan_resize(self, pods: Mapping[str, ownership.KnownPod], before: ownership.KnownPod) -> Planned:
         """`plan` for one pod with a new size; reads only the cgroups whose values depend on that size."""
         above = self._desired.changed_above(before, pods)
         if above is None:
@@ -223,16 +213,16 @@ class Transaction:
 
     def validate(self, planned: Planned) -> None:
         """Raise where an existing cgroup is not owned by this node, or a required one does not exist."""
-        if self._is_at_the_top and not self._driver.simulated and (pid := running_kubelet(self._proc)):
-            raise KubeletRunningError(pid)
+        if self._is_at_the_top and not self._driver.simulated and (pid := ownership.running_kubelet(self._proc)):
+            raise ownership.KubeletRunningError(pid)
         self._validate_node(planned.desired)
         for path, cgroup in planned.desired.items():
             observed = planned.snapshot.get(path)
             if observed is None:
                 if cgroup.level == "reserved":
                     raise MissingCgroupError(path, cgroup.name)
-            elif cgroup.level in ("pods", "class", "pod") and not is_owned(self._state, path, observed.inode):
-                raise ForeignTreeError(path)
+            elif cgroup.level in ("pods", "class", "pod") and not ownership.is_owned(self._state, path, observed.inode):
+                raise ownership.ForeignTreeError(path)
 
     def _validate_node(self, desired: DesiredFiles) -> None:
         """A state file belongs to one node: its pods say nothing about cgroups at another path."""
@@ -241,13 +231,13 @@ class Transaction:
             return
         others = {path for path, owned in self._state.owned.items() if owned.level == "pods"}
         if existing := others and self.owned(others):
-            raise OtherNodeError(self._state_dir, existing[0], top)
+            raise ownership.OtherNodeError(self._state_dir, existing[0], top)
 
     def owned(self, among: Collection[str] | None = None) -> list[str]:
         """Every cgroup (of `among`) that this node created and that still has the same inode, parents first."""
         owned = self._state.owned if among is None else self._state.owned.keys() & among
         cgroups = observe(self._driver, owned, ())
-        return sorted(path for path, cgroup in cgroups.items() if is_owned(self._state, path, cgroup.inode))
+        return sorted(path for path, cgroup in cgroups.items() if ownership.is_owned(self._state, path, cgroup.inode))
 
     def with_descendants(self, paths: Iterable[str]) -> list[str]:
         """These cgroups and all that must be removed with them: a pod's processes may have made cgroups of their own.
@@ -262,11 +252,11 @@ class Transaction:
                 if not is_pods and child in tree:
                     continue
                 if not is_pods and not self._is_partly_removed(child):
-                    raise ForeignTreeError(child)
+                    raise ownership.ForeignTreeError(child)
                 tree.update(dict.fromkeys((child, *walk(self._driver, child))))
         return list(tree)
 
-    def obsolete(self, before: Iterable[str], pods: Mapping[str, KnownPod]) -> list[str]:
+    def obsolete(self, before: Iterable[str], pods: Mapping[str, ownership.KnownPod]) -> list[str]:
         """Owned cgroups that these known pods have now and do not have in `pods`, with their descendants."""
         now = [self._state.pods[uid] for uid in before if uid in self._state.pods]
         next_ = [pods[known.uid] for known in now if known.uid in pods]
@@ -295,7 +285,7 @@ class Transaction:
     async def apply(
         self,
         subject: str,
-        pods: Mapping[str, KnownPod],
+        pods: Mapping[str, ownership.KnownPod],
         *,
         only: Collection[str] | None = None,
         removed: Collection[str] = (),
@@ -325,14 +315,14 @@ class Transaction:
                     raise
                 planned = None
 
-    async def apply_exactly(self, subject: str, pods: Mapping[str, KnownPod]) -> Applied:
+    async def apply_exactly(self, subject: str, pods: Mapping[str, ownership.KnownPod]) -> Applied:
         """`apply`, and remove every owned cgroup that none of these pods has."""
         desired = self._desired.cgroups(pods)
         removed = self.with_descendants(path for path in self.owned() if path not in desired)
         return await self.apply(subject, pods, removed=removed)
 
     async def teardown(self, subject: str, removed: Collection[str]) -> Applied:
-        empty = NodeState(self._state.boot_id, self._state.committed)
+        empty = ownership.NodeState(self._state.boot_id, self._state.committed)
         return await self._execute(subject, self.plan_teardown(removed), empty)
 
     def owned_tree(self) -> list[str]:
@@ -340,7 +330,7 @@ class Transaction:
         self._validate_node(self._desired.cgroups({}))
         return self.with_descendants(self.owned())
 
-    def _state_after(self, pods: Mapping[str, KnownPod], planned: Planned) -> NodeState:
+    def _state_after(self, pods: Mapping[str, ownership.KnownPod], planned: Planned) -> ownership.NodeState:
         """The state once the plan is applied: the pods, and the original values of reserved cgroups."""
         original = {path: dict(files) for path, files in self._state.original.items()}
         reserved = {path for path, cgroup in planned.desired.items() if cgroup.level == "reserved"}
@@ -353,7 +343,7 @@ class Transaction:
         self,
         subject: str,
         planned: Planned,
-        after: NodeState,
+        after: ownership.NodeState,
         pids: Mapping[str, int] | None = None,
         containers: Sequence[str] = (),
     ) -> Applied:
@@ -362,7 +352,7 @@ class Transaction:
             if outcome.made or outcome.removed:
                 owned = {path: cgroup for path, cgroup in owned.items() if path not in outcome.removed}
                 levels = {path: planned.desired[path].level for path in outcome.made}
-                owned |= {path: OwnedCgroup(inode, levels[path]) for path, inode in outcome.made.items()}
+                owned |= {path: ownership.OwnedCgroup(inode, levels[path]) for path, inode in outcome.made.items()}
             self._save(msgspec.structs.replace(after, committed=outcome.number, owned=owned))
 
         steps, number = planned.plan.steps, self._state.committed
@@ -380,7 +370,7 @@ class Transaction:
         """After a rollback: cgroups that were created again are owned under their new inode."""
         owned = self._state.owned
         levels = {path: owned[path].level if path in owned else "" for path in inodes}
-        now = {path: OwnedCgroup(inode, levels[path]) for path, inode in inodes.items()}
+        now = {path: ownership.OwnedCgroup(inode, levels[path]) for path, inode in inodes.items()}
         if any(owned.get(path) != cgroup for path, cgroup in now.items()):
             self._save(msgspec.structs.replace(self._state, owned=owned | now))
 

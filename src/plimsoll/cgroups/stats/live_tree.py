@@ -15,7 +15,7 @@ import errno
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
+from contextlib import suppress
 from typing import Self
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
@@ -46,9 +46,7 @@ class TaskCounter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -61,19 +59,18 @@ class TaskCounter:
     def count(self, directory: Directory) -> TaskStates | None:
         """On v1 in any hierarchy. None where the cgroup is gone; a task that ends meanwhile is not counted."""
         try:
-            states = self._by_kernel(directory) if self._taskstats is not None else self._by_proc(directory)
+            states = self._by_kernel(directory, self._taskstats) if self._taskstats else self._by_proc(directory)
         except CgroupGoneError:
             return None
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s", log_line(directory.path, states))
         return states
 
-    def _by_kernel(self, directory: Directory) -> TaskStates:
-        assert self._taskstats is not None
+    def _by_kernel(self, directory: Directory, taskstats: Taskstats) -> TaskStates:
         threads = directory.read("tasks").split()  # raises for a removed cgroup, where cgroupstats reports 0
         fd = open_beneath(directory.fd, ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
-            states = self._taskstats.counts(fd)
+            states = taskstats.counts(fd)
         finally:
             os.close(fd)
         return states if states.total() == len(threads) else counted(self._letters(threads))
@@ -255,10 +252,7 @@ def is_sandbox(command: str, score: int | None) -> bool:
 
 def sandboxes(driver: CgroupDriver, containers: Iterable[str], standings: Mapping[str, Standing]) -> set[str]:
     """The paths of pause containers, which have one process each."""
-    paths = set()
-    mount = driver.mount if isinstance(driver, CgroupsV2) else None
-    if isinstance(driver, CgroupsV1):
-        mount = driver.mount_of("cgroup.procs")
+    paths, mount = set(), _mount_of(driver, "cgroup.procs")
     for path in containers:
         if mount is None or standings[path].pids not in (1, None):
             continue
@@ -271,22 +265,20 @@ def sandboxes(driver: CgroupDriver, containers: Iterable[str], standings: Mappin
 
 def task_states(driver: CgroupDriver, paths: Iterable[str]) -> dict[str, TaskStates]:
     """The states of each cgroup's own tasks. A simulated kernel has none."""
-    if isinstance(driver, CgroupsV2):
-        mount: CgroupMount | None = driver.mount
-    elif isinstance(driver, CgroupsV1):
-        mount = driver.mount_of("cpu.stat") or driver.mount_of("cgroup.procs")
-    else:
-        mount = None
-    if mount is None:
+    if (mount := _mount_of(driver, "cpu.stat", "cgroup.procs")) is None:
         return {}
     states_by_path: dict[str, TaskStates] = {}
     with TaskCounter(driver.version) as counter:
         for path in paths:
-            try:
-                with mount.directory(path) as directory:
-                    states = counter.count(directory)
-            except CgroupGoneError:
-                continue
-            if states is not None:
-                states_by_path[path] = states
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                if (states := counter.count(directory)) is not None:
+                    states_by_path[path] = states
     return states_by_path
+
+
+def _mount_of(driver: CgroupDriver, *files: str) -> CgroupMount | None:
+    """The hierarchy with the first of these files that there is; None for a simulated kernel."""
+    if isinstance(driver, CgroupsV2):
+        return driver.mount
+    mounts = map(driver.mount_of, files) if isinstance(driver, CgroupsV1) else ()
+    return next((mount for mount in mounts if mount is not None), None)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Hashable
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from plimsoll.linux import eventfd, psi
@@ -56,9 +55,7 @@ class CgroupWatcher(Generic[Key]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ import errno
 import functools
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from typing import Literal, Protocol, get_args
 
 import msgspec
@@ -169,16 +170,9 @@ class UsageReader:
 
 def usage(driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> CgroupUsage | None:
     """None where there is no such cgroup."""
-    try:
-        reader = UsageReader(driver, path, parts)
-    except CgroupGoneError:
-        return None
-    try:
+    with suppress(CgroupGoneError), closing(UsageReader(driver, path, parts)) as reader:
         return reader.read()
-    except CgroupGoneError:
-        return None
-    finally:
-        reader.close()
+    return None
 
 
 def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> CgroupUsage:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document, lean_pod
-from plimsoll.codec.schema.field_order import in_go_order, put
 from plimsoll.codec.schema.schema import SchemaKind, struct
 from plimsoll.rules.admission.limit_range import defaulted_limit_range
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
@@ -103,7 +103,6 @@ def _ephemeral(source: JsonObject) -> JsonObject:
     return {**source, "volumeClaimTemplate": {**template, "spec": spec}}
 
 
-_TEMPLATED = ("Deployment", "ReplicaSet", "Job")
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
@@ -143,9 +142,7 @@ def with_kind_defaults(
         before = lean_pod(stored) if resize_policy and stored is not None else None
         document = with_defaults(document, gates=gates, resize_policy=resize_policy, stored=before).document
         return {**document, "spec": defaulted_pod_spec(document.get("spec") or {}, is_template=False)}
-    if kind.name in _TEMPLATED:
-        return _WORKLOADS[kind.name](document)
-    change = _OTHERS.get(kind.name)
+    change = _BY_KIND.get(kind.name)
     return document if change is None else change(document)
 
 
@@ -266,13 +263,6 @@ def _job(document: JsonObject) -> JsonObject:
     return document
 
 
-_WORKLOADS: dict[str, Callable[[JsonObject], JsonObject]] = {
-    "ReplicaSet": _replica_set,
-    "Deployment": _deployment,
-    "Job": _job,
-}
-
-
 def _limit_range(document: JsonObject) -> JsonObject:
     items = (document.get("spec") or {}).get("limits") or ()
     if not items:
@@ -308,7 +298,10 @@ def _priority_class(document: JsonObject) -> JsonObject:
     return {**document, "preemptionPolicy": document.get("preemptionPolicy") or "PreemptLowerPriority"}
 
 
-_OTHERS: dict[str, Callable[[JsonObject], JsonObject]] = {
+_BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
+    "ReplicaSet": _replica_set,
+    "Deployment": _deployment,
+    "Job": _job,
     "LimitRange": _limit_range,
     "ResourceQuota": _resource_quota,
     "Node": _node,
@@ -337,3 +330,24 @@ def _rounded(amounts: dict[str, str]) -> dict[str, str]:
     if not any(each.is_fine for each in quantities.values()):
         return amounts
     return {name: str(each.rounded_to_milli()) for name, each in quantities.items()}
+
+
+def put(name: str, document: JsonObject, defaults: JsonObject) -> JsonObject:
+    """The document of a struct (by its name in the tables) with the members that it lacks; itself, if it lacks none."""
+    missing = {field: value for field, value in defaults.items() if document.get(field) is None}
+    return in_go_order(name, {**document, **missing}) if missing else document
+
+
+def in_go_order(name: str, document: JsonObject) -> JsonObject:
+    """Known members in Go's order, then the others."""
+    return {each: document[each] for each in sorted(document, key=_place_in(name))}
+
+
+class _Places(dict[str, int]):
+    def __missing__(self, _: str) -> int:
+        return len(self)
+
+
+@cache
+def _place_in(name: str) -> Callable[[str], int]:
+    return _Places((field, place) for place, field in enumerate(struct(name).fields)).__getitem__

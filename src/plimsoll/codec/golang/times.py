@@ -55,12 +55,10 @@ class _Parser:
             taken = taken[:1]
         if not _is_digits(taken) or (len(taken) < digits and element not in ("15", "02")):
             raise self.bad(element)
-        value = int(taken)
-        if not least <= value <= most:
-            self.rest = self.rest[len(taken) :]
-            raise self.off(f"{name} out of range")
         self.rest = self.rest[len(taken) :]
-        return value
+        if not least <= int(taken) <= most:
+            raise self.off(f"{name} out of range")
+        return int(taken)
 
     def micros(self) -> int:
         """`.000000`: exactly six digits."""

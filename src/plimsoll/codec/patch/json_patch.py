@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.codec.schema.decode import MAX_DEPTH, JsonError, may_repeat_keys, read_pairs
-from plimsoll.codec.schema.tolerant_decode import Members, plain
+from plimsoll.codec.schema.tolerant_decode import Members, json_name, plain
 from plimsoll.codec.yaml.json_stream import is_deeper
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.model.json_object import JsonObject
@@ -55,7 +55,7 @@ def read_patch(data: bytes, *, is_list: bool = False) -> Any:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _undecodable(f"json: cannot unmarshal {_name(value)} into Go value of type map[string]interface {{}}")
+        raise _undecodable(f"json: cannot unmarshal {json_name(value)} into Go value of type map[string]interface {{}}")
     return value
 
 
@@ -91,10 +91,12 @@ def _undecodable(error: str) -> PatchError:
 
 def _checked_operations(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise _undecodable(f"json: cannot unmarshal {_name(value)} into Go value of type jsonpatch.Patch")
+        raise _undecodable(f"json: cannot unmarshal {json_name(value)} into Go value of type jsonpatch.Patch")
     for operation in value:
         if not isinstance(operation, dict) and operation is not None:
-            raise _undecodable(f"json: cannot unmarshal {_name(operation)} into Go value of type jsonpatch.Operation")
+            raise _undecodable(
+                f"json: cannot unmarshal {json_name(operation)} into Go value of type jsonpatch.Operation"
+            )
     if len(value) > MAX_OPERATIONS:
         raise PatchError(
             "too-large",
@@ -102,16 +104,6 @@ def _checked_operations(value: Any) -> list[Any]:
             f"{MAX_OPERATIONS}, got {len(value)}",
         )
     return value
-
-
-def _name(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "object" if isinstance(value, dict) else "array"
 
 
 def _duplicates(value: Any, at: str) -> dict[str, None]:
@@ -169,11 +161,11 @@ class _Patching:
         if not isinstance(path, str):
             raise _rejected()
         if name == "add":
-            self._add(path, _value(operation))
+            self._add(path, operation.get("value"))
         elif name == "remove":
             self._remove(path)
         elif name == "replace":
-            self._replace(path, _value(operation))
+            self._replace(path, operation.get("value"))
         elif name == "test":
             self._test(path, operation.get("value"))
         elif name in ("move", "copy"):
@@ -247,10 +239,6 @@ class _Patching:
 
 def _rejected() -> PatchError:
     return PatchError("rejected", REJECTED)
-
-
-def _value(operation: JsonObject) -> Any:
-    return operation.get("value")
 
 
 def _key(holder: Any, step: str) -> Any:

@@ -13,17 +13,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.patch.field_sets import (
-    EMPTY,
-    FieldSet,
-    Path,
-    difference,
-    filtered,
-    from_paths,
-    in_order,
-    union,
-    without_branch,
-)
+from plimsoll.codec.patch import field_sets
 from plimsoll.codec.patch.list_types import root_shape
 from plimsoll.codec.patch.merge import Comparison, compare, set_fields
 from plimsoll.codec.schema.decode import decode_document
@@ -34,28 +24,16 @@ APPLY, UPDATE = "Apply", "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"
 MAX_UPDATE_ENTRIES = 10
 _ANCIENT = "ancient-changes"
-_NEVER_OWNED = from_paths(
-    ("f:apiVersion",),
-    ("f:kind",),
-    ("f:metadata",),
-    *(
-        ("f:metadata", f"f:{name}")
-        for name in (
-            "name",
-            "namespace",
-            "creationTimestamp",
-            "selfLink",
-            "uid",
-            "clusterName",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-        )
-    ),
+_BOOKKEEPING = (
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+    "resourceVersion",
+)  # fmt: skip
+_NEVER_OWNED = field_sets.from_paths(
+    ("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in _BOOKKEEPING)
 )
 _STATUS = ("f:status",)
 _SPEC = ("f:spec",)
-_NOT_BY_STATUS: dict[str, tuple[Path, ...]] = {
+_NOT_BY_STATUS: dict[str, tuple[field_sets.Path, ...]] = {
     "Pod": (("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
     "Deployment": (("f:metadata", "f:labels"),),
 }
@@ -72,7 +50,7 @@ class Manager(msgspec.Struct, frozen=True, order=True):
 class FieldOwner(msgspec.Struct, frozen=True):
     """The fields of a manager. `api_version` is that of its last write."""
 
-    fields: FieldSet
+    fields: field_sets.FieldSet
     api_version: str
     time: str = ""
 
@@ -139,7 +117,7 @@ def _creator(kind: SchemaKind, after: JsonObject, manager: str, now: str) -> Own
     """The creator of an object owns all fields that it sets; the same as `updated` from an empty object, in one
     walk."""
     taken = set_fields(root_shape(kind), empty_object(kind), without_owners(after))
-    own = difference(without_branch(taken, _STATUS), _NEVER_OWNED)
+    own = field_sets.difference(field_sets.without_branch(taken, _STATUS), _NEVER_OWNED)
     return {Manager(UPDATE, manager, kind.api_version): FieldOwner(own, kind.api_version, now)} if own else {}
 
 
@@ -155,23 +133,23 @@ def _sent_or_live(sent: Any, before: JsonObject | None, subresource: str) -> Own
 
 def updated(owners: Owners, changes: Comparison, manager: Manager, now: str) -> Owners:
     """The owners after an update with these changes."""
-    taken = union(changes.modified, changes.added)
-    gone = union(taken, changes.removed)
+    taken = field_sets.union(changes.modified, changes.added)
+    gone = field_sets.union(taken, changes.removed)
     if not gone:
         return owners
     result = lose(owners, gone)
-    own = difference(taken, _NEVER_OWNED)
+    own = field_sets.difference(taken, _NEVER_OWNED)
     if own:
-        owned = result[manager].fields if manager in result else EMPTY
-        result[manager] = FieldOwner(in_order(union(owned, own)), manager.api_version, now)
+        owned = result[manager].fields if manager in result else field_sets.EMPTY
+        result[manager] = FieldOwner(field_sets.in_order(field_sets.union(owned, own)), manager.api_version, now)
     return _capped(result)
 
 
-def lose(owners: Owners, fields: FieldSet) -> Owners:
+def lose(owners: Owners, fields: field_sets.FieldSet) -> Owners:
     """Owners without these fields; an owner without fields is dropped."""
     result: Owners = {}
     for manager, owner in owners.items():
-        remaining = difference(owner.fields, fields)
+        remaining = field_sets.difference(owner.fields, fields)
         if remaining is owner.fields:
             result[manager] = owner
         elif remaining:
@@ -189,8 +167,10 @@ def _capped(owners: Owners) -> Owners:
     for time, manager in updaters[: excess + 1]:
         owner = result.pop(manager)
         ancient = Manager(UPDATE, _ANCIENT, owner.api_version)
-        owned = result[ancient].fields if ancient in result else EMPTY
-        result[ancient] = FieldOwner(in_order(union(owned, owner.fields)), owner.api_version, time)
+        owned = result[ancient].fields if ancient in result else field_sets.EMPTY
+        result[ancient] = FieldOwner(
+            field_sets.in_order(field_sets.union(owned, owner.fields)), owner.api_version, time
+        )
     return result
 
 
@@ -241,26 +221,26 @@ def within(kind: SchemaKind, subresource: str, changes: Comparison) -> Compariso
     )
 
 
-def owned_within(kind: SchemaKind, subresource: str, fields: FieldSet) -> FieldSet:
+def owned_within(kind: SchemaKind, subresource: str, fields: field_sets.FieldSet) -> field_sets.FieldSet:
     """The part of an applied set that this endpoint writes, without fields that have no owner."""
-    return in_order(_written(kind, subresource, difference(fields, _NEVER_OWNED)))
+    return field_sets.in_order(_written(kind, subresource, field_sets.difference(fields, _NEVER_OWNED)))
 
 
-def _written(kind: SchemaKind, subresource: str, fields: FieldSet) -> FieldSet:
+def _written(kind: SchemaKind, subresource: str, fields: field_sets.FieldSet) -> field_sets.FieldSet:
     """The fields that a write to this endpoint can change."""
     if not fields:
         return fields
     if subresource == "resize":
-        return filtered(fields, _is_resized)
+        return field_sets.filtered(fields, _is_resized)
     if subresource == "status":
-        fields = without_branch(fields, _SPEC)
+        fields = field_sets.without_branch(fields, _SPEC)
         for path in _NOT_BY_STATUS.get(kind.name, ()):
-            fields = without_branch(fields, path)
+            fields = field_sets.without_branch(fields, path)
         return fields
-    return fields if subresource else without_branch(fields, _STATUS)
+    return fields if subresource else field_sets.without_branch(fields, _STATUS)
 
 
-def _is_resized(path: Path) -> bool:
+def _is_resized(path: field_sets.Path) -> bool:
     """Resources and resize policies of containers, and of the pod."""
     if path[:2] == ("f:spec", "f:resources"):
         return True

@@ -7,6 +7,7 @@ leaves; the members of other maps and lists have owners of their own. Absent (`A
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -53,15 +54,9 @@ def field_set(shape: Shape, value: Any) -> FieldSet:
     if not _is_composite(shape, value):
         return result
     for element, member_shape, member in _members(shape, value):
-        inner = field_set(member_shape, member)
-        name = element[2:]
-        if isinstance(value, list):
-            owned = True
-        elif _is_composite(member_shape, member):
-            owned = not shape.is_named(name) or (isinstance(member, dict) and not member)
-        else:
-            owned = True
-        put(result, element, owned, inner)
+        is_struct_field = isinstance(value, dict) and shape.is_named(element[2:])
+        is_only_passed = is_struct_field and _is_composite(member_shape, member) and member != {}
+        put(result, element, not is_only_passed, field_set(member_shape, member))
     return result
 
 
@@ -171,13 +166,9 @@ def _whole(shape: Shape, value: Any) -> FieldSet:
             # A value without members is a leaf.
             node[f"f:{name}"] = _whole(shape.member(name) or ANY, member) if type(member) in (dict, list) else {}
         return node
-    for element, inner, member in sorted(_members(shape, value), key=_element_of):
+    for element, inner, member in sorted(_members(shape, value), key=itemgetter(0)):
         node[element] = _whole(inner, member)
     return node
-
-
-def _element_of(member: tuple[str, Shape, Any]) -> str:
-    return member[0]
 
 
 def _is_same(old: Any, new: Any) -> bool:

@@ -14,35 +14,8 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.golang.fmt import go_syntax
-from plimsoll.codec.patch.field_sets import (
-    EMPTY,
-    FieldSet,
-    Path,
-    difference,
-    from_paths,
-    intersection,
-    paths,
-    union,
-    written_path,
-)
+from plimsoll.codec.patch import field_sets, managed_fields
 from plimsoll.codec.patch.list_types import Shape, root_shape
-from plimsoll.codec.patch.managed_fields import (
-    APPLY,
-    BEFORE_FIRST_APPLY,
-    UPDATE,
-    FieldOwner,
-    Manager,
-    Owners,
-    changed_fields,
-    empty_object,
-    lose,
-    owned_within,
-    read_owners,
-    updated,
-    with_owners,
-    within,
-    without_owners,
-)
 from plimsoll.codec.patch.merge import compare, field_set, merged, with_named_fields, without
 from plimsoll.codec.schema.schema import SchemaKind
 from plimsoll.errors import PlimsollError
@@ -55,8 +28,8 @@ _KUBECTL = "kubectl"
 class Conflict(msgspec.Struct, frozen=True):
     field: str  # `.data.y`
     message: str  # `conflict with "kubectl-edit" using v1`
-    manager: Manager
-    path: Path
+    manager: managed_fields.Manager
+    path: field_sets.Path
 
 
 class ApplyConflictError(PlimsollError):
@@ -94,32 +67,33 @@ def apply_server_side(
     ApplyError."""
     _check(kind, applied)
     shape = root_shape(kind)
-    owners = read_owners(((live or {}).get("metadata") or {}).get("managedFields"))
-    old = empty_object(kind) if live is None else without_owners(live)
+    owners = managed_fields.read_owners(((live or {}).get("metadata") or {}).get("managedFields"))
+    old = managed_fields.empty_object(kind) if live is None else managed_fields.without_owners(live)
     if live is not None and not owners:
-        everything = changed_fields(kind, None, old, "")
-        owners = updated(owners, everything, Manager(UPDATE, BEFORE_FIRST_APPLY, kind.api_version), now)
-    applier = Manager(APPLY, manager, subresource=subresource)
-    last = owners[applier].fields if applier in owners else EMPTY
-    wanted = owned_within(kind, subresource, field_set(shape, applied))
+        first = managed_fields.Manager(managed_fields.UPDATE, managed_fields.BEFORE_FIRST_APPLY, kind.api_version)
+        owners = managed_fields.updated(owners, managed_fields.changed_fields(kind, None, old, ""), first, now)
+    applier = managed_fields.Manager(managed_fields.APPLY, manager, subresource=subresource)
+    last = owners[applier].fields if applier in owners else field_sets.EMPTY
+    wanted = managed_fields.owned_within(kind, subresource, field_set(shape, applied))
     time = owners[applier].time if applier in owners else ""
-    claimed = {**owners, applier: FieldOwner(wanted, kind.api_version, time)}
+    claimed = {**owners, applier: managed_fields.FieldOwner(wanted, kind.api_version, time)}
     new = _pruned(shape, merged(shape, old, applied), claimed, last)
-    changes = within(kind, subresource, compare(shape, old, new))
-    conflicts = _conflicts(claimed, union(changes.modified, changes.added), applier)
+    changes = managed_fields.within(kind, subresource, compare(shape, old, new))
+    changed = field_sets.union(changes.modified, changes.added)
+    conflicts = _conflicts(claimed, changed, applier)
     if conflicts and not force:
         _refuse(kind, old, manager, conflicts)
     others = {each: owner for each, owner in claimed.items() if each != applier}
-    result = lose(others, union(changes.removed, union(changes.modified, changes.added)))
-    if changes.removed or changes.modified or changes.added:
+    result = managed_fields.lose(others, field_sets.union(changes.removed, changed))
+    if changes.removed or changed:
         time = now
-    left = difference(wanted, changes.removed)
+    left = field_sets.difference(wanted, changes.removed)
     if left:
-        result[applier] = FieldOwner(left, kind.api_version, time)
-    return with_owners(_with_last_applied(old, new, applied, manager), result)
+        result[applier] = managed_fields.FieldOwner(left, kind.api_version, time)
+    return managed_fields.with_owners(_with_last_applied(old, new, applied, manager), result)
 
 
-def _pruned(shape: Shape, new: Any, owners: Owners, last: FieldSet) -> JsonObject:
+def _pruned(shape: Shape, new: Any, owners: managed_fields.Owners, last: field_sets.FieldSet) -> JsonObject:
     """Without the fields that the applier removed, except those of other managers and those it may not remove."""
     if not last:
         result: JsonObject = new
@@ -128,44 +102,48 @@ def _pruned(shape: Shape, new: Any, owners: Owners, last: FieldSet) -> JsonObjec
     retained = field_set(shape, without(shape, new, removed_fields) or {})
     everything = with_named_fields(shape, field_set(shape, new))
     for owner in owners.values():
-        retained = union(retained, owner.fields)
-    removable = difference(everything, with_named_fields(shape, retained))
+        retained = field_sets.union(retained, owner.fields)
+    removable = field_sets.difference(everything, with_named_fields(shape, retained))
     pruned = without(shape, new, removable) or {}
-    dangling = difference(everything, with_named_fields(shape, field_set(shape, pruned)))
-    result = without(shape, new, intersection(dangling, removed_fields)) or {}
+    dangling = field_sets.difference(everything, with_named_fields(shape, field_set(shape, pruned)))
+    result = without(shape, new, field_sets.intersection(dangling, removed_fields)) or {}
     return result
 
 
-def _conflicts(owners: Owners, changed: FieldSet, applier: Manager) -> tuple[Conflict, ...]:
-    found = []
-    for manager, owner in sorted(owners.items(), key=lambda item: item[0]):
-        if manager != applier:
-            for path in paths(intersection(owner.fields, changed)):
-                found.append(Conflict(written_path(path), f"conflict with {_named(manager)}", manager, path))
-    return tuple(found)
+def _conflicts(
+    owners: managed_fields.Owners, changed: field_sets.FieldSet, applier: managed_fields.Manager
+) -> tuple[Conflict, ...]:
+    return tuple(
+        Conflict(field_sets.written_path(path), f"conflict with {_named(manager)}", manager, path)
+        for manager, owner in sorted(owners.items(), key=lambda item: item[0])
+        if manager != applier
+        for path in field_sets.paths(field_sets.intersection(owner.fields, changed))
+    )
 
 
 def _refuse(kind: SchemaKind, live: JsonObject, manager: str, conflicts: tuple[Conflict, ...]) -> None:
     """Conflicts with the fields of kubectl's own client-side apply do not count."""
     if manager == _KUBECTL:
         allowed = _client_side(kind, live)
-        conflicts = tuple(each for each in conflicts if difference(from_paths(each.path), allowed))
+        conflicts = tuple(
+            each for each in conflicts if field_sets.difference(field_sets.from_paths(each.path), allowed)
+        )
     if conflicts:
         raise ApplyConflictError(conflicts)
 
 
-def _client_side(kind: SchemaKind, live: JsonObject) -> FieldSet:
+def _client_side(kind: SchemaKind, live: JsonObject) -> field_sets.FieldSet:
     """The fields that client-side apply set, if they still have that value."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         document = msgspec.json.decode(text or "null", type=dict[str, Any] | None)
     except msgspec.DecodeError:
-        return EMPTY
+        return field_sets.EMPTY
     if document is None:
-        return EMPTY
+        return field_sets.EMPTY
     shape = root_shape(kind)
     changed = compare(shape, live, document)
-    return difference(field_set(shape, document), union(changed.modified, changed.added))
+    return field_sets.difference(field_set(shape, document), field_sets.union(changed.modified, changed.added))
 
 
 def _with_last_applied(live: JsonObject, new: JsonObject, applied: JsonObject, manager: str) -> JsonObject:
@@ -175,15 +153,15 @@ def _with_last_applied(live: JsonObject, new: JsonObject, applied: JsonObject, m
     had = LAST_APPLIED in ((live.get("metadata") or {}).get("annotations") or {})
     if manager != _KUBECTL or not had or LAST_APPLIED not in annotations:
         return new
-    text = msgspec.json.encode(without_owners(applied), order="sorted").decode() + "\n"
+    text = msgspec.json.encode(managed_fields.without_owners(applied), order="sorted").decode() + "\n"
     return {**new, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}}
 
 
-def _named(manager: Manager) -> str:
+def _named(manager: managed_fields.Manager) -> str:
     text = msgspec.json.encode(manager.name).decode()
     if manager.subresource:
         text += f' with subresource "{manager.subresource}"'
-    return f"{text} using {manager.api_version}" if manager.operation == UPDATE else text
+    return f"{text} using {manager.api_version}" if manager.operation == managed_fields.UPDATE else text
 
 
 def _message(conflicts: tuple[Conflict, ...]) -> str:
@@ -247,9 +225,9 @@ def _list_problems(shape: Shape, value: list[Any], at: str) -> Iterator[str]:
                     f'"{missing.args[0]}" (and doesn\'t have default value)'
                 )
                 continue
-            place = at + written_path((element,))
+            place = at + field_sets.written_path((element,))
             if element in seen:
-                yield f"{at}: duplicate entries for key {written_path((element,))}"
+                yield f"{at}: duplicate entries for key {field_sets.written_path((element,))}"
             seen.add(element)
         yield from _problems(shape.element(), member, place)
 

@@ -20,7 +20,7 @@ import msgspec
 from plimsoll.codec.lean.lean import NumberText
 from plimsoll.codec.schema import fast_decode
 from plimsoll.codec.schema.schema import KINDS, SchemaKind
-from plimsoll.codec.schema.tolerant_decode import DecodeStoppedError, Members, Walk, plain
+from plimsoll.codec.schema.tolerant_decode import DecodeStoppedError, Members, Walk, json_name, plain
 from plimsoll.codec.yaml.json_stream import JsonStreamError, is_deeper, stream, without_surrogates
 from plimsoll.errors import InvalidQuantityError, PlimsollError
 from plimsoll.rules.model.json_object import JsonObject
@@ -197,17 +197,13 @@ def _walked(kind: SchemaKind, value: Any, data: bytes | None) -> Decoded:
 def _check_type_meta(kind: SchemaKind, value: Any, data: bytes | None) -> None:
     """For a body without a kind."""
     if not isinstance(value, (dict, Members)):
-        name = "array" if isinstance(value, list) else "string" if type(value) is str else "bool"
-        name = "number" if isinstance(value, (NumberText, int, float)) and not isinstance(value, bool) else name
-        error = f"json: cannot unmarshal {name} into Go value of type {_TYPE_META}"
+        error = f"json: cannot unmarshal {json_name(value)} into Go value of type {_TYPE_META}"
         raise _unrecognized(kind, _shown(value) if data is None else data, error)
     members = dict(value)
     for field in ("apiVersion", "kind"):
         found = members.get(field)
         if found is not None and type(found) is not str:
-            name = "bool" if isinstance(found, bool) else "number"
-            name = "object" if isinstance(found, (dict, Members)) else "array" if isinstance(found, list) else name
-            error = f"json: cannot unmarshal {name} into Go struct field .{field} of type string"
+            error = f"json: cannot unmarshal {json_name(found)} into Go struct field .{field} of type string"
             raise _unrecognized(kind, _shown(value) if data is None else data, error)
     _check_names(kind, members.get("apiVersion") or "", members.get("kind") or "")
 

@@ -159,7 +159,7 @@ class Walk:
 
 def _wrong_type(value: Any, owner: str, path: str, go: str, text: str = "") -> str:
     where = f"struct field {owner}.{path}" if path else "value"
-    return f"json: cannot unmarshal {text or _json_name(value)} into Go {where} of type {go}"
+    return f"json: cannot unmarshal {text or json_name(value)} into Go {where} of type {go}"
 
 
 def _whole(value: Any, form: str) -> int | None:
@@ -239,7 +239,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (NumberText, int, float)) and not isinstance(value, bool)
 
 
-def _json_name(value: Any) -> str:
+def json_name(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if _is_number(value):

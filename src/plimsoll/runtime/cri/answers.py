@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -13,6 +14,7 @@ from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.requests import POD_UID
 from plimsoll.runtime.interface import ContainerPhase, CriResources, Image, ObservedContainer, ObservedSandbox
 
+T = TypeVar("T", bound=msgspec.Struct)
 PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
 _SECOND = 1e9
 _START_ERROR = "StartError"  # containerd's
@@ -90,11 +92,15 @@ class _RuntimeConfig(msgspec.Struct):
     sandbox_image: str = msgspec.field(default="", name="sandboxImage")
 
 
-def inside(info: dict[str, str]) -> Inside:
+def _read(text: str, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(info.get("info", "{}"), type=Inside)
+        return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError:
-        return Inside()
+        return kind()
+
+
+def inside(info: dict[str, str]) -> Inside:
+    return _read(info.get("info", "{}"), Inside)
 
 
 def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None) -> ObservedSandbox:
@@ -194,10 +200,7 @@ def _number(value: m.UInt64Value | None) -> int | None:
 
 
 def image_found(image: im.CriImage, info: dict[str, str]) -> Image:
-    try:
-        config = msgspec.json.decode(info.get("info", "{}"), type=_ImageInfo).spec.config
-    except msgspec.MsgspecError:
-        config = _ImageConfig()
+    config = _read(info.get("info", "{}"), _ImageInfo).spec.config
     return Image(
         ref=image.id,
         size_bytes=image.size,
@@ -233,10 +236,7 @@ def driver_from(answer: m.RuntimeConfigResponse) -> Driver | None:
 
 def _configured(info: dict[str, str]) -> _RuntimeConfig:
     """containerd before 2.0 shows its configuration in Status."""
-    try:
-        return msgspec.json.decode(info.get("config", "{}"), type=_RuntimeConfig)
-    except msgspec.MsgspecError:
-        return _RuntimeConfig()
+    return _read(info.get("config", "{}"), _RuntimeConfig)
 
 
 def sandbox_image_configured(info: dict[str, str]) -> str:

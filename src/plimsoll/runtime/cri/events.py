@@ -15,6 +15,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 
+from plimsoll.aio import ExponentialBackoff, Wakeup
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.calls import GET_CONTAINER_EVENTS, CallRefusedError, CriClient
 from plimsoll.runtime.cri.grpc import UNIMPLEMENTED
@@ -78,10 +79,10 @@ class Changes:
     def __init__(self, client: CriClient, snapshots: SnapshotReader) -> None:
         self._client, self._snapshots = client, snapshots
         self._exits = Exits(self._ended)
-        self._stirred = asyncio.Event()
+        self._stirred = Wakeup()
         self._named: set[str] = set()  # pods that events have named
         self._ending: set[str] = set()  # ids whose process is gone, but which the runtime still reports as running
-        self._soon_s = SOON_S
+        self._until_reported = ExponentialBackoff(SOON_S, LATE_S)
         self._events = False  # whether the runtime sends events
         self._closed = False
 
@@ -100,32 +101,33 @@ class Changes:
         clock = asyncio.get_running_loop().time
         before: RuntimeSnapshot | None = None
         busy_until_s = clock() + BUSY_FOR_S
-        pause_s = retry_s = 0.0
+        pause_s, retries = 0.0, ExponentialBackoff(RETRY_S, LONGEST_RETRY_S)
         reachable = True
         try:
             while not self._closed:
-                await self._pause(pause_s)
+                await self._stirred.wait(pause_s)
                 if self._closed:
                     return
-                for uid in self._take_named():
+                named, self._named = self._named, set()
+                for uid in named:
                     yield uid
                 try:
                     seen = await self._snapshots.read()
                 except CallRefusedError:
-                    reachable, retry_s = False, min(max(2 * retry_s, RETRY_S), LONGEST_RETRY_S)
-                    pause_s = retry_s
+                    reachable, pause_s = False, retries.next_s()
                     continue
                 pids = self._snapshots.pids()
                 followed = self._exits.follow(pids)
                 changed = {ALL} if before is None or not reachable else differing(before, seen)
-                before, reachable, retry_s = seen, True, 0.0
+                before, reachable = seen, True
+                retries.reset()
                 for uid in changed:
                     yield uid
                 if changed:
                     busy_until_s = clock() + BUSY_FOR_S
                 self._ending &= pids.keys()
                 if self._ending:
-                    pause_s, self._soon_s = self._soon_s, min(2 * self._soon_s, LATE_S)
+                    pause_s = self._until_reported.next_s()
                 elif followed and (self._events or clock() > busy_until_s):
                     pause_s = QUIET_S
                 else:
@@ -135,29 +137,20 @@ class Changes:
             with suppress(asyncio.CancelledError):
                 await listening
 
-    async def _pause(self, pause_s: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                await self._stirred.wait()
-        self._stirred.clear()
-
-    def _take_named(self) -> set[str]:
-        named, self._named = self._named, set()
-        return named
-
     def _ended(self, name: str) -> None:
         if name not in self._ending:
             self._ending.add(name)
-            self._soon_s = SOON_S
+            self._until_reported.reset()
         self._stirred.set()
 
     async def _listen(self) -> None:
         """Until the runtime reports that it has no events."""
-        retry_s = RETRY_S
+        retries = ExponentialBackoff(RETRY_S, LONGEST_RETRY_S)
         while True:
             try:
                 async for event in self._client.follow(GET_CONTAINER_EVENTS, m.Empty()):
-                    self._events, retry_s = True, RETRY_S
+                    self._events = True
+                    retries.reset()
                     sandbox = event.pod_sandbox_status
                     if sandbox is not None and sandbox.metadata is not None and sandbox.metadata.uid:
                         self._named.add(sandbox.metadata.uid)
@@ -167,8 +160,7 @@ class Changes:
                     return
             self._events = False
             self._stirred.set()
-            await asyncio.sleep(retry_s)
-            retry_s = min(2 * retry_s, LONGEST_RETRY_S)
+            await asyncio.sleep(retries.next_s())
 
 
 def differing(before: RuntimeSnapshot, after: RuntimeSnapshot) -> set[str]:

@@ -74,9 +74,7 @@ class ExecStream:
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
-        if not self._exit.done():
-            self._exit.set_exception(RuntimeCallError("Exec", "closed before the command ended"))
-        self._exit.exception()
+        self._fail("closed before the command ended")
         for queue in self._output.values():
             if not queue.full():
                 queue.put_nowait(END)
@@ -101,9 +99,7 @@ class ExecStream:
         except OSError as error:
             why = f"the stream broke: {error}"
         finally:
-            if not self._exit.done():
-                self._exit.set_exception(RuntimeCallError("Exec", why))
-                self._exit.exception()  # `wait` may never be called
+            self._fail(why)
             for queue in self._output.values():
                 await queue.put(END)
 
@@ -111,19 +107,18 @@ class ExecStream:
         if channel in self._output and data:
             await self._output[channel].put(data)
         elif channel == ENDED and data and not self._exit.done():
-            self._ended(data)
+            try:
+                self._exit.set_result(exit_code(msgspec.json.decode(data)))
+            except RuntimeCallError as error:
+                self._fail(error.reason)
+            except msgspec.DecodeError:
+                self._fail(data.decode(errors="replace"))
 
-    def _ended(self, data: bytes) -> None:
-        try:
-            self._exit.set_result(exit_code(msgspec.json.decode(data)))
-        except (RuntimeCallError, msgspec.DecodeError) as error:
-            error = (
-                error
-                if isinstance(error, RuntimeCallError)
-                else RuntimeCallError("Exec", data.decode(errors="replace"))
-            )
-            self._exit.set_exception(error)
-            self._exit.exception()
+    def _fail(self, why: str) -> None:
+        """Only while there is no exit code. `wait` may never be called."""
+        if not self._exit.done():
+            self._exit.set_exception(RuntimeCallError("Exec", why))
+        self._exit.exception()
 
     async def _send(self, channel: int, data: bytes) -> None:
         try:

@@ -9,28 +9,21 @@ to retry. `GrpcUnavailableError` means that nothing was sent.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from urllib.parse import unquote
 
+from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import (
-    ConnectionTerminated,
-    DataReceived,
-    Event,
-    ResponseReceived,
-    StreamEnded,
-    StreamReset,
-    TrailersReceived,
-    WindowUpdated,
-)
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
 from plimsoll.errors import PlimsollError
-from plimsoll.runtime.cri.grpc_keepalive import Lifeline
+from plimsoll.linux import detached_process
 
 OK, CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 0, 1, 2, 4, 5, 6
 FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 9, 12, 13, 14
@@ -68,7 +61,7 @@ class GrpcUnavailableError(GrpcError):
 
 class GrpcClient:
     def __init__(self, socket_path: str, *, outlives_us: bool = False) -> None:
-        """`outlives_us`: the server completes pending calls even if this process is killed (`grpc_keepalive`)."""
+        """`outlives_us`: the server completes pending calls even if this process is killed (`_Lifeline`)."""
         self.socket_path = socket_path
         self._outlives_us = outlives_us
         self.connections = 0  # made so far
@@ -176,10 +169,37 @@ class _Call:
         self._connection.forget(self)
 
 
+class _Lifeline:
+    """Keeps the connection to the runtime open for a while after this process was killed.
+
+    A runtime cancels a call when its client disappears. containerd then kills a container that has started and reports
+    it as never started, so the next agent would run it a second time; or the container stays in a state in which it can
+    be neither started nor removed. So a detached process has the same socket open: it waits for our end and then sleeps
+    until the pending calls are completed. The answers are not read; the next agent reads the resulting state.
+    """
+
+    def __init__(self, socket_fd: int) -> None:
+        waits, self._ours = os.pipe()  # the other end closes when this process ends
+        copy = os.dup(socket_fd)
+        try:
+            self._pid = detached_process.start("read -r _; exec sleep 20", fds={0: waits, 3: copy})
+        finally:
+            os.close(copy)
+            os.close(waits)
+
+    def end(self) -> None:
+        """No call is pending, or the runtime is gone."""
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            os.close(self._ours)
+            self._pid = 0
+
+
 class _Connection(asyncio.Protocol):
     def __init__(self, *, outlives_us: bool = False) -> None:
         self._outlives_us = outlives_us
-        self._lifeline: Lifeline | None = None
+        self._lifeline: _Lifeline | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, _Call] = {}
@@ -189,7 +209,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if self._outlives_us:
-            self._lifeline = Lifeline(transport.get_extra_info("socket").fileno())
+            self._lifeline = _Lifeline(transport.get_extra_info("socket").fileno())
         self._h2.initiate_connection()
         self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW, SettingCodes.ENABLE_PUSH: 0})
         self._h2.increment_flow_control_window(WINDOW)
@@ -272,30 +292,30 @@ class _Connection(asyncio.Protocol):
             return
         self._flush()
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, ConnectionTerminated):
+    def _take(self, event: events.Event) -> None:
+        if isinstance(event, events.ConnectionTerminated):
             self.fail("the server is going away")
             return
-        if isinstance(event, WindowUpdated):
+        if isinstance(event, events.WindowUpdated):
             for pending in self._calls.values():
                 pending.may_send.set()
             return
-        if isinstance(event, DataReceived):
+        if isinstance(event, events.DataReceived):
             length, stream_id = event.flow_controlled_length, event.stream_id
             if length and stream_id is not None:
                 self._h2.acknowledge_received_data(length, stream_id)
         call = self._calls.get(getattr(event, "stream_id", None) or 0)
         if call is None:
             return
-        if isinstance(event, ResponseReceived | TrailersReceived):
+        if isinstance(event, events.ResponseReceived | events.TrailersReceived):
             call.take_headers({str(name): str(value) for name, value in event.headers or ()})
-        elif isinstance(event, DataReceived):
+        elif isinstance(event, events.DataReceived):
             call.take_data(event.data or b"")
-        elif isinstance(event, StreamReset):
+        elif isinstance(event, events.StreamReset):
             call.end(
                 GrpcError(CANCELLED if event.error_code == ErrorCodes.CANCEL else UNAVAILABLE, "the call was reset")
             )
-        elif isinstance(event, StreamEnded):
+        elif isinstance(event, events.StreamEnded):
             call.end()
 
     def _flush(self) -> None:

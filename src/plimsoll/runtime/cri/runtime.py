@@ -21,24 +21,9 @@ from plimsoll.codec.protobuf.structs import decode
 from plimsoll.linux.namespaces import NET, open_namespace, setns
 from plimsoll.rules.eviction.usage import FsUsage
 from plimsoll.rules.model.cgroup_names import Driver
-from plimsoll.runtime.cri import calls, containerd_task, requests
+from plimsoll.runtime.cri import answers, calls, containerd_task, requests
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.answers import (
-    PHASES,
-    Filesystems,
-    Health,
-    StoredImage,
-    driver_configured,
-    driver_from,
-    filesystems_from,
-    health_from,
-    image_found,
-    never_began,
-    resources_from,
-    sandbox_image_configured,
-    writable_layers_from,
-)
 from plimsoll.runtime.cri.calls import CallRefusedError, CriClient
 from plimsoll.runtime.cri.events import Changes
 from plimsoll.runtime.cri.grpc import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED
@@ -89,13 +74,13 @@ class CriRuntime:
         version = await self._client.ask(calls.VERSION, m.VersionRequest())
         self.name, self.version = version.runtime_name, version.runtime_version
         try:
-            self.cgroup_driver = driver_from(await self._client.ask(calls.RUNTIME_CONFIG, m.Empty()))
+            self.cgroup_driver = answers.driver_from(await self._client.ask(calls.RUNTIME_CONFIG, m.Empty()))
         except CallRefusedError as refused:
             if refused.code != UNIMPLEMENTED:
                 raise
         status = await self._client.ask(calls.STATUS, m.StatusRequest(verbose=True))
-        self.configured_driver = self.cgroup_driver or driver_configured(status.info, self._handler)
-        self.sandbox_image = sandbox_image_configured(status.info)
+        self.configured_driver = self.cgroup_driver or answers.driver_configured(status.info, self._handler)
+        self.sandbox_image = answers.sandbox_image_configured(status.info)
 
     async def close(self) -> None:
         self._changes.close()
@@ -108,8 +93,8 @@ class CriRuntime:
             self._pid = listener_pid(self._socket_path)
         return self._pid
 
-    async def health(self) -> Health:
-        return health_from(await self._client.ask(calls.STATUS, m.StatusRequest()))
+    async def health(self) -> answers.Health:
+        return answers.health_from(await self._client.ask(calls.STATUS, m.StatusRequest()))
 
     async def seen(self) -> RuntimeSnapshot:
         snapshot = await self._snapshots.read()
@@ -132,25 +117,25 @@ class CriRuntime:
         answer = await self._client.ask(calls.IMAGE_STATUS, im.ImageStatusRequest(image=spec, verbose=True))
         if answer.image is None or not answer.image.id:
             raise ImageError(name, f'Container image "{name}" is not present on this node', "ErrImageNeverPull")
-        return image_found(answer.image, answer.info)
+        return answers.image_found(answer.image, answer.info)
 
-    async def images(self) -> tuple[StoredImage, ...]:
+    async def images(self) -> tuple[answers.StoredImage, ...]:
         answer = await self._client.ask(calls.LIST_IMAGES, m.Empty())
         return tuple(
-            StoredImage(image.id, (*image.repo_tags, *image.repo_digests), image.size, image.pinned)
+            answers.StoredImage(image.id, (*image.repo_tags, *image.repo_digests), image.size, image.pinned)
             for image in answer.images
         )
 
     async def remove_image(self, ref: str) -> None:
         await self._client.ask(calls.REMOVE_IMAGE, im.ImageRequest(image=m.ImageSpec(image=ref)))
 
-    async def filesystems(self) -> Filesystems:
+    async def filesystems(self) -> answers.Filesystems:
         """Where images and writable layers are stored, if the runtime reports it."""
-        return filesystems_from(await self._client.ask(calls.IMAGE_FS_INFO, m.Empty()))
+        return answers.filesystems_from(await self._client.ask(calls.IMAGE_FS_INFO, m.Empty()))
 
     async def writable_layers(self) -> dict[str, FsUsage]:
         """By container id: the use of its writable layer. Runtimes measure it about every ten seconds."""
-        return writable_layers_from(await self._client.ask(calls.LIST_CONTAINER_STATS, m.Empty()))
+        return answers.writable_layers_from(await self._client.ask(calls.LIST_CONTAINER_STATS, m.Empty()))
 
     # Sandboxes
 
@@ -220,7 +205,7 @@ class CriRuntime:
             there = await self._container_there(sandbox_id, spec)
             if there is None:
                 raise
-            if there.state == m.EXITED and never_began(await self._status(there.id)):
+            if there.state == m.EXITED and answers.never_began(await self._status(there.id)):
                 await self.remove_container(there.id)
                 return (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
             container_id = there.id
@@ -245,7 +230,7 @@ class CriRuntime:
                 if refused.code == NOT_FOUND:
                     raise
                 status = await self._status(container_id)
-                if status.started_at and PHASES.get(status.state) in ("running", "exited"):
+                if status.started_at and answers.PHASES.get(status.state) in ("running", "exited"):
                     return
                 if _BEING_STARTED not in refused.description or clock() > give_up:
                     raise
@@ -280,7 +265,7 @@ class CriRuntime:
 
     async def container_resources(self, container_id: str) -> CriResources | None:
         """The resources that the runtime reports; None where it does not."""
-        return resources_from(await self._status(container_id))
+        return answers.resources_from(await self._status(container_id))
 
     async def _status(self, container_id: str) -> m.ContainerStatus:
         request = m.ContainerStatusRequest(container_id=container_id)

@@ -16,20 +16,14 @@ from typing import TypeVar
 import msgspec
 
 from plimsoll.codec.protobuf.structs import decode
+from plimsoll.runtime.cri import calls
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import PHASES, container_seen, inside, never_began, sandbox_seen
-from plimsoll.runtime.cri.calls import (
-    CONTAINER_STATUS,
-    LIST_CONTAINERS,
-    LIST_SANDBOXES,
-    SANDBOX_STATUS,
-    CallRefusedError,
-    CriClient,
-)
 from plimsoll.runtime.cri.grpc import NOT_FOUND
 from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 
 T = TypeVar("T")
+A = TypeVar("A", bound=msgspec.Struct)
 AT_ONCE = 8  # statuses read in parallel
 KILLED = 137
 SETTLED_S = 2.0  # after that the reason of a kill is final
@@ -48,7 +42,7 @@ class _Container(msgspec.Struct, frozen=True):
 
 
 class SnapshotReader:
-    def __init__(self, client: CriClient) -> None:
+    def __init__(self, client: calls.CriClient) -> None:
         self._client = client
         self._sandboxes: dict[str, _Sandbox] = {}
         self._containers: dict[str, _Container] = {}
@@ -66,7 +60,7 @@ class SnapshotReader:
             except BaseException as error:
                 if self._shared is shared:
                     self._shared = None
-                if isinstance(error, CallRefusedError):
+                if isinstance(error, calls.CallRefusedError):
                     shared.set_exception(error)
                     shared.exception()  # there may be no other waiter
                 else:
@@ -101,8 +95,8 @@ class SnapshotReader:
 
     async def _read(self) -> RuntimeSnapshot:
         sandboxes, containers = await asyncio.gather(
-            self._client.ask(LIST_SANDBOXES, m.ListPodSandboxRequest()),
-            self._client.ask(LIST_CONTAINERS, m.ListContainersRequest()),
+            self._client.ask(calls.LIST_SANDBOXES, m.ListPodSandboxRequest()),
+            self._client.ask(calls.LIST_CONTAINERS, m.ListContainersRequest()),
         )
         read_sandboxes, read_containers = await asyncio.gather(
             _known_or_asked(sandboxes.items, self._known_sandbox, self._sandbox),
@@ -124,14 +118,20 @@ class SnapshotReader:
 
     async def _sandbox(self, data: bytes) -> _Sandbox | None:
         request = m.PodSandboxStatusRequest(pod_sandbox_id=decode(m.PodSandboxState, data).id, verbose=True)
+        status = await self._status(calls.SANDBOX_STATUS, request)
+        if status is None:
+            return None
+        return _Sandbox(sandbox_seen(decode(m.PodSandbox, data), status), inside(status.info).pid)
+
+    async def _status(self, call: calls.CriCall[A], request: msgspec.Struct) -> A | None:
+        """None if it was removed since it was listed."""
         try:
             async with self._few:
-                status = await self._client.ask(SANDBOX_STATUS, request)
-        except CallRefusedError as refused:
-            if refused.code == NOT_FOUND:  # removed since it was listed
+                return await self._client.ask(call, request)
+        except calls.CallRefusedError as refused:
+            if refused.code == NOT_FOUND:
                 return None
             raise
-        return _Sandbox(sandbox_seen(decode(m.PodSandbox, data), status), inside(status.info).pid)
 
     def _known_container(self, data: bytes) -> _Container | None:
         state = decode(m.ContainerState, data)
@@ -146,13 +146,9 @@ class SnapshotReader:
         now_s = asyncio.get_running_loop().time()
         same = known is not None and known.seen.phase == PHASES.get(state.state, "unknown")
         request = m.ContainerStatusRequest(container_id=state.id, verbose=state.state != m.EXITED)
-        try:
-            async with self._few:
-                answer = await self._client.ask(CONTAINER_STATUS, request)
-        except CallRefusedError as refused:
-            if refused.code == NOT_FOUND:
-                return None
-            raise
+        answer = await self._status(calls.CONTAINER_STATUS, request)
+        if answer is None:
+            return None
         listed = decode(m.Container, data) if known is None else known.listed
         seen = container_seen(listed, answer)
         began = answer.status is None or not never_began(answer.status)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.runtime.embedded.connection import LOST, ExitWatcher, SupervisorConnection, reached, start_supervisor
 from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeCallError, RuntimeSnapshot
 from plimsoll.runtime.supervisor import wire
@@ -93,31 +93,25 @@ class SupervisorClient:
                 self._drop()
             if self._closing:
                 return
-            pause_s = 0.05
+            backoff = ExponentialBackoff(0.05, _SLOWEST_RETRY_S)
             while True:
                 try:
                     await self._connect()
                     break
                 except RuntimeCallError:
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(2 * pause_s, _SLOWEST_RETRY_S)
+                    await asyncio.sleep(backoff.next_s())
 
     async def _connect(self) -> None:
         """Connect to the supervisor, starting it if necessary, and copy its state."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _CONNECT_PATIENCE_S
-        pause_s, started = 0.002, False
-        while True:
-            connected = reached(self._state)
-            if connected is not None:
-                break
+        backoff, started = ExponentialBackoff(0.002, 0.1), False
+        while (connected := reached(self._state)) is None:
             if not started:
                 started = await asyncio.to_thread(self._start)  # starts a program, which would block the loop
             if loop.time() > deadline:
                 raise RuntimeCallError("open", f"no supervisor answers; see {self._state / 'supervisor.log'}")
-            else:
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, 0.1)
+            await asyncio.sleep(backoff.next_s())
         self._connection = SupervisorConnection(connected, self._received, self._fail_waiting)
         try:
             async with asyncio.timeout(_CONNECT_PATIENCE_S):
@@ -148,8 +142,7 @@ class SupervisorClient:
         try:
             return start_supervisor(self._state, self._hidden, self._log_limits, own)
         finally:
-            for fd in own:
-                os.close(fd)
+            wire.close_fds(own)
 
     def _drop(self) -> None:
         """Drop the connection and fail what waits for it."""
@@ -188,8 +181,7 @@ class SupervisorClient:
             ending = self._ends.pop(message["ended"], None)
             if ending is not None and not ending.done():
                 ending.set_result((message["code"], message["timed_out"]))
-        for fd in fds:
-            os.close(fd)
+        wire.close_fds(fds)
 
     def _take_sandbox(self, record: dict[str, Any]) -> None:
         self._snapshot = None
@@ -212,15 +204,13 @@ class SupervisorClient:
         finally:
             self._answers.pop(number, None)
         if "error" in answer:
-            for fd in with_it:
-                os.close(fd)
+            wire.close_fds(with_it)
             raise RuntimeCallError(message["call"], answer["error"])
         return answer["result"], with_it
 
     async def _call(self, call: str, fds: Sequence[int] = (), /, **arguments: object) -> wire.Message:
         answer, with_it = await self._call_for_fds(call, fds, **arguments)
-        for fd in with_it:
-            os.close(fd)
+        wire.close_fds(with_it)
         return answer
 
     async def _call_for_fds(

@@ -56,17 +56,14 @@ class SupervisorConnection:
     ) -> None:
         self._socket, self._received, self._on_loss = connected, received, on_loss
         self._loop = asyncio.get_running_loop()
-        self._reader = wire.FrameReader()
-        self._waiting: list[tuple[memoryview, list[int]]] = []
+        self._reader, self._queue = wire.FrameReader(), wire.SendQueue(connected)
         self.lost = asyncio.Event()
         self._loop.add_reader(connected.fileno(), self._readable)
 
     def send(self, message: wire.Message, fds: Sequence[int] = ()) -> None:
         if self.lost.is_set():
             raise RuntimeCallError(str(message.get("call")), LOST)
-        if fds:
-            message = {**message, "fds": len(fds)}
-        self._waiting.append((memoryview(wire.encoded(message)), [os.dup(fd) for fd in fds]))
+        self._queue.add(message, fds)
         self._flush()
 
     def close(self) -> None:
@@ -75,10 +72,7 @@ class SupervisorConnection:
             self._loop.remove_writer(self._socket.fileno())
             self._socket.close()
         self._reader.close()
-        for _, fds in self._waiting:
-            for fd in fds:
-                os.close(fd)
-        self._waiting.clear()
+        self._queue.close()
         self._lose()
 
     def _lose(self) -> None:
@@ -88,33 +82,19 @@ class SupervisorConnection:
             self._on_loss()
 
     def _flush(self) -> None:
-        while self._waiting:
-            data, fds = self._waiting[0]
-            try:
-                done = wire.send_some(self._socket, data, fds)
-            except BlockingIOError:
-                self._loop.add_writer(self._socket.fileno(), self._flush)
-                return
-            except OSError:
-                self._lose()
-                return
-            for fd in fds:
-                os.close(fd)
-            if done == len(data):
-                self._waiting.pop(0)
-            else:
-                self._waiting[0] = (data[done:], [])
-        self._loop.remove_writer(self._socket.fileno())
+        try:
+            done = self._queue.flush()
+        except OSError:
+            self._lose()
+            return
+        if done:
+            self._loop.remove_writer(self._socket.fileno())
+        else:
+            self._loop.add_writer(self._socket.fileno(), self._flush)
 
     def _readable(self) -> None:
-        try:
-            data, fds = wire.receive(self._socket)
-            messages = self._reader.feed(data, fds) if data else []
-        except BlockingIOError:
-            return
-        except (OSError, wire.MessageFormatError):
-            data, messages = b"", []
-        if not data:
+        messages = self._reader.receive(self._socket)
+        if messages is None:
             self._loop.remove_reader(self._socket.fileno())
             self._lose()
             return

@@ -30,6 +30,7 @@ from plimsoll.runtime.interface import (
     SandboxSpec,
 )
 from plimsoll.runtime.supervisor import images as bundled
+from plimsoll.runtime.supervisor import wire
 
 
 def sandbox_id(spec: SandboxSpec) -> str:
@@ -195,8 +196,7 @@ class ProcessRuntime(SupervisorClient):
         try:
             yield fds
         finally:
-            for fd in fds:
-                os.close(fd)
+            wire.close_fds(fds)
 
     # -- processes beside a container
 
@@ -239,12 +239,10 @@ class ProcessRuntime(SupervisorClient):
         try:
             await self._run(number, container_id, command, theirs)
         except RuntimeCallError:
-            for fd in ours:
-                os.close(fd)
+            wire.close_fds(ours)
             raise
         finally:
-            for fd in theirs:
-                os.close(fd)
+            wire.close_fds(theirs)
         session = PipeSession(ours[0], ours[1], ours[2], ending, kill)
         if not stdin:
             await session.close_stdin()

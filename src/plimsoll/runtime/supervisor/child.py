@@ -23,7 +23,7 @@ import struct
 import termios
 from typing import Any, NamedTuple, NoReturn
 
-from plimsoll.linux import capabilities, namespaces
+from plimsoll.linux import capabilities, mounts, namespaces
 from plimsoll.linux.nice import reset_priority
 from plimsoll.runtime.supervisor import rootfs
 from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, LaunchPlan
@@ -211,7 +211,7 @@ def _with_shm(place: ChildPlacement, view: rootfs.RootView) -> rootfs.RootView:
     tree = -1
     if place.shm_namespace >= 0:
         namespaces.setns(place.shm_namespace, namespaces.MOUNT)
-        tree = rootfs.shared_memory_tree()
+        tree = mounts.clone_tree("/", recursive=False)
         namespaces.setns(place.host_mounts, namespaces.MOUNT)
     namespaces.unshare(namespaces.MOUNT)
     return view._replace(shm_tree=tree)

@@ -237,10 +237,8 @@ class Containers:
     def _is_ready(self, container: ContainerRecord, plan: LaunchPlan, failure: Failure | None) -> None:
         container.failure = failure
         child = container.child
-        if child is None:
-            return
-        if failure is not None:
-            return  # reported when it is reaped, which is at once
+        if child is None or failure is not None:
+            return  # a failure is reported when the child is reaped, which is at once
         if child.terminal >= 0 and container.log is not None:
             os.set_blocking(child.terminal, False)
             self._follow(container, LogStream(os.dup(child.terminal), "stdout", container.log))

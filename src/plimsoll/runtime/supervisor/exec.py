@@ -72,15 +72,11 @@ class Runs:
         if timeout_s is not None:
             run.timer = self._loop.after(timeout_s, lambda: self._time_is_over(run))
 
-    def kill(self, number: int, owner: object) -> None:
-        for run in list(self._by_pid.values()):
-            if run.number == number and run.owner is owner and run.child is not None:
-                spawn.kill_session(run.child.pid)
-
-    def kill_all_of(self, owner: object) -> None:
-        for run in list(self._by_pid.values()):
-            if run.owner is owner and run.child is not None:
-                spawn.kill_session(run.child.pid)
+    def kill(self, owner: object, number: int | None = None) -> None:
+        """One run of this owner, or all."""
+        for pid, run in self._by_pid.items():
+            if run.owner is owner and number in (None, run.number):
+                spawn.kill_session(pid)
 
     def child_ended(self, pid: int, status: int) -> bool:
         run = self._by_pid.pop(pid, None)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Literal, NamedTuple
 
@@ -149,11 +149,13 @@ def stage(view: RootView, host: Host, planned: tuple[Mount, ...]) -> list[int]:
     for name in ("upper", "root", "empty"):
         os.mkdir(name, 0o755)
     os.close(os.open("nothing", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
-    staged: dict[Source, Callable[[str], int]] = {Source.BLANK: _blank, Source.COVER: _cover}
-    staged[Source.SHM] = lambda _: view.shm_tree
     for number, mount in enumerate(planned):
-        if mount.source in staged:
-            trees[number] = staged[mount.source](mount.path)
+        if mount.source is Source.BLANK:
+            trees[number] = _clone("empty" if os.path.isdir(mount.path) else "nothing", RDONLY)
+        elif mount.source is Source.COVER:
+            trees[number] = _cover(mount.path)
+        elif mount.source is Source.SHM:
+            trees[number] = view.shm_tree
     nodev = 0 if view.privileged else NODEV
     if view.overlay:
         _overlay_root(view.root, host.hidden, nodev)
@@ -198,11 +200,6 @@ def shared_memory_root(stage: str, size: str) -> None:
     mounts.pivot_into(stage)
 
 
-def shared_memory_tree() -> int:
-    """A clone of what `shared_memory_root` mounted, to be attached in another mount namespace."""
-    return mounts.clone_tree("/", recursive=False)
-
-
 def hidden_paths(secret: Iterable[str]) -> tuple[str, ...]:
     """Those that exist, with links resolved and nested ones left out."""
     paths = {os.path.realpath(path) for path in (*HIDDEN, *secret) if os.path.exists(path)}
@@ -235,13 +232,13 @@ def disk_mounts(mountinfo: Iterable[str]) -> set[str]:
 
 def seen_through(binds: Iterable[Bind], secret: Iterable[str]) -> list[tuple[str, str]]:
     """Where a volume would show a secret path: (path in the container, path on the host)."""
-    shown = []
-    for bind in binds:
-        host = os.path.realpath(bind.host_path)
-        for path in map(os.path.realpath, secret):
-            if is_below(path, (host,)):
-                shown.append((os.path.normpath(bind.container_path + "/" + path[len(host) :]), path))
-    return shown
+    hosts = [(os.path.realpath(bind.host_path), bind.container_path) for bind in binds]
+    return [
+        (os.path.normpath(f"{target}/{path[len(host) :]}"), path)
+        for host, target in hosts
+        for path in map(os.path.realpath, secret)
+        if is_below(path, (host,))
+    ]
 
 
 def bound_sockets(pid: int) -> tuple[str, ...]:
@@ -307,10 +304,6 @@ def _cover(path: str) -> int:
     os.mkdir(own)
     os.chmod(own, 0o1777 if path in WORLD_WRITABLE else 0o755)
     return _clone(own, 0)
-
-
-def _blank(path: str) -> int:
-    return _clone("empty" if os.path.isdir(path) else "nothing", RDONLY)
 
 
 def _overlay_root(root: str, hidden: tuple[str, ...], nodev: int) -> None:

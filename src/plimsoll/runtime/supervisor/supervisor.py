@@ -116,7 +116,7 @@ class Supervisor:
 
     def _closed(self, connection: AgentConnection) -> None:
         self._connections.remove(connection)
-        self._runs.kill_all_of(connection)
+        self._runs.kill(connection)
 
     def _emit(self, message: wire.Message) -> None:
         for connection in list(self._connections):
@@ -135,8 +135,7 @@ class Supervisor:
         except (KeyError, TypeError, ValueError) as problem:
             call.refuse(f"not understood ({type(problem).__name__}: {problem}): is the supervisor of another version?")
         finally:
-            for fd in fds:
-                os.close(fd)
+            wire.close_fds(fds)
 
     # -- calls
 
@@ -204,7 +203,7 @@ class Supervisor:
         )
 
     def _call_kill_run(self, call: SupervisorCall) -> None:
-        self._runs.kill(int(call.message["run"]), call.connection)
+        self._runs.kill(call.connection, int(call.message["run"]))
         call.answer()
 
     def _call_socket(self, call: SupervisorCall) -> None:

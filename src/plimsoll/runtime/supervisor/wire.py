@@ -12,7 +12,7 @@ import json
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 PROTOCOL = 1
@@ -64,9 +64,59 @@ class FrameReader:
             done.append((message, [self._fds.popleft() for _ in range(count)]))
         return done
 
+    def receive(self, connection: socket.socket) -> list[tuple[Message, list[int]]] | None:
+        """The messages that are complete now; None where the connection has to be closed."""
+        try:
+            data, fds = receive(connection)
+            return self.feed(data, fds) if data else None
+        except BlockingIOError:
+            return []
+        except (OSError, MessageFormatError):
+            return None
+
     def close(self) -> None:
-        while self._fds:
-            os.close(self._fds.popleft())
+        close_fds(self._fds)
+        self._fds.clear()
+
+
+class SendQueue:
+    """What the socket has not taken yet. The descriptors are duplicated; the caller still closes its own."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._waiting: deque[tuple[memoryview, list[int]]] = deque()
+        self.waiting_bytes = 0
+
+    def add(self, message: Message, fds: Sequence[int]) -> None:
+        data = encoded({**message, "fds": len(fds)} if fds else message)
+        self._waiting.append((memoryview(data), [os.dup(fd) for fd in fds]))
+        self.waiting_bytes += len(data)
+
+    def flush(self) -> bool:
+        """Whether everything is sent. OSError where the connection is lost."""
+        while self._waiting:
+            data, fds = self._waiting[0]
+            try:
+                done = send_some(self._socket, data, fds)
+            except BlockingIOError:
+                return False
+            close_fds(fds)
+            self.waiting_bytes -= done
+            if done == len(data):
+                self._waiting.popleft()
+            else:
+                self._waiting[0] = (data[done:], [])
+        return True
+
+    def close(self) -> None:
+        for _, fds in self._waiting:
+            close_fds(fds)
+        self._waiting.clear()
+
+
+def close_fds(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
