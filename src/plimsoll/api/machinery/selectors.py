@@ -239,13 +239,13 @@ def _unescaped(text: str) -> str:
 
 
 def _known_field(resource: ApiResource, field: str) -> str:
-    if field == "metadata.name" or (field == "metadata.namespace" and (resource.namespaced or not resource.own_fields)):
+    if field == "metadata.name" or (field == "metadata.namespace" and (resource.namespaced or not resource.fields)):
         return field
     if field in resource.fields:
         if field.startswith("regarding."):
             return "involvedObject." + field.removeprefix("regarding.")
         return _ALIASES.get(field, field)
-    if resource.own_fields:
+    if resource.fields:
         raise bad_request(f"field label not supported: {field}")
     raise bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
