@@ -36,13 +36,7 @@ class TableColumn(msgspec.Struct, frozen=True):
     format: str = ""
 
     def definition(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "type": self.type,
-            "format": self.format,
-            "description": self.description,
-            "priority": self.priority,
-        }
+        return {field: getattr(self, field) for field in ("name", "type", "format", "description", "priority")}
 
 
 class Printer(msgspec.Struct, frozen=True):
@@ -78,6 +72,11 @@ def _age(document: JsonObject, now_s: float) -> str:
     return age(_created(document), now_s)
 
 
+def _named(middle: Callable[[JsonObject], list[Any]]) -> Cells:
+    """Name, these cells, Age."""
+    return lambda document, now_s: [_name(document), *middle(document), _age(document, now_s)]
+
+
 # --- kinds ---
 
 
@@ -110,10 +109,9 @@ def _node(profile: str) -> Cells:
 
 
 def _node_status(node: JsonObject) -> str:
-    ready = [
-        condition for condition in _part(node, "status").get("conditions") or [] if condition.get("type") == "Ready"
-    ]
-    status = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
+    conditions = _part(node, "status").get("conditions") or []
+    ready = [condition.get("status") for condition in conditions if condition.get("type") == "Ready"]
+    status = "Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"
     return f"{status},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else status
 
 
@@ -166,23 +164,14 @@ _EVENT_COLUMNS = (
 )
 
 
-def _namespace(namespace: JsonObject, now_s: float) -> list[Any]:
-    return [_name(namespace), _part(namespace, "status").get("phase") or "", _age(namespace, now_s)]
-
-
-def _config_map(document: JsonObject, now_s: float) -> list[Any]:
-    count = len(document.get("data") or {}) + len(document.get("binaryData") or {})
-    return [_name(document), count, _age(document, now_s)]
-
-
-def _quota(quota: JsonObject, now_s: float) -> list[Any]:
+def _quota(quota: JsonObject) -> list[Any]:
     hard, used = _part(quota, "status", "hard"), _part(quota, "status", "used")
     requests: list[str] = []
     limits: list[str] = []
     for name in sorted(hard):
         text = f"{name}: {_quantity(used.get(name))}/{_quantity(hard[name])}"
         (limits if name.startswith("limits") else requests).append(text)
-    return [_name(quota), ", ".join(requests), ", ".join(limits), _age(quota, now_s)]
+    return [", ".join(requests), ", ".join(limits)]
 
 
 def _quantity(value: Any) -> str:
@@ -190,18 +179,6 @@ def _quantity(value: Any) -> str:
         return str(QUANTITIES[str(value)]) if value is not None else "0"
     except InvalidQuantityError:
         return str(value)
-
-
-def _named(document: JsonObject, now_s: float) -> list[Any]:
-    return [_name(document), _age(document, now_s)]
-
-
-def _created_at(document: JsonObject, now_s: float) -> list[Any]:
-    return [_name(document), _created(document)]
-
-
-def _lease(lease: JsonObject, now_s: float) -> list[Any]:
-    return [_name(lease), _part(lease, "spec").get("holderIdentity") or "", _age(lease, now_s)]
 
 
 def _priority_class(priority: JsonObject, now_s: float) -> list[Any]:
@@ -214,16 +191,10 @@ def _priority_class(priority: JsonObject, now_s: float) -> list[Any]:
     ]
 
 
-def _disruption_budget(budget: JsonObject, now_s: float) -> list[Any]:
-    spec = _part(budget, "spec")
-    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
-    return [
-        _name(budget),
-        "N/A" if least is None else str(least),
-        "N/A" if most is None else str(most),
-        _part(budget, "status").get("disruptionsAllowed") or 0,
-        _age(budget, now_s),
-    ]
+def _disruption_budget(budget: JsonObject) -> list[Any]:
+    bounds = [_part(budget, "spec").get(field) for field in ("minAvailable", "maxUnavailable")]
+    shown = ["N/A" if bound is None else str(bound) for bound in bounds]
+    return [*shown, _part(budget, "status").get("disruptionsAllowed") or 0]
 
 
 def _template(document: JsonObject) -> list[str]:
@@ -251,32 +222,20 @@ def _selector(selector: JsonObject | None) -> str:
 
 
 def _deployment(document: JsonObject, now_s: float) -> list[Any]:
-    spec, status = _part(document, "spec"), _part(document, "status")
-    return [
-        _name(document),
-        f"{status.get('readyReplicas') or 0}/{_replicas(spec)}",
-        status.get("updatedReplicas") or 0,
-        status.get("availableReplicas") or 0,
-        _age(document, now_s),
-        *_template(document),
-    ]
+    desired, ready, updated, available = _replicas(document, "readyReplicas", "updatedReplicas", "availableReplicas")
+    replicas = [f"{ready}/{desired}", updated, available]
+    return [_name(document), *replicas, _age(document, now_s), *_template(document)]
 
 
 def _replica_set(document: JsonObject, now_s: float) -> list[Any]:
-    spec, status = _part(document, "spec"), _part(document, "status")
-    return [
-        _name(document),
-        _replicas(spec),
-        status.get("replicas") or 0,
-        status.get("readyReplicas") or 0,
-        _age(document, now_s),
-        *_template(document),
-    ]
+    replicas = _replicas(document, "replicas", "readyReplicas")
+    return [_name(document), *replicas, _age(document, now_s), *_template(document)]
 
 
-def _replicas(spec: JsonObject) -> int:
-    replicas = spec.get("replicas")
-    return 1 if replicas is None else int(replicas)
+def _replicas(document: JsonObject, *fields: str) -> list[int]:
+    """The desired number, then these of the status."""
+    desired, status = _part(document, "spec").get("replicas"), _part(document, "status")
+    return [1 if desired is None else int(desired), *(status.get(field) or 0 for field in fields)]
 
 
 def _job(job: JsonObject, now_s: float) -> list[Any]:
@@ -286,27 +245,16 @@ def _job(job: JsonObject, now_s: float) -> list[Any]:
         completions = f"{done}/{desired}"
     else:
         completions = f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
-    return [
-        _name(job),
-        _job_status(job, status),
-        completions,
-        _job_duration(status, now_s),
-        _age(job, now_s),
-        *_template(job),
-    ]
+    cells = [_job_status(job, status), completions, _job_duration(status, now_s)]
+    return [_name(job), *cells, _age(job, now_s), *_template(job)]
 
 
 def _job_status(job: JsonObject, status: JsonObject) -> str:
     true = {condition.get("type") for condition in status.get("conditions") or [] if condition.get("status") == "True"}
-    for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
-        if type_ in true:
-            return text
-    if _part(job, "metadata").get("deletionTimestamp"):
-        return "Terminating"
-    for type_, text in (("Suspended", "Suspended"), ("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet",) * 2):
-        if type_ in true:
-            return text
-    return "Running"
+    ended = [type_ for type_ in ("Complete", "Failed") if type_ in true]
+    deleted = ["Terminating"] if _part(job, "metadata").get("deletionTimestamp") else []
+    open_ = [type_ for type_ in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if type_ in true]
+    return [*ended, *deleted, *open_, "Running"][0]
 
 
 def _job_duration(status: JsonObject, now_s: float) -> str:
@@ -337,11 +285,18 @@ _PRINTERS: dict[str, Printer] = {
         _pod,
     ),
     "events": Printer(_EVENT_COLUMNS, _event),
-    "namespaces": Printer(_columns("Status", "Age"), _namespace),
-    "configmaps": Printer(_columns("Data", "Age"), _config_map),
-    "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _quota),
-    "serviceaccounts": Printer(_columns("Age"), _named),
-    "leases": Printer(_columns("Holder", "Age"), _lease),
+    "namespaces": Printer(
+        _columns("Status", "Age"), _named(lambda namespace: [_part(namespace, "status").get("phase") or ""])
+    ),
+    "configmaps": Printer(
+        _columns("Data", "Age"),
+        _named(lambda map_: [len(_part(map_, "data")) + len(_part(map_, "binaryData"))]),
+    ),
+    "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _named(_quota)),
+    "serviceaccounts": Printer(_columns("Age"), _named(lambda _: [])),
+    "leases": Printer(
+        _columns("Holder", "Age"), _named(lambda lease: [_part(lease, "spec").get("holderIdentity") or ""])
+    ),
     "priorityclasses": Printer(
         (
             NAME,
@@ -360,7 +315,7 @@ _PRINTERS: dict[str, Printer] = {
             TableColumn("Allowed Disruptions", "integer", "How many may be disrupted now."),
             AGE,
         ),
-        _disruption_budget,
+        _named(_disruption_budget),
     ),
     "deployments": Printer(_columns("Ready", "Up-to-date", "Available", "Age", wide=_WORKLOAD_WIDE), _deployment),
     "replicasets": Printer(
@@ -382,7 +337,9 @@ _NODE_COLUMNS = _columns(
     "Version",
     wide=("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
 )
-_PLAIN = Printer((NAME, TableColumn("Created At", "date", _AGE)), _created_at)
+_PLAIN = Printer(
+    (NAME, TableColumn("Created At", "date", _AGE)), lambda document, _: [_name(document), _created(document)]
+)
 
 
 def printer(storage: str, profile: str) -> Printer:
