@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 
 MERGE, STRATEGIC, JSON = (
     "application/merge-patch+json",
@@ -63,14 +63,12 @@ class ApiResponse(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class ApiError(PlimsollError):
+class ApiError(StructuredError):
     """The server answered with an error: its Status, as far as it sent one."""
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(code, reason, message)
-        self.code = code
-        self.reason = reason
-        self.message = message
+    code: int
+    reason: str
+    message: str
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code} {self.reason})" if self.reason else f"{self.message} ({self.code})"

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from plimsoll.codec.kernel.files import below_mount
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 Magic = Literal["cgroup", "cgroup2"]
 _MAGIC: dict[Magic, int] = {"cgroup": 0x27E0EB, "cgroup2": 0x63677270}
@@ -49,16 +49,14 @@ _TEXT = re.compile(
 _MAY_BE_EMPTY = frozenset({"cpuset.cpus", "cpuset.mems"})  # empty: inherited from the parent
 
 
-class CgroupError(PlimsollError):
+class CgroupError(StructuredError):
     """The kernel or systemd refused an operation: which one, on what, and why. `str()` is one line."""
 
-    def __init__(self, op: str, path: str, data: str, number: int, detail: str = "") -> None:
-        super().__init__(op, path, data, number, detail)
-        self.op = op
-        self.path = path
-        self.data = data
-        self.errno = number
-        self.detail = detail
+    op: str
+    path: str
+    data: str
+    errno: int
+    detail: str = ""
 
     def __str__(self) -> str:
         path = self.path if self.path.isprintable() and len(self.path) <= _PATH_BYTES else repr(self.path[:_NAME_BYTES])

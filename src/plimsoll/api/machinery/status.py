@@ -9,36 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.kinds import ApiResource
-from plimsoll.errors import FieldError, PlimsollError
+from plimsoll.errors import FieldError, StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
 CONFLICT_TEXT = "the object has been modified; please apply your changes to the latest version and try again"
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
-class StatusError(PlimsollError):
+class StatusError(StructuredError):
     """An error with everything that its Status contains."""
 
-    def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        details: JsonObject | None = None,
-        *,
-        retry_after_s: int = 0,
-        continue_token: str = "",
-    ) -> None:
-        super().__init__(code, reason, message)
-        self.code = code
-        self.reason = reason
-        self.message = message
-        self.details = details
-        self.retry_after_s = retry_after_s
-        self.continue_token = continue_token
-
-    def __str__(self) -> str:
-        return self.message
+    code: int
+    reason: str
+    message: str
+    details: JsonObject | None = None
+    retry_after_s: int = 0
+    continue_token: str = ""
 
     def status(self) -> JsonObject:
         body: JsonObject = {

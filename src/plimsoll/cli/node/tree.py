@@ -14,7 +14,7 @@ from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.stats.live_tree import files_of, live_tree, sandboxes, task_states
 from plimsoll.cli.node.tree_print import Picture, lines
 from plimsoll.cli.terminal import Paint, colourful, inert, on_terminal, width
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.machine import this_machine
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from plimsoll.rules.cgroups.desired import Cgroup
@@ -26,11 +26,9 @@ MOST_SHOWN = 12
 DEEPEST_MISPLACED = 4  # levels below the first one
 
 
-class NoSuchCgroupError(PlimsollError):
-    def __init__(self, path: str, siblings: list[str]) -> None:
-        super().__init__(path, siblings)
-        self.path = path
-        self.siblings = siblings
+class NoSuchCgroupError(StructuredError):
+    path: str
+    siblings: list[str]
 
     def __str__(self) -> str:
         there = ", ".join(f"/{name}" for name in self.siblings[:MOST_SHOWN]) or "none"
@@ -38,10 +36,8 @@ class NoSuchCgroupError(PlimsollError):
         return f"no cgroup {self.path} on this machine; at the top there are: {there}{more}"
 
 
-class NoPodsError(PlimsollError):
-    def __init__(self, looked: list[str]) -> None:
-        super().__init__(looked)
-        self.looked = looked
+class NoPodsError(StructuredError):
+    looked: list[str]
 
     def __str__(self) -> str:
         return (
