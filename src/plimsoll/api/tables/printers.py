@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.api.tables.pod_printer import NONE, pod_cells
+from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.quantity import QUANTITIES
@@ -54,18 +54,12 @@ def _columns(*names: str, wide: tuple[str, ...] = ()) -> tuple[TableColumn, ...]
     return (NAME, *plain, *(TableColumn(name, priority=1) for name in wide))
 
 
-def _part(document: JsonObject, *path: str) -> JsonObject:
-    for step in path:
-        document = document.get(step) or {}
-    return document
-
-
 def _created(document: JsonObject) -> Any:
-    return _part(document, "metadata").get("creationTimestamp")
+    return part(document, "metadata").get("creationTimestamp")
 
 
 def _name(document: JsonObject) -> str:
-    return _part(document, "metadata").get("name") or ""
+    return part(document, "metadata").get("name") or ""
 
 
 def _age(document: JsonObject, now_s: float) -> str:
@@ -87,7 +81,7 @@ def _pod(pod: JsonObject, now_s: float) -> list[Any]:
 
 def _node(profile: str) -> Cells:
     def cells(node: JsonObject, now_s: float) -> list[Any]:
-        status, info = _part(node, "status"), _part(node, "status", "nodeInfo")
+        status, info = part(node, "status"), part(node, "status", "nodeInfo")
         addresses = status.get("addresses") or []
         kernel = info.get("kernelVersion") or UNKNOWN
         if profile != "1.27" and info.get("architecture"):
@@ -109,15 +103,15 @@ def _node(profile: str) -> Cells:
 
 
 def _node_status(node: JsonObject) -> str:
-    conditions = _part(node, "status").get("conditions") or []
+    conditions = part(node, "status").get("conditions") or []
     ready = [condition.get("status") for condition in conditions if condition.get("type") == "Ready"]
     status = "Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"
-    return f"{status},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else status
+    return f"{status},SchedulingDisabled" if part(node, "spec").get("unschedulable") else status
 
 
 def _node_roles(node: JsonObject) -> str:
     prefix = "node-role.kubernetes.io/"
-    labels = _part(node, "metadata", "labels")
+    labels = part(node, "metadata", "labels")
     roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix) and key != prefix}
     if labels.get("kubernetes.io/role"):
         roles.add(labels["kubernetes.io/role"])
@@ -130,8 +124,8 @@ def _address(addresses: list[JsonObject], type_: str) -> str:
 
 def _event(event: JsonObject, now_s: float) -> list[Any]:
     """In core/v1, whichever API group is requested."""
-    about, source = _part(event, "involvedObject"), _part(event, "source")
-    series = _part(event, "series")
+    about, source = part(event, "involvedObject"), part(event, "source")
+    series = part(event, "series")
     first = event.get("firstTimestamp") or event.get("eventTime")
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     component = source.get("component") or event.get("reportingComponent") or ""
@@ -165,7 +159,7 @@ _EVENT_COLUMNS = (
 
 
 def _quota(quota: JsonObject) -> list[Any]:
-    hard, used = _part(quota, "status", "hard"), _part(quota, "status", "used")
+    hard, used = part(quota, "status", "hard"), part(quota, "status", "used")
     requests: list[str] = []
     limits: list[str] = []
     for name in sorted(hard):
@@ -192,18 +186,18 @@ def _priority_class(priority: JsonObject, now_s: float) -> list[Any]:
 
 
 def _disruption_budget(budget: JsonObject) -> list[Any]:
-    bounds = [_part(budget, "spec").get(field) for field in ("minAvailable", "maxUnavailable")]
+    bounds = [part(budget, "spec").get(field) for field in ("minAvailable", "maxUnavailable")]
     shown = ["N/A" if bound is None else str(bound) for bound in bounds]
-    return [*shown, _part(budget, "status").get("disruptionsAllowed") or 0]
+    return [*shown, part(budget, "status").get("disruptionsAllowed") or 0]
 
 
 def _template(document: JsonObject) -> list[str]:
     """Containers, Images, Selector: the wide cells of every workload."""
-    containers = _part(document, "spec", "template", "spec").get("containers") or []
+    containers = part(document, "spec", "template", "spec").get("containers") or []
     return [
         ",".join(container.get("name") or "" for container in containers),
         ",".join(container.get("image") or "" for container in containers),
-        _selector(_part(document, "spec").get("selector")),
+        _selector(part(document, "spec").get("selector")),
     ]
 
 
@@ -234,12 +228,12 @@ def _replica_set(document: JsonObject, now_s: float) -> list[Any]:
 
 def _replicas(document: JsonObject, *fields: str) -> list[int]:
     """The desired number, then these of the status."""
-    desired, status = _part(document, "spec").get("replicas"), _part(document, "status")
+    desired, status = part(document, "spec").get("replicas"), part(document, "status")
     return [1 if desired is None else int(desired), *(status.get(field) or 0 for field in fields)]
 
 
 def _job(job: JsonObject, now_s: float) -> list[Any]:
-    spec, status = _part(job, "spec"), _part(job, "status")
+    spec, status = part(job, "spec"), part(job, "status")
     done, desired, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
     if desired is not None:
         completions = f"{done}/{desired}"
@@ -252,7 +246,7 @@ def _job(job: JsonObject, now_s: float) -> list[Any]:
 def _job_status(job: JsonObject, status: JsonObject) -> str:
     true = {condition.get("type") for condition in status.get("conditions") or [] if condition.get("status") == "True"}
     ended = [type_ for type_ in ("Complete", "Failed") if type_ in true]
-    deleted = ["Terminating"] if _part(job, "metadata").get("deletionTimestamp") else []
+    deleted = ["Terminating"] if part(job, "metadata").get("deletionTimestamp") else []
     open_ = [type_ for type_ in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if type_ in true]
     return [*ended, *deleted, *open_, "Running"][0]
 
@@ -286,16 +280,16 @@ _PRINTERS: dict[str, Printer] = {
     ),
     "events": Printer(_EVENT_COLUMNS, _event),
     "namespaces": Printer(
-        _columns("Status", "Age"), _named(lambda namespace: [_part(namespace, "status").get("phase") or ""])
+        _columns("Status", "Age"), _named(lambda namespace: [part(namespace, "status").get("phase") or ""])
     ),
     "configmaps": Printer(
         _columns("Data", "Age"),
-        _named(lambda map_: [len(_part(map_, "data")) + len(_part(map_, "binaryData"))]),
+        _named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
     ),
     "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _named(_quota)),
     "serviceaccounts": Printer(_columns("Age"), _named(lambda _: [])),
     "leases": Printer(
-        _columns("Holder", "Age"), _named(lambda lease: [_part(lease, "spec").get("holderIdentity") or ""])
+        _columns("Holder", "Age"), _named(lambda lease: [part(lease, "spec").get("holderIdentity") or ""])
     ),
     "priorityclasses": Printer(
         (
