@@ -17,7 +17,7 @@ from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, path_steps, written_path
 from plimsoll.codec.manifests.unknown_fields import unknown_fields
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
-from plimsoll.errors import FieldError, PlimsollError
+from plimsoll.errors import FieldError, StructuredError
 from plimsoll.rules.explain.refusal import refusal_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod
@@ -160,10 +160,8 @@ def problems_of(
     return sorted(problems, key=lambda problem: problem.line or 0)
 
 
-class ManifestsError(PlimsollError):
-    def __init__(self, problems: Sequence[ManifestProblem]) -> None:
-        super().__init__(problems)
-        self.problems = tuple(problems)
+class ManifestsError(StructuredError):
+    problems: Sequence[ManifestProblem]
 
     def __str__(self) -> str:
         return "nothing was sent:\n" + "\n".join(map(str, self.problems))

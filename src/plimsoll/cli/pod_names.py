@@ -14,7 +14,7 @@ import msgspec
 
 from plimsoll.cgroups.engine.ownership import decode_state
 from plimsoll.cli.manifests import ManifestProblem, read_inputs
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.append_log import AppendLog
 from plimsoll.linux.state_dir import UnsafeStateError, state_home
 
@@ -22,12 +22,10 @@ CONFIG_HASH = "kubernetes.io/config.hash"
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
-class PodListError(PlimsollError):
+class PodListError(StructuredError):
     """A file for --pods that cannot be read as pods."""
 
-    def __init__(self, problems: list[ManifestProblem]) -> None:
-        super().__init__(problems)
-        self.problems = problems
+    problems: list[ManifestProblem]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))

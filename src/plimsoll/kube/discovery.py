@@ -89,8 +89,7 @@ def kind_named(kinds: Sequence[DiscoveredKind], word: str) -> DiscoveredKind:
 
 def kind_of_object(kinds: Iterable[DiscoveredKind], api_version: str, name: str) -> DiscoveredKind:
     """For a manifest: apiVersion and kind as they are written."""
-    group = api_version.rpartition("/")[0]
-    version = api_version.rpartition("/")[2]
+    group, _, version = api_version.rpartition("/")
     for kind in kinds:
         if (kind.group, kind.kind) == (group, name):
             return msgspec.structs.replace(kind, version=version)

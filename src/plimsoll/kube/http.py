@@ -96,11 +96,12 @@ class HttpTransport:
         """Use this certificate for new connections."""
         self._access = msgspec.structs.replace(self._access, certificate=certificate, key=key)
         self._tls = None
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._close_idle()
 
     async def close(self) -> None:
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()

@@ -12,13 +12,10 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 
-MERGE, STRATEGIC, JSON = (
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/json",
-)
+MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+JSON = "application/json"
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -37,11 +34,7 @@ class ResourcePath(msgspec.Struct, frozen=True):
         return "/".join(parts)
 
 
-PODS, NODES, EVENTS = (
-    ResourcePath("/api/v1", "pods"),
-    ResourcePath("/api/v1", "nodes"),
-    ResourcePath("/api/v1", "events"),
-)
+PODS, NODES, EVENTS = (ResourcePath("/api/v1", plural) for plural in ("pods", "nodes", "events"))
 NEW_EVENTS = ResourcePath("/apis/events.k8s.io/v1", "events")
 LEASES = ResourcePath("/apis/coordination.k8s.io/v1", "leases")
 
@@ -63,14 +56,12 @@ class ApiResponse(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class ApiError(PlimsollError):
+class ApiError(StructuredError):
     """The server answered with an error: its Status, as far as it sent one."""
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(code, reason, message)
-        self.code = code
-        self.reason = reason
-        self.message = message
+    code: int
+    reason: str
+    message: str
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code} {self.reason})" if self.reason else f"{self.message} ({self.code})"
@@ -105,7 +96,7 @@ def listing(
     """`follow`: the continue token of the previous page."""
     query = _query(fieldSelector=fields, labelSelector=labels, limit=limit or "", resourceVersion=version)
     query += [("continue", follow)] if follow else []
-    return Request("GET", _with(resource.path(namespace), query))
+    return Request("GET", with_query(resource.path(namespace), query))
 
 
 def watching(
@@ -119,7 +110,7 @@ def watching(
         timeoutSeconds=timeout_s or "",
         watch="true",
     )
-    return Request("GET", _with(resource.path(namespace), query))
+    return Request("GET", with_query(resource.path(namespace), query))
 
 
 def create(
@@ -181,5 +172,5 @@ def _query(**terms: Any) -> list[tuple[str, str]]:
     return [(key, str(value)) for key, value in terms.items() if value != ""]
 
 
-def _with(path: str, query: list[tuple[str, str]]) -> str:
+def with_query(path: str, query: list[tuple[str, str]]) -> str:
     return f"{path}?{urlencode(query)}" if query else path

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.linux.atomic_file import read_whole, replace_whole
 
 SPARE_BYTES = 1 << 16
@@ -31,13 +31,10 @@ _LINE = msgspec.json.Decoder(tuple[int, msgspec.Raw])
 _ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class AppendLogCorruptError(PlimsollError):
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(line, reason)
-        self.line, self.reason = line, reason
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.reason}"
+class AppendLogCorruptError(StructuredError):
+    line: int
+    reason: str
+    template = "line {line}: {reason}"
 
 
 class AppendLog:

@@ -15,11 +15,12 @@ import errno
 import functools
 import os
 import re
+from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, Self
 
 from plimsoll.codec.kernel.files import below_mount
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 Magic = Literal["cgroup", "cgroup2"]
 _MAGIC: dict[Magic, int] = {"cgroup": 0x27E0EB, "cgroup2": 0x63677270}
@@ -49,16 +50,14 @@ _TEXT = re.compile(
 _MAY_BE_EMPTY = frozenset({"cpuset.cpus", "cpuset.mems"})  # empty: inherited from the parent
 
 
-class CgroupError(PlimsollError):
+class CgroupError(StructuredError):
     """The kernel or systemd refused an operation: which one, on what, and why. `str()` is one line."""
 
-    def __init__(self, op: str, path: str, data: str, number: int, detail: str = "") -> None:
-        super().__init__(op, path, data, number, detail)
-        self.op = op
-        self.path = path
-        self.data = data
-        self.errno = number
-        self.detail = detail
+    op: str
+    path: str
+    data: str
+    errno: int
+    detail: str = ""
 
     def __str__(self) -> str:
         path = self.path if self.path.isprintable() and len(self.path) <= _PATH_BYTES else repr(self.path[:_NAME_BYTES])
@@ -133,7 +132,17 @@ def check_text(path: str, file: str, text: str) -> None:
         raise CgroupError("refuse", f"{path}/{file}", text[:80], errno.EINVAL, "not a value for a control file")
 
 
-class CgroupMount:
+class _OpenFile:
+    __slots__ = ("fd",)
+    fd: int
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class CgroupMount(_OpenFile):
     """A mounted cgroup hierarchy. Raises CgroupError where the mount point is missing or not a cgroup file system."""
 
     def __init__(self, mount_point: str, kind: Magic, root: str = "/") -> None:
@@ -168,20 +177,20 @@ class CgroupMount:
             return False
 
     def make(self, path: str) -> None:
-        *above, name = components(path) or _top(path, "make")
-        with self.directory("/" + "/".join(above)) as parent:
-            try:
-                os.mkdir(name, 0o755, dir_fd=parent.fd)
-            except OSError as error:
-                raise _failed("make", self.shown(path), "", error, gone=error.errno == errno.ENOENT) from error
+        self._change("make", path, functools.partial(os.mkdir, mode=0o755))
 
     def remove(self, path: str) -> None:
-        *above, name = components(path) or _top(path, "remove")
-        with self.directory("/" + "/".join(above)) as parent:
+        self._change("remove", path, os.rmdir)
+
+    def _change(self, op: str, path: str, change: Callable[..., None]) -> None:
+        names = components(path)
+        if not names:
+            raise CgroupError(op, path, "", errno.EINVAL, "the root of a hierarchy cannot be made or removed")
+        with self.directory("/" + "/".join(names[:-1])) as parent:
             try:
-                os.rmdir(name, dir_fd=parent.fd)
+                change(names[-1], dir_fd=parent.fd)
             except OSError as error:
-                raise _failed("remove", self.shown(path), "", error, gone=error.errno == errno.ENOENT) from error
+                raise _failed(op, self.shown(path), "", error, gone=error.errno == errno.ENOENT) from error
 
     def below(self, proc_path: str) -> str | None:
         """A path of /proc/PID/cgroup relative to this mount; None where it is not below it."""
@@ -190,20 +199,15 @@ class CgroupMount:
     def shown(self, path: str) -> str:
         return self.mount_point if path == "/" else self.mount_point + path
 
-    def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
     def __del__(self) -> None:
         if getattr(self, "fd", -1) >= 0:
             self.close()
 
 
-class Directory:
+class Directory(_OpenFile):
     """One open cgroup. Close it, or use it in a `with`."""
 
-    __slots__ = ("fd", "path")
+    __slots__ = ("path",)
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
@@ -214,11 +218,6 @@ class Directory:
 
     def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
         self.close()
-
-    def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
 
     @property
     def inode(self) -> int:
@@ -294,14 +293,14 @@ class Directory:
                 os.close(fd)
 
 
-class KeptFile:
+class KeptFile(_OpenFile):
     """A control file that stays open, because it is read at every tick: one `pread`, without a path lookup.
 
     It belongs to the cgroup it was opened in: `CgroupGoneError` once that is removed, even if another one has its name.
     Only for files that the kernel returns in one read (not for lists of pids).
     """
 
-    __slots__ = ("fd", "path")
+    __slots__ = ("path",)
 
     def __init__(self, directory: Directory, file: str) -> None:
         self.path = f"{directory.path}/{file}"
@@ -312,11 +311,6 @@ class KeptFile:
             return os.pread(self.fd, _CHUNK, 0)
         except OSError as error:
             raise _failed("read", self.path, "", error, gone=error.errno == errno.ENODEV) from error
-
-    def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
 
 
 def write_once(fd: int, path: str, text: str) -> None:
@@ -343,10 +337,6 @@ def _failed(op: str, path: str, data: str, error: OSError, *, gone: bool = False
         errno.ENOSYS: "this kernel has no openat2: Linux 5.6 or newer is needed",
     }
     return CgroupError(op, path, data, number, details.get(number, "") if op == "open" else "")
-
-
-def _top(path: str, op: str) -> list[str]:
-    raise CgroupError(op, path, "", errno.EINVAL, "the root of a hierarchy cannot be made or removed")
 
 
 def _all(fd: int) -> bytes:

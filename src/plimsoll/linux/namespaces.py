@@ -14,15 +14,8 @@ import struct
 
 from plimsoll.linux.libc import call, system_call
 
-MOUNT, CGROUP, UTS, IPC, USER, PID, NET = (
-    0x00020000,
-    0x02000000,
-    0x04000000,
-    0x08000000,
-    0x10000000,
-    0x20000000,
-    0x40000000,
-)
+MOUNT, CGROUP, UTS, IPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+USER, PID, NET = 0x10000000, 0x20000000, 0x40000000
 FILES = {MOUNT: "mnt", CGROUP: "cgroup", UTS: "uts", IPC: "ipc", USER: "user", PID: "pid", NET: "net"}
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NAME = 1, 4, 8, 15

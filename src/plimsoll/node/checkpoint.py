@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.lean.lean import quantity_hook
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.objects import Resources
@@ -48,10 +48,9 @@ class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 NO_RECORD = PodRecord()
 
 
-class CheckpointWriteError(PlimsollError):
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(path, error)
-        self.path, self.error = path, error
+class CheckpointWriteError(StructuredError):
+    path: Path
+    error: OSError
 
     def __str__(self) -> str:
         return f"{self.path} cannot be written: {self.error.strerror or self.error}; free some space"

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 # Part of this contract: the rules and the runtimes share these types.
 from plimsoll.rules.model.observed import ContainerPhase as ContainerPhase  # noqa: PLC0414
@@ -27,26 +27,20 @@ from plimsoll.rules.model.observed import ObservedContainer as ObservedContainer
 from plimsoll.rules.model.observed import ObservedSandbox as ObservedSandbox  # noqa: PLC0414
 
 
-class RuntimeCallError(PlimsollError):
+class RuntimeCallError(StructuredError):
     """A call that the runtime refused or could not finish: the call, and the reason. It may be retried."""
 
-    def __init__(self, call: str, reason: str) -> None:
-        super().__init__(call, reason)
-        self.call, self.reason = call, reason
-
-    def __str__(self) -> str:
-        return f"{self.call}: {self.reason}"
+    call: str
+    reason: str
+    template = "{call}: {reason}"
 
 
-class ImageError(PlimsollError):
+class ImageError(StructuredError):
     """The image cannot be used: `reason` as the kubelet names it, `message` with the next step."""
 
-    def __init__(self, image: str, message: str, reason: str = "ErrImagePull") -> None:
-        super().__init__(image, message, reason)
-        self.image, self.message, self.reason = image, message, reason
-
-    def __str__(self) -> str:
-        return self.message
+    image: str
+    message: str
+    reason: str = "ErrImagePull"
 
 
 class ContainerMount(msgspec.Struct, frozen=True):

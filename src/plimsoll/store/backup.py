@@ -15,7 +15,7 @@ from pathlib import Path
 from plimsoll.store.disk import check, connect, objects, reading
 from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
 from plimsoll.store.files import ASIDE, DATABASE, lock, make_directory, make_private, put_in_place
-from plimsoll.store.schema import MIGRATIONS, State, identify, migrate, read_state, write_state
+from plimsoll.store.schema import MIGRATIONS, State, identify, migrate, read_state, transaction, write_state
 
 JUMP = 1_000_000
 
@@ -75,11 +75,9 @@ def restore(file: Path, directory: Path) -> Path | None:
 def _prepare(file: Path, new: Path, used: int) -> None:
     state = _copy(file, new)
     version = max(state.ceiling, used) + JUMP
-    with contextlib.closing(connect(new)) as target:
-        target.execute("BEGIN IMMEDIATE")
+    with contextlib.closing(connect(new)) as target, transaction(target):
         target.execute("DELETE FROM change")
         write_state(target, State(version, version, version, (), state.objects))
-        target.execute("COMMIT")
 
 
 def _ceiling_of(path: Path) -> int:

@@ -22,10 +22,22 @@ import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
 from plimsoll.store.files import ASIDE, DATABASE, make_private, put_in_place
 from plimsoll.store.records import Change, Kind, Record
-from plimsoll.store.schema import MIGRATIONS, State, change_crc, identify, migrate, object_crc, read_state, write_state
+from plimsoll.store.schema import (
+    MIGRATIONS,
+    State,
+    change_crc,
+    identify,
+    migrate,
+    object_crc,
+    read_state,
+    transaction,
+    write_state,
+)
 from plimsoll.store.wal import lost_commits
 
 # How many versions a server may use before it must write a higher ceiling, and so how far a crash makes them jump.
@@ -43,12 +55,11 @@ PASSING = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LO
 _OUTSIDE = PASSING | {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
 
 
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """What one transaction writes: all changes, of each key only the last state, and the new state row."""
 
-    def __init__(self, changes: list[Change], state: State) -> None:
-        self.changes = changes
-        self.state = state
+    changes: list[Change]
+    state: State
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -181,9 +192,8 @@ class Disk:
             connection = connect(path)
             unless_done.callback(connection.close)
             _set_up(connection, max_bytes)
-            connection.execute("BEGIN IMMEDIATE")
-            write_state(connection, state)
-            connection.execute("COMMIT")
+            with transaction(connection):
+                write_state(connection, state)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the ceiling does not depend on the WAL
             unless_done.pop_all()
         return cls(connection, path, state), contents
@@ -193,8 +203,7 @@ class Disk:
         connection = self._connection
         last = {change.key: change for change in batch.changes}
         gone = [change.created for change in batch.changes if change.kind == "DELETED"]
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             _insert(connection, "INSERT INTO change VALUES ", "", [_change_row(change) for change in batch.changes])
             if gone:
                 connection.executemany("DELETE FROM object WHERE id = ?", [(created,) for created in gone])
@@ -203,10 +212,6 @@ class Disk:
             if batch.state.oldest != self.state.oldest:
                 connection.execute("DELETE FROM change WHERE version <= ?", (batch.state.oldest,))
             write_state(connection, batch.state)
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
         self.state = batch.state
 
     def move_log(self) -> None:
@@ -222,9 +227,9 @@ class Disk:
     def close(self, version: int) -> None:
         """A clean shutdown: no version above this one was used, so the next server continues there."""
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            write_state(self._connection, _ended(self.state, version))
-            self._connection.execute("COMMIT")
+            with transaction(self._connection):
+                ended = msgspec.structs.replace(self.state, ceiling=max(version, self.state.version))
+                write_state(self._connection, ended)
         finally:
             self._connection.close()
 
@@ -274,10 +279,6 @@ def _begun(state: State) -> State:
         version = state.ceiling
     gaps = tuple(gap for gap in gaps if gap[1] > state.oldest)
     return State(version, state.oldest, version + RESERVE, gaps, state.objects)
-
-
-def _ended(state: State, version: int) -> State:
-    return State(state.version, state.oldest, max(version, state.version), state.gaps, state.objects)
 
 
 def _object_row(change: Change) -> tuple[object, ...]:

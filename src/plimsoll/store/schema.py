@@ -11,7 +11,8 @@ To change the schema, append a script to MIGRATIONS: `PRAGMA user_version` count
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from zlib import crc32
 
@@ -79,6 +80,17 @@ def change_crc(version: int, kind: int, key: str, before_version: int, before: b
     return crc32(body or b"", crc32(before or b"", head))
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def write_state(connection: sqlite3.Connection, state: State) -> None:
     connection.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?, ?)", state.row())
 
@@ -108,15 +120,10 @@ def migrate(
     """Migrate the tables to the newest schema, each step in its own transaction; with `new`, from an empty file."""
     version = 0 if new else identify(connection, path, len(migrations))
     for number in range(version, len(migrations)):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             for statement in migrations[number]:
                 connection.execute(statement)
             if number == 0:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 write_state(connection, FIRST)
             connection.execute(f"PRAGMA user_version = {number + 1}")
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")

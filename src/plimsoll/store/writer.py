@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import msgspec
+
 from plimsoll.store.disk import PASSING, Batch, Disk
 from plimsoll.store.errors import WriteFailedError
 from plimsoll.store.records import Change, StoreMetrics
@@ -21,12 +23,9 @@ _BATCH_CHANGES = 256  # a longer queue is split: an answer should not wait for a
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
 
 
-class _Write:
-    __slots__ = ("answer", "changes")
-
-    def __init__(self, changes: list[Change], answer: asyncio.Future[None]) -> None:
-        self.changes = changes
-        self.answer = answer
+class _Write(msgspec.Struct, frozen=True):
+    changes: list[Change]
+    answer: asyncio.Future[None]
 
 
 class Writer:

@@ -72,10 +72,7 @@ def admitted_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
 
 def limit_ranged_resize(cluster: Cluster, old: JsonObject, new: JsonObject) -> JsonObject:
     """Profile 1.36: a resize gets the namespace's defaults too (L-3)."""
-    deleted = bool(old["metadata"].get("deletionTimestamp"))
-    if is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted):
-        return _limit_ranged(cluster, new)
-    return new
+    return _limit_ranged(cluster, new) if _is_resize_limited(cluster, old) else new
 
 
 def check_limit_ranges(cluster: Cluster, document: JsonObject) -> None:
@@ -88,9 +85,13 @@ def check_limit_ranges(cluster: Cluster, document: JsonObject) -> None:
 
 
 def check_limit_ranges_on_resize(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
-    deleted = bool(old["metadata"].get("deletionTimestamp"))
-    if is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted):
+    if _is_resize_limited(cluster, old):
         check_limit_ranges(cluster, new)
+
+
+def _is_resize_limited(cluster: Cluster, old: JsonObject) -> bool:
+    deleted = bool(old["metadata"].get("deletionTimestamp"))
+    return is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted)
 
 
 def check_capacity(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
@@ -168,20 +169,9 @@ def _default_class(cluster: Cluster) -> JsonObject | None:
 
 def _set_tolerations(spec: JsonObject) -> None:
     """Pods stay 5 minutes on a node that fails, unless they set the tolerations themselves."""
-    tolerations = list(spec.get("tolerations") or [])
-    for taint in _DEFAULT_TAINTS:
-        if any(
-            toleration.get("key") in (taint, "", None) and toleration.get("effect") in ("NoExecute", "", None)
-            for toleration in spec.get("tolerations") or []
-        ):
-            continue
-        tolerations.append(
-            {
-                "key": taint,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": _DEFAULT_TOLERATION_S,
-            }
-        )
-    if tolerations:
-        spec["tolerations"] = tolerations
+    own = list(spec.get("tolerations") or [])
+    covered = {toleration.get("key") for toleration in own if toleration.get("effect") in ("NoExecute", "", None)}
+    added = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _DEFAULT_TOLERATION_S}
+    missing = [{"key": taint, **added} for taint in _DEFAULT_TAINTS if covered.isdisjoint((taint, "", None))]
+    if own or missing:
+        spec["tolerations"] = own + missing

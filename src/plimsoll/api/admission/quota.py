@@ -86,7 +86,7 @@ def charge_object(
 @cache
 def counted_names(resource: ApiResource) -> frozenset[str]:
     """The names of this kind's object count in quotas; empty for kinds that are not counted."""
-    is_counted = resource.namespaced and resource.storage == resource.plural and resource.plural not in _NOT_COUNTED
+    is_counted = resource.namespaced and resource.storage and resource.plural not in _NOT_COUNTED
     return frozenset(object_names(resource.group, resource.plural)) if is_counted else frozenset()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.api.auth.roles import Attributes, denial, own_name_refusal, own_pod_refusal, verdict
-from plimsoll.api.machinery.call import Guard
+from plimsoll.api.machinery.call import Guard, allow_any
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.selectors import field_terms
@@ -25,8 +25,8 @@ def attributes(info: RequestInfo, user: User) -> Attributes:
     )
 
 
-def authorize(user: User, info: RequestInfo) -> Guard | None:
-    """Raises 403. Returns a guard where the object itself decides; None where the user may."""
+def authorize(user: User, info: RequestInfo) -> Guard:
+    """Raises 403. Returns the guard that decides by the object itself."""
     request = attributes(info, user)
     decision = verdict(user, request)
     if decision == "deny":
@@ -35,7 +35,7 @@ def authorize(user: User, info: RequestInfo) -> Guard | None:
         return _own_pod(user, request)
     if user.node and info.verb == "create" and info.resource.storage in ("nodes", "leases"):
         return _own_name(user, info)
-    return None
+    return allow_any
 
 
 def _own_pod(user: User, request: Attributes) -> Guard:

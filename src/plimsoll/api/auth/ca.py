@@ -71,15 +71,12 @@ class Authority:
 
         `calls_too`: both in one, for a node, which calls the API and serves its own endpoint.
         """
-        from cryptography import x509
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+        from cryptography.hazmat.primitives.asymmetric import ec
 
-        now = now or datetime.now(UTC)
-        key = load_pem_private_key(self._key_file.read_bytes(), None)
-        ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
-        return _signed(
-            ca.subject, _elliptic(key), common_name, organizations, names, now, timedelta(days=days), calls_too
-        )
+        key, subject = ec.generate_private_key(ec.SECP256R1()), _name(common_name, organizations)
+        now, life = now or datetime.now(UTC), timedelta(days=days)
+        leaf = _leaf(*self._issuer(), subject, key.public_key(), names, now, life, calls_too=calls_too)
+        return _pem(leaf, key)
 
     def issue_node(self, name: str) -> Issued:
         """A node's identity: user system:node:NAME, and the server name of its endpoint."""
@@ -92,7 +89,7 @@ class Authority:
         """
         from cryptography import x509
         from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
         try:
             csr = x509.load_pem_x509_csr(request)
@@ -106,12 +103,20 @@ class Authority:
             raise CertificateNotSignedError(
                 f"subject {csr.subject.rfc4514_string()} is not this node: O={NODES},CN={NODE_PREFIX}{name}"
             )
-        if not isinstance(public_key, _elliptic_public()):
+        if not isinstance(public_key, EllipticCurvePublicKey):
             raise CertificateNotSignedError(f"a {type(public_key).__name__} is not supported: use an EC key")
-        key = _elliptic(load_pem_private_key(self._key_file.read_bytes(), None))
-        ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
         now = now or datetime.now(UTC)
-        return _pem_certificate(_leaf(ca.subject, key, csr.subject, public_key, [name], now, life, calls_too=True))
+        return _pem_certificate(_leaf(*self._issuer(), csr.subject, public_key, [name], now, life, calls_too=True))
+
+    def _issuer(self) -> tuple[x509.Name, EllipticCurvePrivateKey]:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        key = load_pem_private_key(self._key_file.read_bytes(), None)
+        if not isinstance(key, EllipticCurvePrivateKey):
+            raise TypeError(f"ca.key contains a {type(key).__name__}, not an EC key")
+        return x509.load_pem_x509_certificate(self.ca_file.read_bytes()).subject, key
 
     def server_context(self) -> ssl.SSLContext:
         """A client may send a certificate of this CA; any other or an expired one ends the handshake."""
@@ -193,23 +198,6 @@ def _self_signed(now: datetime) -> Issued:
     return _pem(certificate, key)
 
 
-def _signed(
-    issuer: x509.Name,
-    issuer_key: EllipticCurvePrivateKey,
-    common_name: str,
-    organizations: Sequence[str],
-    names: Sequence[str],
-    now: datetime,
-    life: timedelta,
-    calls_too: bool,
-) -> Issued:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = _name(common_name, organizations)
-    return _pem(_leaf(issuer, issuer_key, subject, key.public_key(), names, now, life, calls_too=calls_too), key)
-
-
 def _leaf(
     issuer: x509.Name,
     issuer_key: EllipticCurvePrivateKey,
@@ -270,20 +258,6 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _elliptic(key: object) -> EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-
-    if not isinstance(key, EllipticCurvePrivateKey):
-        raise TypeError(f"ca.key contains a {type(key).__name__}, not an EC key")
-    return key
-
-
-def _elliptic_public() -> type[EllipticCurvePublicKey]:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-
-    return EllipticCurvePublicKey
 
 
 def _pem_certificate(certificate: x509.Certificate) -> bytes:

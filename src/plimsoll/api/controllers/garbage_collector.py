@@ -47,7 +47,7 @@ def controller(context: ControllerContext) -> Controller:
     resources = {
         f"{kind.group}/{kind.plural}/": resource_path(kind)
         for kind in RESOURCES
-        if kind.storage == kind.plural and "delete" in kind.verbs and kind.plural != "events"
+        if kind.storage and kind.plural != "events"
     }
     existing: dict[str, str] = {}  # uid → key, of every object that may be an owner
     dependents: dict[str, set[str]] = {}  # owner's uid → keys

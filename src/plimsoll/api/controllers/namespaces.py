@@ -15,7 +15,7 @@ def controller(context: ControllerContext) -> Controller:
     contents = {
         f"{resource.group}/{resource.plural}/": resource_path(resource)
         for resource in RESOURCES
-        if resource.namespaced and resource.storage == resource.plural and "delete" in resource.verbs
+        if resource.namespaced and resource.storage
     }
 
     async def reconcile(key: str) -> float | None:

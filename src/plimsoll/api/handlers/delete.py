@@ -20,7 +20,7 @@ from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.metadata import body_of, check_preconditions, unstamped_body
 from plimsoll.api.machinery.request_info import DeleteOptions, delete_options
-from plimsoll.api.machinery.status import StatusError, forbidden, not_found, success
+from plimsoll.api.machinery.status import StatusError, forbidden, not_found, object_details, success
 from plimsoll.api.tables.views import item_list
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
@@ -101,11 +101,8 @@ def _answer(resource: ApiResource, deletion: Deletion, body: bytes) -> Response:
     if deletion.act != "remove" or resource.graceful:
         return Response(200, body)
     metadata = deletion.document["metadata"]
-    details: JsonObject = {"name": metadata["name"]}
-    if resource.group:
-        details["group"] = resource.group
-    details |= {"kind": resource.plural, "uid": metadata["uid"]}
-    return Response(200, success(details=details), is_ready=True)
+    details = object_details(metadata["name"], resource.group, resource.plural)
+    return Response(200, success(details={**details, "uid": metadata["uid"]}), is_ready=True)
 
 
 # --- the effect on one object ---
@@ -137,16 +134,13 @@ def _with_propagation(metadata: JsonObject, propagation: str) -> JsonObject:
 
 def _namespace(document: JsonObject, now_s: float) -> Deletion:
     metadata, spec = document["metadata"], document.get("spec") or {}
+    kept: Literal["leave", "mark"] = "leave"
     if not metadata.get("deletionTimestamp"):
         metadata["deletionTimestamp"] = rfc3339(now_s)
         status = {**(document.get("status") or {}), "phase": "Terminating"}
-        document = {**document, "status": status}
-        if spec.get("finalizers") or metadata.get("finalizers"):
-            return Deletion("mark", document)
-        return Deletion("remove", document)
-    if spec.get("finalizers") or metadata.get("finalizers"):
-        return Deletion("leave", document)
-    return Deletion("remove", document)
+        document, kept = {**document, "status": status}, "mark"
+    is_kept = spec.get("finalizers") or metadata.get("finalizers")
+    return Deletion(kept if is_kept else "remove", document)
 
 
 def _graceful(document: JsonObject, old: JsonObject, options: DeleteOptions, now_s: float) -> Deletion:

@@ -190,22 +190,18 @@ async def _cut(
     cluster: Cluster, base: str, version: int | None, start_after: str | None, chosen: Selection, limit: int | None
 ) -> ListPage:
     """One page: current, or at `version`. With a selector the remaining count is unknown (05 B6)."""
-    store = cluster.store
-    if not chosen:
-        if version is None:
-            at, records = store.list(base, start_after=start_after, limit=limit)
-        else:
-            at, records = store.list_at(base, version, start_after=start_after, limit=limit)
-        if limit is None or len(records) < limit:
-            return ListPage(at, records)
-        last = records[-1].key
-        left = store.count(base, start_after=last, version=version)
-        return ListPage(at, records, _token_after(at, base, last), left) if left else ListPage(at, records)
+    store, read_limit = cluster.store, None if chosen else limit
     if version is None:
-        at, records = store.list(base, start_after=start_after)
+        at, records = store.list(base, start_after=start_after, limit=read_limit)
     else:
-        at, records = store.list_at(base, version, start_after=start_after)
-    return _first(base, at, await matching(records, chosen), limit)
+        at, records = store.list_at(base, version, start_after=start_after, limit=read_limit)
+    if chosen:
+        return _first(base, at, await matching(records, chosen), limit)
+    if limit is None or len(records) < limit:
+        return ListPage(at, records)
+    last = records[-1].key
+    left = store.count(base, start_after=last, version=version)
+    return ListPage(at, records, _token_after(at, base, last), left) if left else ListPage(at, records)
 
 
 def _first(base: str, version: int, records: list[Record], limit: int | None) -> ListPage:

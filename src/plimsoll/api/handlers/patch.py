@@ -192,7 +192,7 @@ def _merged(
         causes = [
             {"reason": "FieldManagerConflict", "message": item.message, "field": item.field} for item in error.conflicts
         ]
-        raise StatusError(409, "Conflict", error.message, {"causes": causes}) from None
+        raise StatusError(409, "Conflict", str(error), {"causes": causes}) from None
     except ApplyError as error:
         raise internal(error.message) from None
     return _decoded(call, options, kind, merged, lambda: encoded(merged).decode())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from plimsoll.api.auth.roles import Attributes, ResourceRule, path_verdict, rules_of, verdict
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.machinery.bodies import read_object
@@ -33,14 +35,8 @@ async def access_review(cluster: Cluster, call: ApiCall) -> Response:
 
 
 def _attributes(attributes: JsonObject) -> Attributes:
-    return Attributes(
-        attributes.get("verb") or "",
-        attributes.get("resource") or "",
-        attributes.get("group") or "",
-        attributes.get("subresource") or "",
-        attributes.get("namespace") or "",
-        attributes.get("name") or "",
-    )
+    fields = ("verb", "resource", "group", "subresource", "namespace", "name")
+    return msgspec.convert({field: attributes.get(field) or "" for field in fields}, Attributes)
 
 
 async def rules_review(cluster: Cluster, call: ApiCall) -> Response:

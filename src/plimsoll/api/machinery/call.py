@@ -15,7 +15,7 @@ from plimsoll.rules.model.json_object import JsonObject
 Guard = Callable[[JsonObject], None]
 
 
-def _anything(_: JsonObject) -> None:
+def allow_any(_: JsonObject) -> None:
     """The user may do this to every object."""
 
 
@@ -26,7 +26,7 @@ class ApiCall(msgspec.Struct):
     content_type: str = ""
     user_agent: str = ""
     warnings: list[str] = []
-    guard: Guard = _anything
+    guard: Guard = allow_any
 
 
 class Response(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import qualified_name_problems
 from plimsoll.rules.model.objects import Metadata
 
+_TIMES = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 # As Go prints them.
 _ORDER = (
     "name",
@@ -19,9 +20,7 @@ _ORDER = (
     "uid",
     "resourceVersion",
     "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
+    *_TIMES,
     "labels",
     "annotations",
     "ownerReferences",
@@ -29,25 +28,16 @@ _ORDER = (
     "managedFields",
 )
 _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
-_OF_THE_SERVER = (
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "selfLink",
-)
+_OF_THE_SERVER = ("uid", *_TIMES, "generation", "selfLink")
 
 
 def body_of(document: JsonObject, version: int) -> bytes:
     """The object as it is stored and printed in lists: no kind and apiVersion, its version in it, metadata first."""
     metadata = document["metadata"]
     metadata["resourceVersion"] = str(version)
-    ordered: JsonObject = {"metadata": {name: metadata[name] for name in _ORDER if name in metadata}}
-    for name, value in document.items():
-        if name not in ("kind", "apiVersion", "metadata"):
-            ordered[name] = value
-    return encoded(ordered)
+    ordered = {name: metadata[name] for name in _ORDER if name in metadata}
+    others = {name: value for name, value in document.items() if name not in ("kind", "apiVersion", "metadata")}
+    return encoded({"metadata": ordered, **others})
 
 
 def unstamped_body(document: JsonObject) -> bytes:

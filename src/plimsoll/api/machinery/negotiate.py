@@ -19,6 +19,7 @@ JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 _VIEWS: tuple[View, ...] = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+_AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 _OFFERED = f"{JSON}, {YAML}, {PROTOBUF}"
 _NONE_OFFERED = f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}"
 _ONLY_OFFERED = f"only the following media types are accepted: {_OFFERED}"
@@ -100,11 +101,7 @@ def wants_discovery(accept: str) -> bool:
         view_name = clause.parameters.get("as", "")
         if not view_name:
             return False
-        if (
-            view_name == "APIGroupDiscoveryList"
-            and clause.parameters.get("g") == "apidiscovery.k8s.io"
-            and clause.parameters.get("v") == "v2"
-        ):
+        if (view_name, clause.parameters.get("g"), clause.parameters.get("v")) == _AGGREGATED:
             return True
     raise _refusal(clauses, unknown_view=False)
 

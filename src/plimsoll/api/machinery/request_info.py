@@ -59,8 +59,6 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 def parsed_query(text: bytes) -> Query:
-    if not text:
-        return {}
     query: Query = {}
     for key, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=1000):
         query.setdefault(key, []).append(value)
@@ -93,17 +91,18 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo | None:
     name = steps[1] if len(steps) > 1 else ""
     subresource = steps[2] if len(steps) > 2 else ""
     rest = "/".join(steps[3:])
-    if name and resource.namespaced and not namespace:
-        raise no_such_resource()
-    if subresource and resource.subresource(subresource) is None:
-        raise no_such_resource()
-    if rest and subresource != "proxy":
+    if (
+        (name and resource.namespaced and not namespace)
+        or (subresource and resource.subresource(subresource) is None)
+        or (rest and subresource != "proxy")
+    ):
         raise no_such_resource()
     info = RequestInfo(_verb(method, bool(name)), resource, namespace, name, subresource, rest, query)
     if info.verb == "list" and (watching or info.flag("watch")):
         info = msgspec.structs.replace(info, verb="watch")
     elif watching and info.verb == "get":
-        info = msgspec.structs.replace(info, verb="watch", name="", query=_only_named(query, name))
+        named = {**query, "fieldSelector": [f"metadata.name={name}"]}
+        info = msgspec.structs.replace(info, verb="watch", name="", query=named)
     _check_allowed(info)
     return info
 
@@ -113,10 +112,6 @@ def _verb(method: str, named: bool) -> Verb:
     if verb is None:
         raise method_not_allowed()
     return verb
-
-
-def _only_named(query: Query, name: str) -> Query:
-    return {**query, "fieldSelector": [f"metadata.name={name}"]}
 
 
 def _check_allowed(info: RequestInfo) -> None:

@@ -7,6 +7,8 @@ small struct (`Selectable`), not from a whole document: a list may check thousan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -91,19 +93,14 @@ _SHAPES: dict[str, type[Selectable]] = {
 }
 
 
-def reader(storage: str) -> Callable[[bytes], Selectable]:
-    """From an object's stored bytes to the fields that selectors read. Stored objects have the right types."""
+@cache
+def _reader(storage: str) -> Callable[[bytes], Selectable]:
     return msgspec.json.Decoder(_SHAPES.get(storage, Selectable)).decode
 
 
-_READERS: dict[str, Callable[[bytes], Selectable]] = {}
-
-
 def selectable(storage: str, body: bytes) -> Selectable:
-    read = _READERS.get(storage)
-    if read is None:
-        read = _READERS[storage] = reader(storage)
-    return read(body)
+    """From an object's stored bytes to the fields that selectors read. Stored objects have the right types."""
+    return _reader(storage)(body)
 
 
 def _flag(value: bool) -> str:
@@ -126,13 +123,10 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
     "status.nominatedNodeName": lambda o: o.status.nominated_node_name,
     "status.replicas": lambda o: str(o.status.replicas),
     "status.successful": lambda o: str(o.status.succeeded),
-    "involvedObject.kind": lambda o: o.involved_object.kind,
-    "involvedObject.namespace": lambda o: o.involved_object.namespace,
-    "involvedObject.name": lambda o: o.involved_object.name,
-    "involvedObject.uid": lambda o: o.involved_object.uid,
-    "involvedObject.apiVersion": lambda o: o.involved_object.api_version,
-    "involvedObject.resourceVersion": lambda o: o.involved_object.resource_version,
-    "involvedObject.fieldPath": lambda o: o.involved_object.field_path,
+    **{
+        f"involvedObject.{field.encode_name}": attrgetter(f"involved_object.{field.name}")
+        for field in msgspec.structs.fields(_Reference)
+    },
     "reason": lambda o: o.reason,
     "reportingComponent": lambda o: o.reporting_component,
     "source": lambda o: o.source.component or o.reporting_component,
@@ -239,13 +233,13 @@ def _unescaped(text: str) -> str:
 
 
 def _known_field(resource: ApiResource, field: str) -> str:
-    if field == "metadata.name" or (field == "metadata.namespace" and (resource.namespaced or not resource.own_fields)):
+    if field == "metadata.name" or (field == "metadata.namespace" and (resource.namespaced or not resource.fields)):
         return field
     if field in resource.fields:
         if field.startswith("regarding."):
             return "involvedObject." + field.removeprefix("regarding.")
         return _ALIASES.get(field, field)
-    if resource.own_fields:
+    if resource.fields:
         raise bad_request(f"field label not supported: {field}")
     raise bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 

@@ -9,36 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.kinds import ApiResource
-from plimsoll.errors import FieldError, PlimsollError
+from plimsoll.errors import FieldError, StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
 CONFLICT_TEXT = "the object has been modified; please apply your changes to the latest version and try again"
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
-class StatusError(PlimsollError):
+class StatusError(StructuredError):
     """An error with everything that its Status contains."""
 
-    def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        details: JsonObject | None = None,
-        *,
-        retry_after_s: int = 0,
-        continue_token: str = "",
-    ) -> None:
-        super().__init__(code, reason, message)
-        self.code = code
-        self.reason = reason
-        self.message = message
-        self.details = details
-        self.retry_after_s = retry_after_s
-        self.continue_token = continue_token
-
-    def __str__(self) -> str:
-        return self.message
+    code: int
+    reason: str
+    message: str
+    details: JsonObject | None = None
+    retry_after_s: int = 0
+    continue_token: str = ""
 
     def status(self) -> JsonObject:
         body: JsonObject = {
@@ -120,19 +106,14 @@ def already_exists(resource: ApiResource, name: str, *, is_deleting: bool = Fals
 def conflict(resource: ApiResource, name: str, why: str = CONFLICT_TEXT, subresource: str = "") -> StatusError:
     what = f"{resource.plural}/{subresource}" if subresource else resource.plural
     shown = f"{what}.{resource.group}" if resource.group else what
-    details = _details(resource, name)
-    details["kind"] = what
+    details = object_details(name, resource.group, what)
     return StatusError(409, "Conflict", f'Operation cannot be fulfilled on {shown} "{name}": {why}', details)
 
 
 def precondition_failed(resource: ApiResource, name: str, why: str) -> StatusError:
     """Preconditions name the Kind where other conflicts name the resource (05 B6 Deletion)."""
-    details: JsonObject = {"name": name}
-    if resource.group:
-        details["group"] = resource.group
-    details["kind"] = resource.kind
     message = f'Operation cannot be fulfilled on {resource.group_kind} "{name}": {why}'
-    return StatusError(409, "Conflict", message, details)
+    return StatusError(409, "Conflict", message, object_details(name, resource.group, resource.kind))
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
@@ -161,14 +142,7 @@ def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> S
     messages = list(dict.fromkeys(map(str, findings)))
     text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     shown = f"{kind}.{group}" if group else kind
-    details: JsonObject = {}
-    if name:
-        details["name"] = name
-    if group:
-        details["group"] = group
-    if kind:
-        details["kind"] = kind
-    details["causes"] = [_cause(finding) for finding in findings]
+    details = {**object_details(name, group, kind), "causes": [_cause(finding) for finding in findings]}
     return StatusError(422, "Invalid", f'{shown} "{name}" is invalid: {text}', details)
 
 
@@ -181,8 +155,7 @@ def invalid_options(kind: str, errors: Iterable[FieldError]) -> StatusError:
 
 
 def rejected_patch() -> StatusError:
-    message = "the server rejected our request due to an error in our request"
-    return StatusError(422, "Invalid", message, {})
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def too_many_requests(message: str, causes: Sequence[Mapping[str, str]] = (), retry_after_s: int = 0) -> StatusError:
@@ -219,15 +192,12 @@ def too_large_version(requested: int, current: int) -> StatusError:
 
 
 def _details(resource: ApiResource, name: str, causes: Sequence[Mapping[str, str]] = ()) -> JsonObject:
-    details: JsonObject = {}
-    if name:
-        details["name"] = name
-    if resource.group:
-        details["group"] = resource.group
-    details["kind"] = resource.plural
-    if causes:
-        details["causes"] = list(causes)
-    return details
+    details = object_details(name, resource.group, resource.plural)
+    return {**details, "causes": list(causes)} if causes else details
+
+
+def object_details(name: str, group: str, kind: str) -> JsonObject:
+    return {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value}
 
 
 def _cause(finding: FieldError) -> JsonObject:

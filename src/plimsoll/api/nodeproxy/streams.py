@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.exchange import Message, Receive, Scope, Send
@@ -17,7 +17,7 @@ from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, unre
 from plimsoll.api.server.app import App
 from plimsoll.errors import FieldError
 from plimsoll.kube.request import ApiError as NodeRefused
-from plimsoll.kube.request import ApiResponse, Method, Request, UnreachableError
+from plimsoll.kube.request import ApiResponse, Method, Request, UnreachableError, with_query
 from plimsoll.net.websocket import WebSocket
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -45,7 +45,7 @@ class NodeStreams:
             return
         query = [(name, info.option(name)) for name in _LOG_OPTIONS if info.option(name)]
         path = f"/containerLogs/{info.namespace}/{info.name}/{container}"
-        request = Request("GET", _with(path, query), accept="*/*")
+        request = Request("GET", with_query(path, query), accept="*/*")
         await self._forward(app, node, request, receive, send, errors_as_status=True)
 
     async def proxy(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
@@ -106,7 +106,7 @@ class NodeStreams:
             raise bad_request(f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
         query = [("command", argument) for argument in info.query["command"]]
         query += [(name, info.option(name)) for name in _EXEC_OPTIONS if info.option(name)]
-        target = _with(f"/exec/{info.namespace}/{info.name}/{container}", query)
+        target = with_query(f"/exec/{info.namespace}/{info.name}/{container}", query)
         try:
             far = await self._calls.websocket(node_endpoint(app.cluster, node), target, offered)
         except NodeRefused as error:
@@ -200,7 +200,3 @@ def _check_log_options(call: ApiCall) -> None:
             errors.append(FieldError("FieldValueInvalid", name, detail, number))
     if errors:
         raise invalid("", "PodLogOptions", call.info.name, errors)
-
-
-def _with(path: str, query: list[tuple[str, str]]) -> str:
-    return f"{path}?{urlencode(query)}" if query else path

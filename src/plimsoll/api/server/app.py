@@ -36,7 +36,7 @@ from plimsoll.api.machinery.status import (
     unauthorized,
     unavailable,
 )
-from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError
+from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.bootstrap import bootstrap
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.rate_limit import Limiter
@@ -167,11 +167,7 @@ class App:
     async def _answer(self, request: Exchange) -> None:
         scope = request.scope
         path = scope["raw_path"].decode("latin-1")
-        try:
-            # Parts in this process put their user into the scope, which no connection can do (`in_process`).
-            user = request.user = scope.get(USER) or self.options.authenticate(scope, request.headers)
-        except InvalidCredentialsError:
-            raise unauthorized() from None
+        user = self._authenticate(request)
         query = parsed_query(scope["query_string"])
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
@@ -194,16 +190,7 @@ class App:
                 retry_after_s=_SURPLUS_RETRY_S,
             )
         self._limiter.check(user.name, self.meter, is_watch=info.verb == "watch")
-        guard = authorize(user, info)
-        call = ApiCall(
-            info,
-            user,
-            content_type=request.header(b"content-type"),
-            user_agent=request.header(b"user-agent"),
-            warnings=[],
-        )
-        if guard is not None:
-            call.guard = guard
+        call = _authorized_call(request, info)
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
             await streamer(self, call, scope, request.receive, request.send)
@@ -286,10 +273,7 @@ class App:
 
     def _socket_call(self, request: Exchange) -> ApiCall:
         scope = request.scope
-        try:
-            user = request.user = self.options.authenticate(scope, request.headers)
-        except InvalidCredentialsError:
-            raise unauthorized() from None
+        user = self._authenticate(request)
         if user == ANONYMOUS:
             raise unauthorized()
         info = request_info("GET", scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"]))
@@ -297,11 +281,15 @@ class App:
             raise no_such_resource()
         request.info = info
         self._limiter.check(user.name, self.meter, is_watch=True)
-        guard = authorize(user, info)
-        call = ApiCall(info, user, user_agent=request.header(b"user-agent"), warnings=[])
-        if guard is not None:
-            call.guard = guard
-        return call
+        return _authorized_call(request, info)
+
+    def _authenticate(self, request: Exchange) -> User:
+        """Parts in this process put their user into the scope, which no connection can do (`in_process`)."""
+        try:
+            request.user = request.scope.get(USER) or self.options.authenticate(request.scope, request.headers)
+        except InvalidCredentialsError:
+            raise unauthorized() from None
+        return request.user
 
     def _note(self, request: Exchange, seconds: float) -> None:
         info, code = request.info, request.code
@@ -313,6 +301,17 @@ class App:
         audit = self.options.audit
         if audit is not None and audit.wants(info.verb if info else "get", code):
             audit.write(_audit_entry(request, seconds, self.options.clock()))
+
+
+def _authorized_call(request: Exchange, info: RequestInfo) -> ApiCall:
+    return ApiCall(
+        info,
+        request.user,
+        content_type=request.header(b"content-type"),
+        user_agent=request.header(b"user-agent"),
+        warnings=[],
+        guard=authorize(request.user, info),
+    )
 
 
 async def _send_page(request: Exchange, page: StaticPage) -> None:

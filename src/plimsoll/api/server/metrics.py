@@ -45,15 +45,18 @@ def registry(meter: RequestMetrics, store: Store) -> Registry:
             ("verb", "resource"),
             lambda: ((("watch", resource), count) for resource, count in meter.watchers.items()),
         ),
-        _gauge("apiserver_current_inflight_requests", "Requests being answered.", lambda: meter.in_flight),
-        _counter("apiserver_refused_requests_total", "Requests refused by a limit.", lambda: meter.refused),
-        _counter("apiserver_faults_total", "Responses with 500.", lambda: meter.faults),
-        _gauge("plimsoll_store_objects", "Objects stored.", store.count),
-        _gauge("plimsoll_store_resource_version", "The newest version.", lambda: store.version),
-        _gauge("plimsoll_store_waiting_changes", "Changes not yet durable.", lambda: store.meter.waiting),
-        _counter("plimsoll_store_changes_total", "Changes on disk.", lambda: store.meter.committed_changes),
-        _counter(
-            "plimsoll_store_failed_commits_total", "Transactions that failed.", lambda: store.meter.failed_commits
+        _single("gauge", "apiserver_current_inflight_requests", "Requests being answered.", lambda: meter.in_flight),
+        _single("counter", "apiserver_refused_requests_total", "Requests refused by a limit.", lambda: meter.refused),
+        _single("counter", "apiserver_faults_total", "Responses with 500.", lambda: meter.faults),
+        _single("gauge", "plimsoll_store_objects", "Objects stored.", store.count),
+        _single("gauge", "plimsoll_store_resource_version", "The newest version.", lambda: store.version),
+        _single("gauge", "plimsoll_store_waiting_changes", "Changes not yet durable.", lambda: store.meter.waiting),
+        _single("counter", "plimsoll_store_changes_total", "Changes on disk.", lambda: store.meter.committed_changes),
+        _single(
+            "counter",
+            "plimsoll_store_failed_commits_total",
+            "Transactions that failed.",
+            lambda: store.meter.failed_commits,
         ),
         _commits(store),
     )
@@ -77,14 +80,6 @@ def _commits(store: Store) -> Histogram:
     histogram = Histogram("plimsoll_store_commit_duration_seconds", "Seconds until a transaction is on disk.")
     store.observe_commits(lambda _, seconds: histogram.observe(seconds))
     return histogram
-
-
-def _gauge(name: str, text: str, read: Reader) -> Computed:
-    return _single("gauge", name, text, read)
-
-
-def _counter(name: str, text: str, read: Reader) -> Computed:
-    return _single("counter", name, text, read)
 
 
 def _single(kind: str, name: str, text: str, read: Reader) -> Computed:

@@ -53,13 +53,11 @@ def _labelled(document: JsonObject) -> JsonObject:
 class NodeStrategy(Strategy):
     def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         """A node registers with its status; allocatable defaults to capacity. It is tainted until it is Ready."""
-        spec, status = dict(document.get("spec") or {}), dict(document.get("status") or {})
-        if status.get("capacity") and not status.get("allocatable"):
-            status["allocatable"] = dict(status["capacity"])
+        spec = document.get("spec") or {}
         taints = list(spec.get("taints") or [])
         if all(taint.get("key") != _NOT_READY["key"] or taint.get("effect") != "NoSchedule" for taint in taints):
             taints.append(dict(_NOT_READY))
-        return {**document, "spec": {**spec, "taints": taints}, "status": status}
+        return _with_allocatable({**document, "spec": {**spec, "taints": taints}})
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         return _taint_errors((document.get("spec") or {}).get("taints") or [])
@@ -74,11 +72,14 @@ class NodeStrategy(Strategy):
         return errors
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
-        prepared = super().prepared_for_status(old, new, context)
-        status = dict(prepared.get("status") or {})
-        if status.get("capacity") and not status.get("allocatable"):
-            status["allocatable"] = dict(status["capacity"])
-        return {**prepared, "status": status}
+        return _with_allocatable(super().prepared_for_status(old, new, context))
+
+
+def _with_allocatable(node: JsonObject) -> JsonObject:
+    status = dict(node.get("status") or {})
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
+    return {**node, "status": status}
 
 
 def _taint_errors(taints: list[JsonObject]) -> list[FieldError]:
@@ -94,11 +95,8 @@ def _taint_errors(taints: list[JsonObject]) -> list[FieldError]:
         elif effect not in _EFFECTS:
             errors.append(unsupported(f"{path}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
-            errors.append(
-                FieldError(
-                    "FieldValueDuplicate", path, "taints must be unique by key and effect pair", f"{key}:{effect}"
-                )
-            )
+            reason = "taints must be unique by key and effect pair"
+            errors.append(FieldError("FieldValueDuplicate", path, reason, f"{key}:{effect}"))
         seen.add((key, effect))
     return errors
 
@@ -109,11 +107,10 @@ class LeaseStrategy(Strategy):
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
+        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
         errors = []
-        duration = spec.get("leaseDurationSeconds")
         if duration is not None and duration <= 0:
             errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
-        transitions = spec.get("leaseTransitions")
         if transitions is not None and transitions < 0:
             errors.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
         return errors

@@ -26,6 +26,7 @@ PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 _SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
 _COUNTED = OBJECT_COUNTS | {"requests.storage"}
+_BOUNDS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 _LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 
 
@@ -104,17 +105,15 @@ _PAIRS = (
 
 def _item_errors(item: JsonObject, path: str) -> list[FieldError]:
     errors = []
-    names = {name for field in ("min", "max", "default", "defaultRequest") for name in item.get(field) or {}}
-    for name in sorted(names | set(item.get("maxLimitRequestRatio") or {})):
-        amounts = {field: _amount((item.get(field) or {}).get(name, "")) for field in ("min", "max", "default")}
-        amounts["defaultRequest"] = _amount((item.get("defaultRequest") or {}).get(name, ""))
+    for name in sorted({name for field in _BOUNDS for name in item.get(field) or {}}):
+        amounts = {field: _amount((item.get(field) or {}).get(name, "")) for field in _BOUNDS}
         for field, low, high, words in _PAIRS:
             least, most = amounts[low], amounts[high]
             if least is not None and most is not None and least > most:
                 where = f"{path}.{field}[{name}]"
                 shown = (item.get(field) or {})[name]
                 errors.append(invalid(where, str(shown), words.format(least, most)))
-        ratio = _amount((item.get("maxLimitRequestRatio") or {}).get(name, ""))
+        ratio = amounts["maxLimitRequestRatio"]
         if ratio is not None and ratio.milli < 1000:
             errors.append(invalid(f"{path}.maxLimitRequestRatio[{name}]", str(ratio), f"ratio {ratio} is less than 1"))
     return errors

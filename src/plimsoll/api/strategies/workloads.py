@@ -12,7 +12,6 @@ from plimsoll.api.strategies.base import (
     count_or_percent_errors,
     immutable,
     invalid,
-    relevant,
     required,
     unsupported,
 )
@@ -35,14 +34,7 @@ class WorkloadStrategy(Strategy):
         return errors + _template_errors(spec.get("template") or {}, self.restart_policies, context)
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
-        errors = self.create_errors(new, context)
-        before, after = ((document.get("spec") or {}).get("selector") for document in (old, new))
-        if before != after:
-            errors.append(immutable("spec.selector", after))
-        return errors
-
-    def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
-        return relevant(old) != relevant(new)
+        return self.create_errors(new, context) + _immutable_errors(old, new, "selector")
 
 
 class JobStrategy(WorkloadStrategy):
@@ -55,20 +47,19 @@ class JobStrategy(WorkloadStrategy):
         if spec.get("manualSelector") or spec.get("selector"):
             return document
         template = dict(spec.get("template") or {})
-        own = {_LABELS[0]: metadata["uid"], _LABELS[1]: metadata["name"], _LABELS[2]: metadata["uid"]}
-        own[_LABELS[3]] = metadata["name"]
+        own = dict(zip(_LABELS, (metadata["uid"], metadata["name"]) * 2, strict=True))
         labels = {**((template.get("metadata") or {}).get("labels") or {}), **own}
         template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
-        spec["template"] = template
-        spec["selector"] = {"matchLabels": {_LABELS[0]: metadata["uid"]}}
-        return {**document, "spec": spec}
+        selector = {"matchLabels": {_LABELS[0]: metadata["uid"]}}
+        return {**document, "spec": {**spec, "template": template, "selector": selector}}
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
-        errors = super().update_errors(old, new, context)
-        before, after = ((document.get("spec") or {}).get("template") for document in (old, new))
-        if before != after:
-            errors.append(immutable("spec.template", after))
-        return errors
+        return super().update_errors(old, new, context) + _immutable_errors(old, new, "template")
+
+
+def _immutable_errors(old: JsonObject, new: JsonObject, field: str) -> list[FieldError]:
+    before, after = ((document.get("spec") or {}).get(field) for document in (old, new))
+    return [] if before == after else [immutable(f"spec.{field}", after)]
 
 
 def _replica_errors(spec: JsonObject) -> list[FieldError]:

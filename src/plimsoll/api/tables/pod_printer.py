@@ -26,17 +26,16 @@ class _Shown(msgspec.Struct):
 
     def count_restarts(self, status: JsonObject) -> None:
         self.restarts += status.get("restartCount") or 0
-        ended = epoch_seconds(_part(status, "lastState", "terminated").get("finishedAt"))
+        ended = epoch_seconds(part(status, "lastState", "terminated").get("finishedAt"))
         if ended is not None and (self.last_restart_s is None or ended > self.last_restart_s):
             self.last_restart_s = ended
 
 
 def pod_cells(pod: JsonObject, now_s: float) -> list[Any]:
     """Ready, Status, Restarts, then the wide ones: IP, Node, Nominated Node, Readiness Gates."""
-    spec, status = _part(pod, "spec"), _part(pod, "status")
+    spec, status = part(pod, "spec"), part(pod, "status")
     shown = _walked(pod, spec, status)
-    sidecars = sum(1 for container in _items(spec, "initContainers") if container.get("restartPolicy") == "Always")
-    total = len(_items(spec, "containers")) + sidecars
+    total = len(_items(spec, "containers")) + len(_sidecar_names(spec))
     restarts = str(shown.restarts)
     if shown.restarts and shown.last_restart_s is not None:
         restarts = f"{restarts} ({human_duration(now_s - shown.last_restart_s)} ago)"
@@ -54,7 +53,7 @@ def pod_cells(pod: JsonObject, now_s: float) -> list[Any]:
 
 def pod_conditions(pod: JsonObject) -> list[JsonObject]:
     """Of the row, not of the pod: kubectl omits finished pods from some views by them."""
-    ended = _ENDED.get(_part(pod, "status").get("phase") or "")
+    ended = _ENDED.get(part(pod, "status").get("phase") or "")
     if ended is None:
         return []
     return [{"type": "Completed", "status": "True", "reason": ended[0], "message": ended[1]}]
@@ -68,11 +67,7 @@ def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
         for condition in conditions
     ):
         reason = "SchedulingGated"
-    sidecar_names = {
-        container.get("name")
-        for container in _items(spec, "initContainers")
-        if container.get("restartPolicy") == "Always"
-    }
+    sidecar_names = _sidecar_names(spec)
     initializing, of_sidecars = _Shown(reason), _Shown(reason)
     still = False
     for index, container in enumerate(_items(status, "initContainerStatuses")):
@@ -80,7 +75,7 @@ def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
         initializing.count_restarts(container)
         if is_sidecar:
             of_sidecars.count_restarts(container)
-        terminated, waiting = _part(container, "state", "terminated"), _part(container, "state", "waiting")
+        terminated, waiting = part(container, "state", "terminated"), part(container, "state", "waiting")
         has_ended = _present(container, "state", "terminated")
         if has_ended and not terminated.get("exitCode"):
             continue
@@ -102,12 +97,17 @@ def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
     return _running(of_sidecars, status, conditions)
 
 
+def _sidecar_names(spec: JsonObject) -> list[str]:
+    containers = _items(spec, "initContainers")
+    return [container.get("name") or "" for container in containers if container.get("restartPolicy") == "Always"]
+
+
 def _running(shown: _Shown, status: JsonObject, conditions: list[JsonObject]) -> _Shown:
     """From the last container to the first, so that the first one with a reason wins."""
     some_run, failure = False, ""
     for container in reversed(_items(status, "containerStatuses")):
         shown.count_restarts(container)
-        waiting, terminated = _part(container, "state", "waiting"), _part(container, "state", "terminated")
+        waiting, terminated = part(container, "state", "waiting"), part(container, "state", "terminated")
         if waiting.get("reason"):
             shown.reason = waiting["reason"]
         elif _present(container, "state", "terminated"):
@@ -136,7 +136,7 @@ def _end_reason(terminated: JsonObject) -> str:
 
 
 def _with_deletion(reason: str, pod: JsonObject, status: JsonObject) -> str:
-    if not _part(pod, "metadata").get("deletionTimestamp"):
+    if not part(pod, "metadata").get("deletionTimestamp"):
         return reason
     if status.get("reason") == "NodeLost":
         return "Unknown"
@@ -160,7 +160,7 @@ def _present(document: JsonObject, outer: str, inner: str) -> bool:
     return (document.get(outer) or {}).get(inner) is not None
 
 
-def _part(document: JsonObject, *path: str) -> JsonObject:
+def part(document: JsonObject, *path: str) -> JsonObject:
     for step in path:
         document = document.get(step) or {}
     return document

@@ -90,23 +90,21 @@ class Viewer:
         if self.view == "Table":
             meta = b'{"resourceVersion":%s}' % encoded(document["metadata"].get("resourceVersion", ""))
             return self._table([self._row(document, now_s)], meta, columns)
-        return self._partial(document)
+        return self._partial(encoded(document["metadata"]))
 
     def many(self, bodies: Iterable[bytes], list_meta: bytes, now_s: float) -> bytes:
         if self.view == "Table":
             return self._table([self._row(document_of(body), now_s) for body in bodies], list_meta) + b"\n"
-        items = b",".join(self._partial(document_of(body)) for body in bodies)
+        items = b",".join(self._partial(encoded(document_of(body)["metadata"])) for body in bodies)
         head = b'{"kind":"PartialObjectMetadataList","apiVersion":"%s","metadata":%s,"items":['
         return b"".join((head % (self._api_version, list_meta), items, b"]}\n"))
 
     def bookmark(self, version: int, *, ends_initial: bool, columns: bool) -> bytes:
         meta = bookmark_metadata(version, ends_initial)
+        shown = self._partial(meta)
         if self.view != "Table":
-            return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (self._api_version, meta)
-        zero: JsonObject = {"metadata": {}}
-        cells = encoded(self._printer.cells(zero, 0.0))
-        shown = b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (self._api_version, meta)
-        row = b'{"cells":%s,"object":%s}' % (cells, shown)
+            return shown
+        row = b'{"cells":%s,"object":%s}' % (encoded(self._printer.cells({"metadata": {}}, 0.0)), shown)
         return self._table([row], b'{"resourceVersion":"%d"}' % version, columns)
 
     def _table(self, rows: list[bytes], meta: bytes, columns: bool = True) -> bytes:
@@ -126,11 +124,10 @@ class Viewer:
             return b"null"
         if self._include == "Object":
             return whole(self._resource, encoded(document))
-        return self._partial(document)
+        return self._partial(encoded(document["metadata"]))
 
-    def _partial(self, document: JsonObject) -> bytes:
-        head = b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}'
-        return head % (self._api_version, encoded(document["metadata"]))
+    def _partial(self, metadata: bytes) -> bytes:
+        return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (self._api_version, metadata)
 
 
 def bookmark_metadata(version: int, ends_initial: bool) -> bytes:
@@ -142,6 +139,4 @@ def bookmark_metadata(version: int, ends_initial: bool) -> bytes:
 def bookmark(resource: ApiResource, version: int, *, ends_initial: bool) -> bytes:
     """Only metadata, and the zero values that the type prints anyway."""
     extra = _ZERO_VALUES.get(resource.storage, b"")
-    return b"".join(
-        (opening(resource), b'"metadata":', bookmark_metadata(version, ends_initial), extra, b"}"),
-    )
+    return b"".join((opening(resource), b'"metadata":', bookmark_metadata(version, ends_initial), extra, b"}"))

@@ -26,7 +26,7 @@ from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, DBusError, InvalidAddressError
 
 from plimsoll.cgroups.drivers.write import until
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 
 SYSTEMD = "org.freedesktop.systemd1"
 MANAGER = "org.freedesktop.systemd1.Manager"
@@ -49,13 +49,11 @@ _SIGNALS = (
 _NOT_YET = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, EOFError, AuthError)
 
 
-class SystemdError(PlimsollError):
+class SystemdError(StructuredError):
     """systemd or the bus replied with an error: its D-Bus name and message."""
 
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(name, message)
-        self.name = name
-        self.message = message
+    name: str
+    message: str
 
     def __str__(self) -> str:
         return f"{self.message} ({self.name})" if self.message else self.name

@@ -23,7 +23,7 @@ from plimsoll.cgroups.drivers.write import is_slow
 from plimsoll.cgroups.engine.journal import Begin, Journal, StateWriteError
 from plimsoll.cgroups.engine.observe import observe_touched
 from plimsoll.cgroups.engine.shrink import ShrinkError
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, amount
 from plimsoll.rules.cgroups.rollback import completed, undo, undo_halves
 from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Snapshot, Step, Write
@@ -42,25 +42,15 @@ def step_text(step: Step) -> str:
             return f"write {path} {file} {value}" + ("" if was is None else f" (was {was})")
 
 
-class StepError(PlimsollError):
+class StepError(StructuredError):
     """`left`: the steps that could not be rolled back, each with the reason."""
 
-    def __init__(
-        self,
-        subject: str,
-        step: Step,
-        cause: CgroupError | ShrinkError,
-        left: Sequence[tuple[Step, str]] = (),
-        done: Collection[str] = (),
-        lacks_file: bool = False,
-    ) -> None:
-        super().__init__(subject, step, cause, tuple(left), tuple(done), lacks_file)
-        self.subject = subject
-        self.step = step
-        self.cause = cause
-        self.left = tuple(left)
-        self.done = tuple(done)  # of a resize: the containers that have their new values
-        self.lacks_file = lacks_file  # the kernel does not have the file, which only the write revealed
+    subject: str
+    step: Step
+    cause: CgroupError | ShrinkError
+    left: Sequence[tuple[Step, str]] = ()
+    done: Collection[str] = ()  # of a resize: the containers that have their new values
+    lacks_file: bool = False  # the kernel does not have the file, which only the write revealed
 
     def __str__(self) -> str:
         if self.left:
@@ -73,13 +63,11 @@ class StepError(PlimsollError):
         return f"{self.subject}: {step_text(self.step)} was refused: {self.cause}; {after}"
 
 
-class RecoveryError(PlimsollError):
+class RecoveryError(StructuredError):
     """An earlier run was interrupted, and its plan could not be rolled back."""
 
-    def __init__(self, subject: str, left: Sequence[tuple[Step, str]]) -> None:
-        super().__init__(subject, tuple(left))
-        self.subject = subject
-        self.left = tuple(left)
+    subject: str
+    left: Sequence[tuple[Step, str]]
 
     def __str__(self) -> str:
         rest = "; ".join(f"{step_text(step)}: {reason}" for step, reason in self.left)

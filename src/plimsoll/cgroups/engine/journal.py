@@ -21,7 +21,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.linux.atomic_file import reserve
 from plimsoll.rules.cgroups.steps import ObservedCgroup, Step
 
@@ -31,39 +31,29 @@ ROOM_BYTES = 2 * COMPACT_BYTES
 LOCK_S = 1.0
 
 
-class StateBusyError(PlimsollError):
+class StateBusyError(StructuredError):
     """Another process is working on the same tree."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"another plimsoll process is changing this node's cgroups ({self.path} is locked): try again later"
+    path: Path
+    template = "another plimsoll process is changing this node's cgroups ({path} is locked): try again later"
 
 
-class StateWriteError(PlimsollError):
+class StateWriteError(StructuredError):
     """`path` could not be written, for example because the disk is full."""
 
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(path, error)
-        self.path, self.error = path, error
+    path: Path
+    error: OSError
 
     def __str__(self) -> str:
         reason = self.error.strerror or str(self.error)
         return f"{self.path} cannot be written: {reason}; fix that, then check with `plimsoll node status`"
 
 
-class JournalCorruptError(PlimsollError):
-    def __init__(self, path: Path, line: int, reason: str) -> None:
-        super().__init__(path, line, reason)
-        self.path, self.line, self.reason = path, line, reason
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}, line {self.line}: {self.reason}; "
-            "move the file away, then `plimsoll node status` shows what differs"
-        )
+class JournalCorruptError(StructuredError):
+    path: Path
+    line: int
+    reason: str
+    template = "{path}, line {line}: {reason}; move the file away, then `plimsoll node status` shows what differs"
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin", tag_field="kind", omit_defaults=True):

@@ -30,7 +30,7 @@ from plimsoll.cgroups.engine.observe import walk
 from plimsoll.cgroups.engine.ownership import ForeignTreeError, KnownPod
 from plimsoll.cgroups.engine.shrink import Shrinker, check_as_kubernetes
 from plimsoll.cgroups.engine.transaction import Applied, Transaction
-from plimsoll.errors import InvalidNameError, PlimsollError
+from plimsoll.errors import InvalidNameError, PlimsollError, StructuredError
 from plimsoll.rules.cgroups.reconcile import Plan, Unmet
 from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from plimsoll.rules.cgroups.steps import Make, Step
@@ -40,26 +40,20 @@ from plimsoll.rules.node.node_config import NodeConfig
 Shrink = Literal["safe", "kubernetes"]
 
 
-class StillRunningError(PlimsollError):
-    def __init__(self, pids: Mapping[str, Sequence[int]]) -> None:
-        super().__init__(dict(pids))
-        self.pids = dict(pids)
+class StillRunningError(StructuredError):
+    pids: Mapping[str, Sequence[int]]
 
     def __str__(self) -> str:
         running = ", ".join(f"{path} ({len(pids)})" for path, pids in self.pids.items())
         return f"processes are still running in {running}: remove these pods first, or kill them with --kill"
 
 
-class UnfinishedError(PlimsollError):
-    def __init__(self, subject: str) -> None:
-        super().__init__(subject)
-        self.subject = subject
-
-    def __str__(self) -> str:
-        return (
-            f"an earlier run of {self.subject} was interrupted; it must be rolled back before a plan can be computed "
-            "(plimsoll node status shows it, plimsoll node setup rolls it back)"
-        )
+class UnfinishedError(StructuredError):
+    subject: str
+    template = (
+        "an earlier run of {subject} was interrupted; it must be rolled back before a plan can be computed "
+        "(plimsoll node status shows it, plimsoll node setup rolls it back)"
+    )
 
 
 class TreeStatus(msgspec.Struct, frozen=True):

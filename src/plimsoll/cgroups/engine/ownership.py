@@ -15,52 +15,39 @@ import msgspec
 
 from plimsoll.cgroups.engine.journal import Stamp, StateWriteError, is_from_before_this_boot, stamp
 from plimsoll.codec.lean.lean import pod_from_json
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.model.objects import Pod
 
 
-class ForeignTreeError(PlimsollError):
+class ForeignTreeError(StructuredError):
     """A cgroup that this node did not create exists at a path that it needs."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"{self.path} exists and was not created by plimsoll: choose another path with --cgroup-root"
+    path: str
+    template = "{path} exists and was not created by plimsoll: choose another path with --cgroup-root"
 
 
-class OtherNodeError(PlimsollError):
+class OtherNodeError(StructuredError):
     """The state belongs to a node at another path, or with another driver."""
 
-    def __init__(self, state_dir: Path, existing: str, requested: str) -> None:
-        super().__init__(state_dir, existing, requested)
-        self.state_dir, self.existing, self.requested = state_dir, existing, requested
-
-    def __str__(self) -> str:
-        return (
-            f"{self.state_dir} is the state of the node at {self.existing}, not of one at {self.requested}: "
-            "give that node's --cgroup-root and --driver, or another --state-dir"
-        )
+    state_dir: Path
+    existing: str
+    requested: str
+    template = (
+        "{state_dir} is the state of the node at {existing}, not of one at {requested}: "
+        "give that node's --cgroup-root and --driver, or another --state-dir"
+    )
 
 
-class KubeletRunningError(PlimsollError):
-    def __init__(self, pid: int) -> None:
-        super().__init__(pid)
-        self.pid = pid
-
-    def __str__(self) -> str:
-        return f"a kubelet is running on this machine (pid {self.pid}): choose another path with --cgroup-root"
+class KubeletRunningError(StructuredError):
+    pid: int
+    template = "a kubelet is running on this machine (pid {pid}): choose another path with --cgroup-root"
 
 
-class StateCorruptError(PlimsollError):
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
-
-    def __str__(self) -> str:
-        return f"{self.path} cannot be read: {self.reason}; without it plimsoll does not know which cgroups it owns"
+class StateCorruptError(StructuredError):
+    path: Path
+    reason: str
+    template = "{path} cannot be read: {reason}; without it plimsoll does not know which cgroups it owns"
 
 
 class KnownPod(msgspec.Struct, frozen=True):

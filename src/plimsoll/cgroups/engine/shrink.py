@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.rules.cgroups import shrink
 from plimsoll.rules.cgroups.desired_files import DesiredFiles, parent_path
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, MEMSW_V1, amount
@@ -27,16 +27,12 @@ _NOT_YET = frozenset({errno.EBUSY, errno.EAGAIN})
 SetLimit = Callable[[], Awaitable[bool]]  # the runtime writes the limit; False while it does not fit
 
 
-class ShrinkError(PlimsollError):
+class ShrinkError(StructuredError):
     """The limit stays as it was; `reason` says why."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return self.reason
+    path: str
+    reason: str
+    template = "{reason}"
 
 
 class Shrinker:

@@ -22,7 +22,7 @@ from plimsoll.cgroups.engine.executor import ExecutionOutcome, Executor, Holders
 from plimsoll.cgroups.engine.journal import Begin, Journal
 from plimsoll.cgroups.engine.observe import every_file, files_to_read, observe, observe_removed, walk
 from plimsoll.cgroups.engine.shrink import usage_bytes
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from plimsoll.rules.cgroups.desired_files import DesiredCgroup, DesiredFiles, parent_path, protected
 from plimsoll.rules.cgroups.limits_in_use import UPPER, capped_protection, fitted
@@ -33,18 +33,12 @@ from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import NodeConfig
 
 
-class MissingCgroupError(PlimsollError):
+class MissingCgroupError(StructuredError):
     """A reserved cgroup must exist before its values can be enforced (01 §10.4)."""
 
-    def __init__(self, path: str, name: str) -> None:
-        super().__init__(path, name)
-        self.path, self.name = path, name
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path} does not exist, but {self.name} is enforced on it: "
-            "create it, or change enforceNodeAllocatable"
-        )
+    path: str
+    name: str
+    template = "{path} does not exist, but {name} is enforced on it: create it, or change enforceNodeAllocatable"
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -13,23 +13,19 @@ from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.pod_names import PodNames, every_pod_name
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, colourful, inert
 from plimsoll.codec.kernel.files import OwnCgroup
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.linux.processes import cgroups_of, oom_score_adj, stat
 from plimsoll.rules.cgroups.cgroup_owner import CgroupOwner, Placed, placed
 
 NOT_IN_A_POD = 1  # exit code; 2 means that the question could not be answered
 
 
-class NoSuchProcessError(PlimsollError):
-    def __init__(self, pid: int) -> None:
-        super().__init__(pid)
-        self.pid = pid
-
-    def __str__(self) -> str:
-        return (
-            f"process {self.pid} not found: it has ended, or the pid is from inside a container; "
-            "`grep NSpid /proc/*/status` shows both pids of each process"
-        )
+class NoSuchProcessError(StructuredError):
+    pid: int
+    template = (
+        "process {pid} not found: it has ended, or the pid is from inside a container; "
+        "`grep NSpid /proc/*/status` shows both pids of each process"
+    )
 
 
 class OwnerAnswer(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

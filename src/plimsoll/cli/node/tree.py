@@ -15,7 +15,7 @@ from plimsoll.cgroups.stats.live_tree import files_of, live_tree, sandboxes, tas
 from plimsoll.cli.node.tree_print import Picture, lines
 from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, on_terminal, width
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.machine import this_machine
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from plimsoll.rules.cgroups.desired import Cgroup
@@ -27,11 +27,9 @@ MOST_SHOWN = 12
 DEEPEST_MISPLACED = 4  # levels below the root
 
 
-class NoSuchCgroupError(PlimsollError):
-    def __init__(self, path: str, siblings: list[str]) -> None:
-        super().__init__(path, siblings)
-        self.path = path
-        self.siblings = siblings
+class NoSuchCgroupError(StructuredError):
+    path: str
+    siblings: list[str]
 
     def __str__(self) -> str:
         names = ", ".join(f"/{name}" for name in self.siblings[:MOST_SHOWN]) or "none"
@@ -39,10 +37,8 @@ class NoSuchCgroupError(PlimsollError):
         return f"cgroup {self.path} not found; the top-level cgroups are: {names}{more}"
 
 
-class NoPodsError(PlimsollError):
-    def __init__(self, tried: list[str]) -> None:
-        super().__init__(tried)
-        self.tried = tried
+class NoPodsError(StructuredError):
+    tried: list[str]
 
     def __str__(self) -> str:
         return (

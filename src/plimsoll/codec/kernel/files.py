@@ -6,19 +6,17 @@ import re
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 Keyed = dict[str, int]
 _OCTAL = re.compile(r"\\([0-7]{3})", re.ASCII)
 
 
-class KernelTextError(PlimsollError):
+class KernelTextError(StructuredError):
     """A kernel file in an unknown format."""
 
-    def __init__(self, file: str, text: str) -> None:
-        super().__init__(file, text)
-        self.file = file
-        self.text = text
+    file: str
+    text: str
 
     def __str__(self) -> str:
         return f"{self.file}: cannot read {self.text[:120]!r}"

@@ -20,7 +20,7 @@ from plimsoll.codec.manifests.manifests import FoundPod, found_pods
 from plimsoll.codec.manifests.unknown_fields import unknown_fields
 from plimsoll.codec.schema.schema import KINDS
 from plimsoll.codec.yaml.reader import YamlError, read
-from plimsoll.errors import InvalidObjectError, PlimsollError
+from plimsoll.errors import InvalidObjectError, PlimsollError, StructuredError
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.lifecycle.environment import referenced_config_maps
 from plimsoll.rules.model.json_object import JsonObject
@@ -36,13 +36,10 @@ _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
 _API_VOLUMES = {"secret": "secrets", "persistentVolumeClaim": "persistentvolumeclaims", "ephemeral": "volumes"}
 
 
-class StaticPodError(PlimsollError):
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)
-        self.where, self.reason = where, reason
-
-    def __str__(self) -> str:
-        return f"static pod {self.where}: {self.reason}"
+class StaticPodError(StructuredError):
+    where: str
+    reason: str
+    template = "static pod {where}: {reason}"
 
 
 class StaticPod(msgspec.Struct, frozen=True):

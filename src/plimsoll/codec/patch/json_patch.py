@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.codec.schema.decode import MAX_DEPTH, JsonError, may_repeat_keys, read_pairs
 from plimsoll.codec.schema.tolerant_decode import Members, json_name, plain
 from plimsoll.codec.yaml.json_stream import is_deeper
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
 # Their Status: 400 BadRequest (decoding, format), 413 (too-large), 422 Invalid with `details: {}` (rejected), 500
@@ -30,16 +30,11 @@ _MAX_PROBLEMS = 100
 _MISSING = object()
 
 
-class PatchError(PlimsollError):
+class PatchError(StructuredError):
     """A patch that cannot be applied; `message` is the text of the Status."""
 
-    def __init__(self, problem: PatchProblem, message: str) -> None:
-        super().__init__(problem, message)
-        self.problem = problem
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.message
+    problem: PatchProblem
+    message: str
 
 
 def read_patch(data: bytes, *, is_list: bool = False) -> Any:

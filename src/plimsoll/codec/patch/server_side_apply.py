@@ -18,7 +18,7 @@ from plimsoll.codec.patch import field_sets, managed_fields
 from plimsoll.codec.patch.list_types import Shape, root_shape
 from plimsoll.codec.patch.merge import compare, field_set, merged, with_named_fields, without
 from plimsoll.codec.schema.schema import SchemaKind
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -32,24 +32,19 @@ class Conflict(msgspec.Struct, frozen=True):
     path: field_sets.Path
 
 
-class ApplyConflictError(PlimsollError):
-    """409 Conflict; `message` is the text of the Status, each Conflict one cause FieldManagerConflict."""
+class ApplyConflictError(StructuredError):
+    """409 Conflict; `str()` is the text of the Status, each Conflict one cause FieldManagerConflict."""
 
-    def __init__(self, conflicts: tuple[Conflict, ...]) -> None:
-        super().__init__(conflicts)
-        self.conflicts = conflicts
-        self.message = _message(conflicts)
+    conflicts: tuple[Conflict, ...]
 
     def __str__(self) -> str:
-        return self.message
+        return _message(self.conflicts)
 
 
-class ApplyError(PlimsollError):
+class ApplyError(StructuredError):
     """An applied document that does not match the schema: 500 without reason; `message` is the text of the Status."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    message: str
 
 
 def apply_server_side(

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
-class ProtobufError(PlimsollError):
+class ProtobufError(StructuredError):
     """Invalid protobuf, or not the expected message; `message` is the reason."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    message: str
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:

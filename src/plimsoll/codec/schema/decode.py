@@ -22,7 +22,7 @@ from plimsoll.codec.schema import fast_decode
 from plimsoll.codec.schema.schema import KINDS, SchemaKind
 from plimsoll.codec.schema.tolerant_decode import DecodeStoppedError, Members, Walk, json_name, plain
 from plimsoll.codec.yaml.json_stream import JsonStreamError, is_deeper, stream, without_surrogates
-from plimsoll.errors import InvalidQuantityError, PlimsollError
+from plimsoll.errors import InvalidQuantityError, PlimsollError, StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
 MAX_DEPTH = 100  # of a body; the deepest field of the schema is at 20
@@ -33,17 +33,12 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 _SCHEME = "pkg/api/legacyscheme/scheme.go:30"  # of every Kubernetes API server
 
 
-class DecodeError(PlimsollError):
+class DecodeError(StructuredError):
     """The body is not an object of its kind. `message` is the whole text of the 400 Status; `detail` only the decode
     error itself (what a 422 for a patch shows)."""
 
-    def __init__(self, message: str, detail: str) -> None:
-        super().__init__(message, detail)
-        self.message = message
-        self.detail = detail
-
-    def __str__(self) -> str:
-        return self.message
+    message: str
+    detail: str
 
 
 class Decoded(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ from plimsoll.codec.yaml import json_stream
 from plimsoll.codec.yaml.builder import UNKNOWN_ESCAPE, Builder
 from plimsoll.codec.yaml.json_stream import JsonStreamError, Path
 from plimsoll.codec.yaml.scalars import shortened
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 MAX_BYTES: Final = 64 << 20
 MAX_DEPTH: Final = 10_000
@@ -57,14 +57,15 @@ _MAX_REPARSED: Final = 4 << 20  # characters
 _JSON_TYPES: Final[dict[type, str]] = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
 
 
-class YamlError(PlimsollError):
+class YamlError(StructuredError):
     """A document that cannot be read. `line` counts in the file, `document` among the documents of the input."""
 
-    def __init__(self, message: str, document: int, line: int | None) -> None:
-        super().__init__(message if line is None else f"line {line}: {message}")
-        self.message = message
-        self.document = document
-        self.line = line
+    message: str
+    document: int
+    line: int | None
+
+    def __str__(self) -> str:
+        return self.message if self.line is None else f"line {self.line}: {self.message}"
 
 
 class YamlDocument(msgspec.Struct, frozen=True, eq=False):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateCorruptError, cpu_state_from_json, cpu_state_json
-from plimsoll.errors import InvalidConfigError, PlimsollError
+from plimsoll.errors import InvalidConfigError, PlimsollError, StructuredError
 from plimsoll.linux.atomic_file import replace_whole
 from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.pod_cgroups import PodCgroups
@@ -50,16 +50,13 @@ CPUSET = "cpuset.cpus"
 NONE, STATIC = "none", "static"
 
 
-class CpuStateError(PlimsollError):
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
-
-    def __str__(self) -> str:
-        return (
-            f"could not restore state from checkpoint: {self.reason}, please drain this node and delete the CPU "
-            f'manager checkpoint file "{self.path}" before restarting'
-        )
+class CpuStateError(StructuredError):
+    path: Path
+    reason: str
+    template = (
+        "could not restore state from checkpoint: {reason}, please drain this node and delete the CPU "
+        'manager checkpoint file "{path}" before restarting'
+    )
 
 
 class CpuManager:

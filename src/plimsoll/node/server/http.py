@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, unquote
 import httptools
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 HEAD_BYTES, HEAD_S, IDLE_S, HANDSHAKE_S = 16384, 10.0, 120.0, 10.0
 BODY_BYTES = 65536  # no request needs one; one that is sent is read and ignored
@@ -34,24 +34,18 @@ TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 log = logging.getLogger(__name__)
 
 
-class PortInUseError(PlimsollError):
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(host, port, reason)
-        self.host, self.port, self.reason = host, port, reason
-
-    def __str__(self) -> str:
-        return f"cannot listen on {self.host}:{self.port}: {self.reason}"
+class PortInUseError(StructuredError):
+    host: str
+    port: int
+    reason: str
+    template = "cannot listen on {host}:{port}: {reason}"
 
 
-class HttpError(PlimsollError):
+class HttpError(StructuredError):
     """A rejected request: the HTTP status and the message."""
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(status, message)
-        self.status, self.message = status, message
-
-    def __str__(self) -> str:
-        return self.message
+    status: int
+    message: str
 
 
 class HttpRequest(msgspec.Struct, frozen=True):

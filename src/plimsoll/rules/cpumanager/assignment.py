@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.rules.cpumanager.topology import Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import Pod, is_sidecar
@@ -31,28 +31,25 @@ NO_CPUS: Cpus = frozenset()
 Owned = Mapping[str, Mapping[str, Cpus]]  # pod uid → container name → its CPUs
 
 
-class NotEnoughCpusError(PlimsollError):
-    def __init__(self, requested: int, available: int) -> None:
-        super().__init__(requested, available)
-        self.requested, self.available = requested, available
-
+class NotEnoughCpusError(StructuredError):
     reason = UNEXPECTED
 
-    def __str__(self) -> str:
-        return (
-            f"Allocate failed due to not enough cpus available to satisfy request: requested={self.requested}, "
-            f"available={self.available}, which is unexpected"
-        )
+    requested: int
+    available: int
+    template = (
+        "Allocate failed due to not enough cpus available to satisfy request: requested={requested}, "
+        "available={available}, which is unexpected"
+    )
 
 
-class NotWholeCoresError(PlimsollError):
+class NotWholeCoresError(StructuredError):
     """`full-pcpus-only`. `free`: CPUs in whole free cores, if too few; None: not a multiple of a core."""
 
     reason = SMT_ALIGNMENT
 
-    def __init__(self, requested: int, per_core: int, free: int | None = None) -> None:
-        super().__init__(requested, per_core, free)
-        self.requested, self.per_core, self.free = requested, per_core, free
+    requested: int
+    per_core: int
+    free: int | None = None
 
     def __str__(self) -> str:
         if self.free is None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.errors import ContainerConfigError, PlimsollError
+from plimsoll.errors import ContainerConfigError, PlimsollError, StructuredError
 from plimsoll.rules.gotext import quoted
 from plimsoll.rules.lifecycle.environment import (
     ConfigMaps,
@@ -44,14 +44,13 @@ TOKEN_LEFT_OUT = "ServiceAccountTokenIgnored"
 _MAX_PATH_BYTES = 4096
 
 
-class VolumeError(PlimsollError):
+class VolumeError(StructuredError):
     """The volume cannot be set up; `str()` is the message of the event."""
 
     reason = "FailedMount"
 
-    def __init__(self, volume: str, detail: str) -> None:
-        super().__init__(volume, detail)
-        self.volume, self.detail = volume, detail
+    volume: str
+    detail: str
 
     def __str__(self) -> str:
         return f"MountVolume.SetUp failed for volume {quoted(self.volume)} : {self.detail}"

@@ -22,7 +22,7 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.linux import detached_process
 
 OK, CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 0, 1, 2, 4, 5, 6
@@ -39,12 +39,11 @@ MAX_MESSAGE = 64 << 20  # a longer one is an error
 Headers = tuple[tuple[str, str], ...]
 
 
-class GrpcError(PlimsollError):
+class GrpcError(StructuredError):
     """A call that ended with another status than OK."""
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(code, message)
-        self.code, self.message = code, message
+    code: int
+    message: str
 
     def __str__(self) -> str:
         """As Go prints it, so that users find it on the web."""

@@ -58,7 +58,7 @@ def test_the_ownership_trace() -> None:
     assert owned(live) == {"m1": {"b"}, "upd": {"a"}}
     with pytest.raises(ApplyConflictError) as error:
         apply(live, "m1", {"a": "1", "b": "1"})
-    assert error.value.message == 'Apply failed with 1 conflict: conflict with "upd" using v1: .data.a'
+    assert str(error.value) == 'Apply failed with 1 conflict: conflict with "upd" using v1: .data.a'
     live = apply(live, "m1", {"a": "2", "b": "1"})
     assert owned(live) == {"m1": {"a", "b"}, "upd": {"a"}}
     live = apply(live, "m1", {"b": "1"})
@@ -102,7 +102,7 @@ def test_several_conflicts() -> None:
     live = patch(apply(None, "m0", {"x": "1"}), "kubectl-edit", {"y": "1", "z": "1"})
     with pytest.raises(ApplyConflictError) as error:
         apply(live, "m1", {"y": "2", "z": "2"})
-    assert error.value.message == (
+    assert str(error.value) == (
         'Apply failed with 2 conflicts: conflicts with "kubectl-edit" using v1:\n- .data.y\n- .data.z'
     )
     assert [(each.field, each.message) for each in error.value.conflicts] == [
@@ -115,7 +115,7 @@ def test_several_managers() -> None:
     live = patch(apply(None, "m0", {"x": "1"}), "upd", {"y": "1"})
     with pytest.raises(ApplyConflictError) as error:
         apply(live, "m1", {"x": "2", "y": "2"})
-    assert error.value.message == (
+    assert str(error.value) == (
         'Apply failed with 2 conflicts: conflicts with "m0":\n- .data.x\nconflicts with "upd" using v1:\n- .data.y'
     )
 
