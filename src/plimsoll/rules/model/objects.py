@@ -47,6 +47,13 @@ class Resources(Lean, frozen=True, gc=False):
 NO_RESOURCES = Resources()
 
 
+def listed(resources: Resources | None, kind: str) -> ResourceList:
+    """One list, `requests` or `limits`; empty if absent."""
+    if resources is None:
+        return {}
+    return (resources.requests if kind == "requests" else resources.limits) or {}
+
+
 class ResizePolicy(Lean, frozen=True, gc=False):
     resource_name: str = ""
     restart_policy: str = ""
