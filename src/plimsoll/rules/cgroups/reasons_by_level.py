@@ -25,6 +25,7 @@ from plimsoll.rules.model.objects import (
     Pod,
     QoSClass,
     ResourceList,
+    container_fields,
     is_node_critical,
     is_sidecar,
     listed,
@@ -297,10 +298,8 @@ def _aggregate_expression(pod: Pod, base: str, name: str, kind: str) -> tuple[st
 def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Values, setting: NodeConfig) -> Reasons:
     """`index` counts init containers first."""
     spec, policy = pod.spec, setting.policy
-    inits = len(spec.init_containers)
-    container = spec.init_containers[index] if index < inits else spec.containers[index - inits]
-    kind = f"initContainers[{index}]" if index < inits else f"containers[{index - inits}]"
-    own = f"{base}.{kind}.resources"
+    field, container = list(container_fields(spec, base))[index]
+    own = f"{field}.resources"
     requests, limits = listed(container.resources, "requests"), listed(container.resources, "limits")
     inherited = listed(spec.resources, "limits") if policy.gates.pod_level else {}
     cpu_limit, cpu_source = _own_or_inherited(limits, inherited, CPU, own, base)

@@ -7,6 +7,7 @@ decoding: a rule that needs another value builds another object.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -241,6 +242,13 @@ class Node(Lean, frozen=True, gc=False):
     metadata: Metadata = Metadata()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+def container_fields(spec: PodSpec, base: str = "spec") -> Iterator[tuple[str, Container]]:
+    """Each container with its path in the manifest; init containers first."""
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for index, container in enumerate(containers):
+            yield f"{base}.{kind}[{index}]", container
 
 
 def is_sidecar(container: Container) -> bool:

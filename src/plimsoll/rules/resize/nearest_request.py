@@ -51,7 +51,7 @@ def _with_removed(before: Container | None, after: Container) -> Container:
     if before is None:
         return after
     requests, limits = ({**listed(before.resources, kind), **listed(after.resources, kind)} or None for kind in LISTS)
-    return msgspec.structs.replace(after, resources=Resources(requests, limits, after.resources.claims))
+    return _with_lists(after, requests, limits)
 
 
 def is_change(old: Pod, new: Pod) -> bool:
@@ -72,9 +72,7 @@ def _ordered(before: Container | None, after: Container) -> Container:
             requests[name] = limit
         else:
             limits[name] = request
-    return msgspec.structs.replace(
-        after, resources=msgspec.structs.replace(after.resources, requests=requests or None, limits=limits or None)
-    )
+    return _with_lists(after, requests or None, limits or None)
 
 
 def _within_pod_level(old: Pod, new: Pod) -> Pod:
@@ -100,7 +98,7 @@ def _limited(most: ResourceList) -> Change:
             name: min(amount, most.get(name, amount)) if name in RESIZED and amount != had.get(name) else amount
             for name, amount in listed(after.resources, "limits").items()
         }
-        return msgspec.structs.replace(after, resources=msgspec.structs.replace(after.resources, limits=limits or None))
+        return _with_lists(after, after.resources.requests, limits or None)
 
     return change
 
@@ -142,7 +140,7 @@ def _requesting(container: str, name: str, amount: Quantity) -> Change:
         if after.name != container:
             return after
         requests = {**listed(after.resources, "requests"), name: amount}
-        return msgspec.structs.replace(after, resources=msgspec.structs.replace(after.resources, requests=requests))
+        return _with_lists(after, requests, after.resources.limits)
 
     return change
 
@@ -167,13 +165,12 @@ def _guaranteed(before: Container | None, after: Container) -> Container:
         chosen = max(changed, default=had)
         if chosen is not None:
             requests[name] = limits[name] = chosen
-    return msgspec.structs.replace(
-        after, resources=msgspec.structs.replace(after.resources, requests=requests, limits=limits)
-    )
+    return _with_lists(after, requests, limits)
 
 
 def _old_requests(before: Container | None, after: Container) -> Container:
-    if before is None:
-        return after
-    resources = Resources(before.resources.requests, after.resources.limits, after.resources.claims)
-    return msgspec.structs.replace(after, resources=resources)
+    return after if before is None else _with_lists(after, before.resources.requests, after.resources.limits)
+
+
+def _with_lists(container: Container, requests: ResourceList | None, limits: ResourceList | None) -> Container:
+    return msgspec.structs.replace(container, resources=Resources(requests, limits, container.resources.claims))

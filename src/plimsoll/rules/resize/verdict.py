@@ -86,15 +86,8 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
         return ResizeVerdict("NoChange", allocation)
     infeasible = _infeasible(desired, allocation, setting)
     if infeasible is not None:
-        return ResizeVerdict(
-            "Infeasible",
-            allocation,
-            infeasible.message,
-            "Infeasible",
-            infeasible.label,
-            still_pending=infeasible.reconsidered,
-        )
-
+        message, label, reconsidered = msgspec.structs.astuple(infeasible)
+        return ResizeVerdict("Infeasible", allocation, message, "Infeasible", label, still_pending=reconsidered)
     also = tuple(AdmissionRefusal("Deferred", refusal) for refusal in setting.refusals)
     admission = admit(
         desired,
