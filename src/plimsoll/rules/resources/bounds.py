@@ -50,7 +50,8 @@ def _counted(name: str, quantity: Quantity) -> int:
 
 def _lists(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
     spec = pod.spec
-    for field, owner in (*container_fields(spec), ("spec", spec)):
-        yield f"{field}.resources.requests", listed(owner.resources, "requests")
-        yield f"{field}.resources.limits", listed(owner.resources, "limits")
+    blocks = ((field, container.resources) for field, container in container_fields(spec))
+    for field, resources in (*blocks, ("spec", spec.resources)):
+        yield f"{field}.resources.requests", listed(resources, "requests")
+        yield f"{field}.resources.limits", listed(resources, "limits")
     yield "spec.overhead", spec.overhead or {}
