@@ -52,7 +52,7 @@ from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.node.stats.summary import summary_json
 from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
-from plimsoll.rules.config.document import config_document
+from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.answers import Filesystems

@@ -31,7 +31,7 @@ from plimsoll.rules.model.objects import MEMORY, Node, Pod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile, profile_named
-from plimsoll.rules.resize.forecast import Api, Outcome, forecast, forecast_without_node
+from plimsoll.rules.resize.forecast import Api, Outcome, forecast, forecast_without_node, predicted_cpu_refusal
 from plimsoll.rules.resize.request import ResourceChange, resized_document
 from plimsoll.rules.resize.verdict import ResizeSetting, resize_setting
 from plimsoll.rules.resources.allocated_status import allocated_from_status
@@ -48,7 +48,6 @@ def cpu_refusal(setting: NodeConfig, allocated: Sequence[Pod]) -> Callable[[Pod]
         return lambda _pod: None
     from plimsoll.node.resources.cpu_manager import cpu_plan
     from plimsoll.rules.cpumanager.topology import flat
-    from plimsoll.rules.resize.forecast_cpus import predicted_cpu_refusal
 
     return predicted_cpu_refusal(cpu_plan(setting, flat(setting.machine.cores)), setting.policy, allocated)
 

@@ -32,17 +32,7 @@ from plimsoll.rules.admission.metadata import metadata_update_errors
 from plimsoll.rules.admission.validation import RESTART_CONTAINER, WINDOWS, pod_errors, relaxation
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.model.objects import (
-    CPU,
-    MEMORY,
-    NO_RESOURCES,
-    Node,
-    Pod,
-    ResourceList,
-    Resources,
-    is_mirror,
-    is_sidecar,
-)
+from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Node, Pod, Resources, is_mirror, is_sidecar, listed
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resources.effective import pod_requests
@@ -206,9 +196,7 @@ def _removal_errors(old: Pod, new: Pod, gates: Gates) -> list[FieldError]:
 def _removed(old: Resources, new: Resources) -> Iterable[str]:
     """The lists that lost a key; its value does not matter."""
     for kind in LISTS:
-        before: ResourceList = getattr(old, kind) or {}
-        after: ResourceList = getattr(new, kind) or {}
-        if before.keys() - after.keys():
+        if listed(old, kind).keys() - listed(new, kind).keys():
             yield kind
 
 

@@ -160,17 +160,14 @@ def defaulted_on(raw: Pod, setting: NodeConfig) -> Pod:
 def defaulted_workload(desired: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
     policy = pod_policy(desired, setting.policy)
     work = sized(pod_totals(desired, policy.gates), policy, setting.driver)
+    counted = counted_requests if setting.profile.scheduler_counts_actual else counted_requests_1_27
     return msgspec.structs.replace(
         work,
-        counted=work.requests if work.pod is desired else _counted(desired, setting),
+        counted=work.requests if work.pod is desired else counted(desired),
         share=class_sums([desired], gates=policy.gates),
         base=base,
         title=title or desired.metadata.name,
     )
-
-
-def _counted(pod: Pod, setting: NodeConfig) -> ResourceList:
-    return counted_requests(pod) if setting.profile.scheduler_counts_actual else counted_requests_1_27(pod)
 
 
 class Shown(msgspec.Struct, frozen=True):

@@ -35,16 +35,11 @@ class TaskStates(msgspec.Struct, frozen=True, rename="camel"):
     io_wait: int = 0
 
     def __add__(self, other: TaskStates) -> TaskStates:
-        return TaskStates(
-            self.sleeping + other.sleeping,
-            self.running + other.running,
-            self.stopped + other.stopped,
-            self.uninterruptible + other.uninterruptible,
-            self.io_wait + other.io_wait,
-        )
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return TaskStates(*map(sum, pairs))
 
     def total(self) -> int:
-        return self.sleeping + self.running + self.stopped + self.uninterruptible + self.io_wait
+        return sum(msgspec.structs.astuple(self))
 
 
 NO_TASKS = TaskStates()

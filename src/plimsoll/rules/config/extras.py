@@ -15,16 +15,15 @@ One row per setting, as in `table`; other names are refused, each with its path.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidConfigError, InvalidConfigsError, InvalidQuantityError
-from plimsoll.rules.config.field_types import READERS, Problems, shown
+from plimsoll.errors import InvalidConfigError, InvalidConfigsError
+from plimsoll.rules.config.field_types import READERS, Problems, Reader, read_quantity, shown
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.quantity import QUANTITIES
 
 API_VERSION = "plimsoll.dev/v1"
 KIND = "NodeExtras"
@@ -53,12 +52,12 @@ class NodeExtras(msgspec.Struct, frozen=True):
 class ExtraRow(msgspec.Struct, frozen=True):
     name: str
     attribute: str
-    read: Callable[[Any, str, Problems], Any]
+    read: Reader
     description: str
     values: str
 
 
-def _choice(*choices: str) -> Callable[[Any, str, Problems], Any]:
+def _choice(*choices: str) -> Reader:
     def read(value: Any, path: str, problems: Problems) -> Any:
         if value in choices:
             return value
@@ -79,10 +78,8 @@ def _seconds(value: Any, path: str, problems: Problems) -> Any:
 def _capacity(value: Any, path: str, problems: Problems) -> Any:
     amounts: ResourceList = {}
     for name, text in READERS["amounts"](value, path, problems).items():
-        try:
-            amounts[name] = QUANTITIES[text]
-        except InvalidQuantityError as error:
-            problems.append(InvalidConfigError(f"{path}[{name}]", error.reason))
+        if (amount := read_quantity(text, f"{path}[{name}]", problems)) is not None:
+            amounts[name] = amount
     return amounts
 
 

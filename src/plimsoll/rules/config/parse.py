@@ -11,16 +11,18 @@ contradictions between the others are found as well.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError
-from plimsoll.rules.config.field_types import FLAG_TEXTS, READERS, Problems, shown
+from plimsoll.rules.config.field_types import FLAG_TEXTS, READERS, Kind, Problems, shown
 from plimsoll.rules.config.kubelet import GATES, KubeletConfig, config_errors
 from plimsoll.rules.config.table import API_VERSION, BY_NAME, KIND, ROWS, Row
 from plimsoll.rules.config.thresholds import eviction_hard
+from plimsoll.rules.cpuset import cpu_text
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import CPU
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import from_units
@@ -62,7 +64,11 @@ def reading(
         from_file.get("featureGates", {}) | from_flags.get("featureGates", {}), profile, problems
     )
     values["featureGates"] = gates
-    notes += _idle_without_gate(present, gates)
+    notes += [
+        f"{row.name} has no effect while the feature gate {row.gate} is off"
+        for row in ROWS
+        if row.gate and row.name in present and not gates[row.gate]
+    ]
     notes += _replaced_by_cpu_list(values)
     values["podPidsLimit"] = max(values["podPidsLimit"], -1)  # the kubelet treats all negative values as −1
 
@@ -230,14 +236,6 @@ def _resolved_gates(
     return gates, notes
 
 
-def _idle_without_gate(present: FlagValues, gates: Mapping[str, bool]) -> list[str]:
-    return [
-        f"{row.name} has no effect while the feature gate {row.gate} is off"
-        for row in ROWS
-        if row.gate and row.name in present and not gates[row.gate]
-    ]
-
-
 def _replaced_by_cpu_list(values: FlagValues) -> list[str]:
     """N-10: the number of reserved CPUs replaces every other cpu reservation."""
     if not values["reservedSystemCPUs"]:
@@ -246,3 +244,36 @@ def _replaced_by_cpu_list(values: FlagValues) -> list[str]:
     values["kubeReserved"] = {name: amount for name, amount in values["kubeReserved"].items() if name != CPU}
     values["systemReserved"] = values["systemReserved"] | {CPU: from_units(len(values["reservedSystemCPUs"]))}
     return [f"reservedSystemCPUs replaces the cpu of {name}" for name in replaced]
+
+
+# The way back
+
+MASKED = "<masked>"
+
+# Kinds that are not listed are written unchanged.
+_WRITTEN: dict[Kind, Callable[[Any], Any]] = {
+    "duration": lambda seconds: f"{int(seconds)}s" if seconds == int(seconds) else f"{round(seconds * 10**9)}ns",
+    "period": lambda micros: f"{micros}us",
+    "texts": list,
+    "cpus": cpu_text,
+    "quantities": lambda amounts: {name: str(amount) for name, amount in amounts.items()},
+    "quantity": str,
+    "percentages": lambda shares: {name: f"{share}%" for name, share in shares.items()},
+    "headers": lambda headers: {name: [MASKED] for name in headers},
+}
+
+
+def config_document(config: KubeletConfig) -> JsonObject:
+    """For a node's `/configz`: every setting with an effect. Parsed with the same profile it gives the same
+    configuration, except for headers of static pods, which may contain a secret: only their names are shown."""
+    document: JsonObject = {"apiVersion": API_VERSION, "kind": KIND}
+    for row in ROWS:
+        value = getattr(config, row.attribute) if row.attribute and row.in_file else None
+        if value is None:
+            continue
+        *groups, name = row.name.split(".")
+        level = document
+        for group in groups:
+            level = level.setdefault(group, {})
+        level[name] = _WRITTEN.get(row.kind, lambda written: written)(value)
+    return document

@@ -321,7 +321,7 @@ def markdown() -> str:
             "",
             "| gate | 1.27 | 1.36 | on means |",
             "|---|---|---|---|",
-            *(f"| {gate.name} | {_switch(gate.on_1_27)} | {_in_1_36(gate)} | {gate.description} |" for gate in GATES),
+            *map(_gate, GATES),
             "",
         ]
     )
@@ -332,15 +332,12 @@ def _table(rows: list[Row]) -> list[str]:
         "| setting | flag | value | default | meaning |",
         "|---|---|---|---|---|",
         *(
-            f"| {_code(row.name) if row.in_file else '(only a flag)'} | {_code(row.flag)} | {_values(row)} "
+            f"| {_code(row.name) if row.in_file else '(only a flag)'} | {_code(row.flag)} "
+            f"| {' or '.join(map(_code, row.choices)) or KIND_WORDS[row.kind]} "
             f"| {_defaults(row)} | {row.description}{f' Gate {row.gate}.' if row.gate else ''} |"
             for row in rows
         ),
     ]
-
-
-def _values(row: Row) -> str:
-    return " or ".join(map(_code, row.choices)) if row.choices else KIND_WORDS[row.kind]
 
 
 def _defaults(row: Row) -> str:
@@ -360,9 +357,6 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
-def _switch(on: bool) -> str:
-    return "on" if on else "off"
-
-
-def _in_1_36(gate: Gate) -> str:
-    return _switch(gate.on_1_36) + (", locked" if gate.locked_1_36 else "")
+def _gate(gate: Gate) -> str:
+    old, new = ("on" if on else "off" for on in (gate.on_1_27, gate.on_1_36))
+    return f"| {gate.name} | {old} | {new}{', locked' if gate.locked_1_36 else ''} | {gate.description} |"

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.rules.controllers.replicasets import is_active, is_ready
+from plimsoll.rules.controllers.replicasets import has_condition, is_active, is_ready
 from plimsoll.rules.model.json_object import JsonObject
 
 DEFAULT_BACKOFF_LIMIT = 6
@@ -21,19 +21,11 @@ class JobStep(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-def is_finished(job: Mapping[str, Any]) -> bool:
-    conditions = job.get("status", {}).get("conditions") or ()
-    return any(
-        condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True"
-        for condition in conditions
-    )
-
-
 def job_step(job: Mapping[str, Any], pods: Iterable[JsonObject]) -> JobStep:
     spec = job["spec"]
     every = list(pods)
     active = tuple(pod for pod in every if is_active(pod))
-    if is_finished(job) or job["metadata"].get("deletionTimestamp"):
+    if has_condition(job, "Complete", "Failed") or job["metadata"].get("deletionTimestamp"):
         return JobStep()
     succeeded, failed = _ended(every, "Succeeded"), _ended(every, "Failed")
     if failed > _number(spec, "backoffLimit", DEFAULT_BACKOFF_LIMIT):

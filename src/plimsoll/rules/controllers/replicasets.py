@@ -29,9 +29,14 @@ def is_active(pod: Mapping[str, Any]) -> bool:
     )
 
 
+def has_condition(document: Mapping[str, Any], *types: str) -> bool:
+    """Whether one of these conditions is True."""
+    conditions = document.get("status", {}).get("conditions") or ()
+    return any(condition.get("type") in types and condition.get("status") == "True" for condition in conditions)
+
+
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
+    return has_condition(pod, "Ready")
 
 
 def desired_replicas(document: Mapping[str, Any]) -> int:

@@ -20,15 +20,10 @@ import msgspec
 
 from plimsoll.rules.config.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
-    CONTAINERFS_AVAILABLE,
-    CONTAINERFS_INODES_FREE,
     DEFAULT_TRANSITION_PERIOD_S,
-    IMAGEFS_AVAILABLE,
-    IMAGEFS_INODES_FREE,
     MEMORY_AVAILABLE,
-    NODEFS_AVAILABLE,
-    NODEFS_INODES_FREE,
     PID_AVAILABLE,
+    SIGNALS,
     FsLayout,
     Threshold,
 )
@@ -49,14 +44,9 @@ NODE_CONDITIONS: tuple[NodeCondition, ...] = ("MemoryPressure", "DiskPressure", 
 
 # 04 §1: the resource of each signal in messages, and the condition of each resource.
 RESOURCE_OF: dict[str, str] = {
+    **{signal: INODES if signal.endswith(".inodesFree") else EPHEMERAL_STORAGE for signal in SIGNALS},
     MEMORY_AVAILABLE: MEMORY,
     ALLOCATABLE_MEMORY_AVAILABLE: MEMORY,
-    NODEFS_AVAILABLE: EPHEMERAL_STORAGE,
-    NODEFS_INODES_FREE: INODES,
-    IMAGEFS_AVAILABLE: EPHEMERAL_STORAGE,
-    IMAGEFS_INODES_FREE: INODES,
-    CONTAINERFS_AVAILABLE: EPHEMERAL_STORAGE,
-    CONTAINERFS_INODES_FREE: INODES,
     PID_AVAILABLE: PIDS,
 }
 _CONDITION_OF: dict[str, NodeCondition] = {

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from plimsoll.rules.cgroups.desired import Workload
-from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, Container, Resources
+from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, Container, Resources, container_fields
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.resources.cpu import MIN_QUOTA_US
@@ -50,7 +50,7 @@ def _pod_level_sentence(work: Workload, resources: Resources) -> str:
 
 
 def _first_obstacle(work: Workload) -> str:
-    for field, container in _containers(work):
+    for field, container in container_fields(work.pod.spec, work.base):
         limits, requests = container.resources.limits or {}, container.resources.requests or {}
         missing = [name for name in (CPU, MEMORY) if not _positive(limits.get(name))]
         if missing:
@@ -73,7 +73,7 @@ def guaranteed_changes(work: Workload, setting: NodeConfig) -> list[AdvisedChang
     if pod.spec.resources is not None and setting.policy.gates.pod_level:
         return _pod_level_changes(work, pod.spec.resources)
     changes = []
-    for field, container in _containers(work):
+    for field, container in container_fields(work.pod.spec, work.base):
         requests, limits = container.resources.requests or {}, container.resources.limits or {}
         for name in (CPU, MEMORY):
             request, limit = requests.get(name), limits.get(name)
@@ -109,9 +109,10 @@ def _pod_level_changes(work: Workload, resources: Resources) -> list[AdvisedChan
 
 def pod_warnings(work: Workload, setting: NodeConfig) -> list[str]:
     """Settings that cause outages in production, one sentence each."""
+    fields = container_fields(work.pod.spec, work.base)
     containers = [
         f"{field} ({container.name}): {warning}"
-        for (field, container), values in zip(_containers(work), work.container_values, strict=True)
+        for (field, container), values in zip(fields, work.container_values, strict=True)
         for check in _CONTAINER_WARNINGS
         for warning in check(container, values, setting.policy)
     ]
@@ -203,13 +204,6 @@ def setting_warnings(setting: NodeConfig) -> list[str]:
     if setting.driver == "systemd":
         found.append("the systemd driver stores cpu quotas in whole percents of a CPU, rounded up")
     return found
-
-
-def _containers(work: Workload) -> list[tuple[str, Container]]:
-    spec = work.pod.spec
-    return [
-        (f"{work.base}.initContainers[{index}]", container) for index, container in enumerate(spec.init_containers)
-    ] + [(f"{work.base}.containers[{index}]", container) for index, container in enumerate(spec.containers)]
 
 
 def _positive(quantity: Quantity | None) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 
 from plimsoll.rules.gotext import quoted
 from plimsoll.rules.lifecycle.events import duration_text, pod_reference
-from plimsoll.rules.model.objects import Container, Metadata, ResourceList, Resources
+from plimsoll.rules.model.objects import Container, Metadata, ResourceList
 from plimsoll.rules.model.observed import Backoff
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 
@@ -37,11 +37,8 @@ def limits_with_max(max_s: float, limits: BackoffLimits = DEFAULT_LIMITS) -> Bac
 
 def backoff_key(container: Container) -> str:
     """Another image or other resources have an entry of their own: an accepted resize ends a back-off (03 §10)."""
-    return f"{container.name}_{container.image}_{_resources_text(container.resources)}"
-
-
-def _resources_text(resources: Resources) -> str:
-    return f"{_list_text(resources.requests)};{_list_text(resources.limits)}"
+    requests, limits = _list_text(container.resources.requests), _list_text(container.resources.limits)
+    return f"{container.name}_{container.image}_{requests};{limits}"
 
 
 def _list_text(amounts: ResourceList | None) -> str:

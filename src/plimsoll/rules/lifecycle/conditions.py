@@ -37,10 +37,6 @@ class ConditionInputs(msgspec.Struct, frozen=True):
         return RunCondition(type_, "True" if is_true else "False", reason, message, observed_generation=self.generation)
 
 
-def scheduled(inputs: ConditionInputs) -> RunCondition:
-    return inputs.condition(SCHEDULED, True)
-
-
 def ready_to_start(inputs: ConditionInputs, seen: ObservedPod) -> RunCondition:
     """The sandbox exists, with its network."""
     sandbox = seen.sandbox()
@@ -65,13 +61,9 @@ def initialized(inputs: ConditionInputs) -> RunCondition:
     return inputs.condition(INITIALIZED, not message, "ContainersNotInitialized" if message else "", message)
 
 
-def containers_ready(inputs: ConditionInputs) -> RunCondition:
-    return _containers(inputs, CONTAINERS_READY)
-
-
 def pod_ready(inputs: ConditionInputs, others: Iterable[RunCondition]) -> RunCondition:
     """All containers are ready, and all readiness gates, which other controllers set."""
-    containers = _containers(inputs, READY)
+    containers = containers_ready(inputs, READY)
     if containers.status != "True":
         return containers
     known = {other.type: other.status for other in others}
@@ -86,7 +78,7 @@ def pod_ready(inputs: ConditionInputs, others: Iterable[RunCondition]) -> RunCon
     return inputs.condition(READY, False, "ReadinessGatesNotReady", ", ".join(unready)) if unready else containers
 
 
-def _containers(inputs: ConditionInputs, type_: str) -> RunCondition:
+def containers_ready(inputs: ConditionInputs, type_: str = CONTAINERS_READY) -> RunCondition:
     unknown, unready = [], []
     sidecars = (each for each in inputs.pod.spec.init_containers if is_sidecar(each))
     for container in (*sidecars, *inputs.pod.spec.containers):

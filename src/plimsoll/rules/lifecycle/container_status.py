@@ -90,7 +90,7 @@ def _status(
         status = _from_run(context, container, runs[0], before)
         if len(runs) > 1:
             status = msgspec.structs.replace(status, last_state=_state(context, runs[1], None))
-        elif before is not None and _is_of_another(before.last_state, status.container_id):
+        elif before is not None and (last := before.last_state.terminated) and last.container_id != status.container_id:
             # The record of the previous run may be removed; what was reported of it stays.
             status = msgspec.structs.replace(status, last_state=before.last_state)
     newest = runs[0] if runs else None
@@ -102,10 +102,6 @@ def _is_reported_lost(context: StatusContext, run: ObservedContainer, before: Ru
     ended = before.state.terminated
     is_same = before.container_id == _full_id(context, run.id)
     return run.phase == "unknown" and is_same and ended is not None and ended.reason == STATUS_UNKNOWN
-
-
-def _is_of_another(state: RunState, container_id: str) -> bool:
-    return state.terminated is not None and state.terminated.container_id != container_id
 
 
 def _without_runs(

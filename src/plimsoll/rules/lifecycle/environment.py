@@ -17,7 +17,7 @@ import msgspec
 
 from plimsoll.errors import ContainerConfigError
 from plimsoll.rules.gotext import quoted
-from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList
+from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList, listed
 from plimsoll.rules.model.runnable import (
     ConfigMap,
     EnvFrom,
@@ -30,7 +30,7 @@ from plimsoll.rules.model.runnable import (
     containers_of,
 )
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.rules.quantity import ZERO, Quantity, from_units
+from plimsoll.rules.quantity import ZERO, from_units
 
 ConfigMaps = Mapping[str, ConfigMap]  # of the pod's namespace, by name
 
@@ -221,34 +221,28 @@ def _key_value(reference: KeyOf, namespace: str, config_maps: ConfigMaps) -> str
 def field_value(pod: RunPod, path: str, surroundings: Surroundings) -> str:
     """The value of a fieldRef; raises ContainerConfigError."""
     metadata = pod.metadata
-    match path:
-        case "metadata.name":
-            return metadata.name
-        case "metadata.namespace":
-            return metadata.namespace
-        case "metadata.uid":
-            return metadata.uid
-        case "metadata.labels":
-            return map_text(metadata.labels)
-        case "metadata.annotations":
-            return map_text(metadata.annotations)
-        case "spec.nodeName" | "spec.host":
-            return pod.spec.node_name
-        case "spec.serviceAccountName":
-            return pod.spec.service_account_name
-        case "status.podIP":
-            return surroundings.pod_ips[0] if surroundings.pod_ips else ""
-        case "status.podIPs":
-            return ",".join(surroundings.pod_ips)
-        case "status.hostIP":
-            return surroundings.host_ips[0] if surroundings.host_ips else ""
-        case "status.hostIPs":
-            return ",".join(surroundings.host_ips)
+    pod_ips, host_ips = surroundings.pod_ips, surroundings.host_ips
+    values = {
+        "metadata.name": metadata.name,
+        "metadata.namespace": metadata.namespace,
+        "metadata.uid": metadata.uid,
+        "metadata.labels": map_text(metadata.labels),
+        "metadata.annotations": map_text(metadata.annotations),
+        "spec.nodeName": pod.spec.node_name,
+        "spec.host": pod.spec.node_name,
+        "spec.serviceAccountName": pod.spec.service_account_name,
+        "status.podIP": pod_ips[0] if pod_ips else "",
+        "status.podIPs": ",".join(pod_ips),
+        "status.hostIP": host_ips[0] if host_ips else "",
+        "status.hostIPs": ",".join(host_ips),
+    }
+    if path in values:
+        return values[path]
     subscripted = _SUBSCRIPT.fullmatch(path)
     if subscripted is None:
         raise ContainerConfigError(f"unsupported fieldPath: {path}")
-    values = metadata.labels if subscripted[1] == "metadata.labels" else metadata.annotations
-    return (values or {}).get(subscripted[2], "")
+    texts = metadata.labels if subscripted[1] == "metadata.labels" else metadata.annotations
+    return (texts or {}).get(subscripted[2], "")
 
 
 def map_text(values: Mapping[str, str] | None) -> str:
@@ -269,13 +263,7 @@ def resource_value(
         name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not name.startswith(HUGEPAGES_PREFIX)
     ):
         raise ContainerConfigError(f"Unsupported container resource : {reference.resource}")
-    resources = container.resources.requests if kind == "requests" else container.resources.limits
-    amount = (resources or {}).get(name, ZERO)
+    amount, divisor = listed(container.resources, kind).get(name, ZERO), reference.divisor or _ONE
     if not amount and kind == "limits" and not name.startswith(HUGEPAGES_PREFIX):
-        pod_level = pod.spec.resources.limits if pod.spec.resources is not None else None
-        amount = (pod_level or {}).get(name) or allocatable.get(name, ZERO)
-    return str(_whole_parts(amount, reference.divisor or _ONE, milli=name == CPU))
-
-
-def _whole_parts(amount: Quantity, divisor: Quantity, *, milli: bool) -> int:
-    return -(-amount.milli // divisor.milli) if milli else -(-amount.value // divisor.value)
+        amount = listed(pod.spec.resources, "limits").get(name) or allocatable.get(name, ZERO)
+    return str(-(-amount.milli // divisor.milli) if name == CPU else -(-amount.value // divisor.value))

@@ -53,7 +53,7 @@ from plimsoll.rules.model.observed import (
     SyncState,
     Wait,
 )
-from plimsoll.rules.model.pod_status import RunContainerStatus, RunStatus
+from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.model.runnable import NEVER, ON_FAILURE, RunContainer, RunPod
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resize.steps import restart_message
@@ -93,19 +93,13 @@ def next_attempt(name: str, seen: ObservedPod, status: RunStatus) -> int:
     newest = seen.newest(name)
     if newest is not None:
         return newest.attempt + 1
-    before = _status_of(name, status)
+    reported = (*status.container_statuses, *status.init_container_statuses)
+    before = next((container for container in reported if container.name == name), None)
     if before is None:
         return 0
     # The runtime has lost its records. A container that was reported running or terminated had this number itself.
     had_run = before.state.running is not None or before.state.terminated is not None
     return before.restart_count + 1 if had_run else before.restart_count
-
-
-def _status_of(name: str, status: RunStatus) -> RunContainerStatus | None:
-    for each in (*status.container_statuses, *status.init_container_statuses):
-        if each.name == name:
-            return each
-    return None
 
 
 class _Sync:
@@ -141,18 +135,8 @@ class _Sync:
                 self.forget.append(container.id)
             else:  # only the newest of a name may run
                 self._kill(container, "", "unknown")
-        kill_pod = False
-        inits: list[RunContainer] = []
-        is_initialised, has_failed = self._init_containers(inits)
-        if has_failed:
-            kill_pod = True
-        else:
-            keeps = self._ordinary_containers() if is_initialised else True
-            if keeps:
-                self.to_start = [*inits, *self.to_start]
-            else:
-                kill_pod = True
-        if kill_pod:
+        is_initialised, has_failed = self._init_containers()
+        if has_failed or (is_initialised and not self._ordinary_containers()):
             return self._end()
         self._pass_backoffs()
         return self._complete(PodActions(sandbox_id=self._sandbox_id()))
@@ -199,9 +183,8 @@ class _Sync:
 
     # Init containers
 
-    def _init_containers(self, inits: list[RunContainer]) -> tuple[bool, bool]:
-        """Append those to start, in the pod's order. Returns whether the pod is initialised, and whether it has
-        failed."""
+    def _init_containers(self) -> tuple[bool, bool]:
+        """Whether the pod is initialised, and whether it has failed."""
         containers = self.pod.spec.init_containers
         if not containers:
             return True, False
@@ -233,7 +216,7 @@ class _Sync:
             passed = True
         if not passed:
             wanted.add(0)
-        inits.extend(containers[index] for index in sorted(wanted))
+        self.to_start.extend(containers[index] for index in sorted(wanted))
         return is_initialised, False
 
     def _init_step(self, container: RunContainer, newest: ObservedContainer) -> tuple[bool, bool, bool]:
@@ -255,23 +238,16 @@ class _Sync:
         return False, True, False
 
     def _running_sidecar(self, container: RunContainer, newest: ObservedContainer) -> tuple[bool, bool, bool]:
-        results = self._results(newest)
-        name = container.name
-        if container.startup_probe is not None and results.startup is not True:
-            if results.startup is None:
-                return False, False, False
-            self._kill(newest, f"Init container {name} failed startup probe", "startup")
-            return False, True, False
-        if _is_changed(container, newest):
-            self._kill(newest, f"Init container {name} definition changed", "definition")
-            return True, True, False
-        if container.liveness_probe is not None and results.liveness is False:
-            self._kill(newest, f"Init container {name} failed liveness probe", "liveness")
-            return True, True, False
-        if name in self.memory.restart_to_resize:
-            self._kill(newest, restart_message(name), "resize")
-            return True, True, False
-        return True, False, False
+        startup = self._results(newest).startup
+        if container.startup_probe is not None and startup is not True:
+            if startup is False:
+                self._kill(newest, f"Init container {container.name} failed startup probe", "startup")
+            return False, startup is False, False
+        why = self._why_end(container, newest, "Init container")
+        if why is not None:
+            reason, message = why
+            self._kill(newest, message, reason)
+        return True, why is not None, False
 
     # Ordinary containers
 
@@ -293,7 +269,7 @@ class _Sync:
                 self.to_start.append(container)
                 self._kill(newest, "", "unknown")  # of a sandbox that was replaced
                 continue
-            why = self._why_end(container, newest)
+            why = self._why_end(container, newest, "Container")
             if why is None:
                 keeps = True
                 continue
@@ -305,15 +281,15 @@ class _Sync:
             self._kill(newest, message, reason)
         return keeps
 
-    def _why_end(self, container: RunContainer, newest: ObservedContainer) -> tuple[KillReason, str] | None:
+    def _why_end(self, container: RunContainer, newest: ObservedContainer, title: str) -> tuple[KillReason, str] | None:
         results = self._results(newest)
         name = container.name
         if _is_changed(container, newest):
-            return "definition", f"Container {name} definition changed"
+            return "definition", f"{title} {name} definition changed"
         if container.liveness_probe is not None and results.liveness is False:
-            return "liveness", f"Container {name} failed liveness probe"
+            return "liveness", f"{title} {name} failed liveness probe"
         if container.startup_probe is not None and results.startup is False:
-            return "startup", f"Container {name} failed startup probe"
+            return "startup", f"{title} {name} failed startup probe"
         if name in self.memory.restart_to_resize:
             return "resize", restart_message(name)
         return None

@@ -99,11 +99,7 @@ def probe_event(events: ContainerEvents, kind: ProbeKind, answer: ProbeResult) -
 
 
 def with_verdict(results: ProbeResults, kind: ProbeKind, verdict: bool | None) -> ProbeResults:
-    if kind == "Startup":
-        return msgspec.structs.replace(results, startup=verdict)
-    if kind == "Liveness":
-        return msgspec.structs.replace(results, liveness=verdict)
-    return msgspec.structs.replace(results, readiness=verdict)
+    return msgspec.structs.replace(results, **{kind.lower(): verdict})
 
 
 def restored(status: RunContainerStatus) -> ProbeResults:

@@ -15,12 +15,12 @@ from plimsoll.rules.lifecycle.conditions import (
     DISRUPTION_TARGET,
     OWN_CONDITIONS,
     PASSING_CONDITIONS,
+    SCHEDULED,
     ConditionInputs,
     containers_ready,
     initialized,
     pod_ready,
     ready_to_start,
-    scheduled,
 )
 from plimsoll.rules.lifecycle.container_status import (
     StatusContext,
@@ -117,8 +117,8 @@ def rejected_status(
     generation = pod.metadata.generation if profile.pod_observed_generation else 0
     conditions = [each for each in pod.status.conditions if each.type not in ("Ready", "ContainersReady")]
     conditions += [
-        RunCondition("Ready", "False", "PodFailed", observed_generation=generation),
-        RunCondition("ContainersReady", "False", "PodFailed", observed_generation=generation),
+        RunCondition(kind, "False", "PodFailed", observed_generation=generation)
+        for kind in ("Ready", "ContainersReady")
     ]
     return RunStatus(
         phase=FAILED,
@@ -311,10 +311,8 @@ def _conditions(
     if profile.ready_to_start_condition:
         conditions.append(ready_to_start(inputs, seen))
     conditions.append(initialized(inputs))
-    conditions.append(pod_ready(inputs, conditions))
-    conditions.append(containers_ready(inputs))
-    conditions.append(scheduled(inputs))
-    return conditions
+    ready = pod_ready(inputs, conditions)
+    return [*conditions, ready, containers_ready(inputs), inputs.condition(SCHEDULED, True)]
 
 
 def _dated(

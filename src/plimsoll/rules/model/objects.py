@@ -7,6 +7,7 @@ decoding: a rule that needs another value builds another object.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -45,6 +46,13 @@ class Resources(Lean, frozen=True, gc=False):
 
 
 NO_RESOURCES = Resources()
+
+
+def listed(resources: Resources | None, kind: str) -> ResourceList:
+    """One list, `requests` or `limits`; empty if absent."""
+    if resources is None:
+        return {}
+    return (resources.requests if kind == "requests" else resources.limits) or {}
 
 
 class ResizePolicy(Lean, frozen=True, gc=False):
@@ -234,6 +242,13 @@ class Node(Lean, frozen=True, gc=False):
     metadata: Metadata = Metadata()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+
+def container_fields(spec: PodSpec, base: str = "spec") -> Iterator[tuple[str, Container]]:
+    """Each container with its path in the manifest; init containers first."""
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for index, container in enumerate(containers):
+            yield f"{base}.{kind}[{index}]", container
 
 
 def is_sidecar(container: Container) -> bool:

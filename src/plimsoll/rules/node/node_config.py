@@ -75,9 +75,10 @@ def resolved(
         raise error
     config = on_host(config, cgroup_version)
     max_pods, pods_per_core = (config.max_pods, config.pods_per_core) if machine.pods is None else (machine.pods, 0)
-    capacity = machine_capacity(
-        machine.cores, machine.memory_bytes, max_pods, pods_per_core, _counted_others(machine, config)
-    )
+    others = machine.others
+    if not config.local_storage_capacity_isolation:
+        others = {name: quantity for name, quantity in others.items() if name != EPHEMERAL_STORAGE}
+    capacity = machine_capacity(machine.cores, machine.memory_bytes, max_pods, pods_per_core, others)
     thresholds = parsed_thresholds(
         config.eviction_hard,
         config.eviction_soft,
@@ -85,8 +86,8 @@ def resolved(
         config.eviction_minimum_reclaim,
         config.enforce_node_allocatable,
     )
-    eviction = {} if config.ignore_eviction_in_allocatable else _hard_reservation(config, capacity)
-    reserved = Reserved(config.system_reserved, config.kube_reserved, eviction)
+    hard = () if config.ignore_eviction_in_allocatable else parsed_thresholds(config.eviction_hard)
+    reserved = Reserved(config.system_reserved, config.kube_reserved, eviction_reservation(hard, capacity))
     errors = reservation_errors(capacity, reserved)
     if errors:
         raise InvalidConfigError("", f"invalid Node Allocatable configuration. {' '.join(errors)}")
@@ -119,16 +120,6 @@ def _path_errors(config: KubeletConfig) -> list[InvalidConfigError]:
         for field, path in paths.items()
         if not path.isprintable() or ".." in path.split("/")
     ]
-
-
-def _counted_others(machine: Machine, config: KubeletConfig) -> ResourceList:
-    if config.local_storage_capacity_isolation:
-        return machine.others
-    return {name: quantity for name, quantity in machine.others.items() if name != EPHEMERAL_STORAGE}
-
-
-def _hard_reservation(config: KubeletConfig, capacity: ResourceList) -> ResourceList:
-    return eviction_reservation(parsed_thresholds(config.eviction_hard), capacity)
 
 
 def _policy(

@@ -8,13 +8,14 @@ overwritten; all other parts come from the spec immediately, without a decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from plimsoll.rules.admission.validation import RESTART_CONTAINER
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
-from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, PodSpec, Resources, is_sidecar
+from plimsoll.rules.model.objects import CPU, NO_RESOURCES, Container, Pod, PodSpec, ResourceList, Resources, is_sidecar
+from plimsoll.rules.quantity import ZERO
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -77,6 +78,20 @@ def is_allocated(pod: Pod, allocation: Allocation) -> bool:
 
 def all_containers(spec: PodSpec) -> tuple[Container, ...]:
     return (*spec.init_containers, *spec.containers)
+
+
+def with_containers(pod: Pod, change: Callable[[Container], Container]) -> Pod:
+    spec = pod.spec
+    containers, init_containers = tuple(map(change, spec.containers)), tuple(map(change, spec.init_containers))
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(spec, containers=containers, init_containers=init_containers)
+    )
+
+
+def whole_amount(resources: ResourceList | None, name: str) -> int:
+    """Milli-cores, bytes or pieces; 0 if absent."""
+    quantity = (resources or {}).get(name, ZERO)
+    return quantity.milli if name == CPU else quantity.value
 
 
 def same_resources(left: Resources, right: Resources) -> bool:

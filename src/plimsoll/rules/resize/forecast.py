@@ -10,7 +10,7 @@ The caller passes the node, its other pods and, if known, the working sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,18 +19,19 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import LISTS, PodVersion
 from plimsoll.rules.admission.resize import capacity_verdict, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors
+from plimsoll.rules.cpumanager.assignment import CpuPlan, NotEnoughCpusError, NotWholeCoresError, assigned
+from plimsoll.rules.cpumanager.topology import Cpus
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import (
     CPU,
-    MEMORY,
     NO_RESOURCES,
     Container,
     Node,
     Pod,
-    ResourceList,
-    Resources,
     is_mirror,
+    listed,
 )
+from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO, Quantity, from_units
 from plimsoll.rules.resize.allocation import Allocation, all_containers, allocation_of
@@ -39,11 +40,12 @@ from plimsoll.rules.resize.nearest_request import is_change, nearest_requests
 from plimsoll.rules.resize.steps import pending_actuation, tightened_memory
 from plimsoll.rules.resize.verdict import ResizeSetting, ResizeVerdict, resize_verdict
 from plimsoll.rules.resources.allocated_status import allocated_from_status
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import BEST_EFFORT, GUARANTEED, qos_class
-from plimsoll.rules.scheduling.fit import is_terminal
+from plimsoll.rules.scheduling.fit import is_terminal, load_key
 
 Outcome = Literal["unchanged", "accepted", "deferred", "infeasible", "refused", "ended", "unscheduled", "unknown"]
-RESIZED = (CPU, MEMORY)
 
 STATIC_CPUS = "guaranteed_pod_cpu_manager_static_policy"
 _RECREATE = "recreate the pod with the new amounts"
@@ -113,7 +115,7 @@ def forecast(
     allocation = allocation_of(allocated, setting.gates)
     refusal = _too_large(old, new, setting)
     if refusal is not None:
-        return Forecast("refused", refusal, most=_most_of_short(old, new, allocation, setting, api))
+        return Forecast("refused", refusal, most=_most(old, new, allocation, setting, api))
     if is_terminal(old.pod) or old.pod.metadata.deletion_timestamp is not None:
         return _of_ended(old, new)
     verdict = resize_verdict(new.pod, allocation, setting)
@@ -180,7 +182,7 @@ def _within_node(old: PodVersion, new: PodVersion, setting: ResizeSetting, api: 
     if _too_large(old, new, setting) is None:
         return pod
     allocation = allocation_of(allocated_from_status(old.pod), setting.gates)
-    for largest in _most_of_short(old, new, allocation, setting, api):
+    for largest in _most(old, new, allocation, setting, api):
         if largest.ever is None:
             return None
         pod = with_request(pod, largest.container, largest.resource, largest.ever)
@@ -200,7 +202,7 @@ def _why_none(old: Pod, new: Pod, profile: Profile, api: Api, errors: Sequence[F
     if any(error.field.startswith("spec.resources") for error in errors):
         return "the pod-level resources (spec.resources) leave no more for its containers: raise them first"
     amounts = [container.resources for container in all_containers(new.spec)]
-    zeros = any(amount == ZERO for listed in amounts for kind in LISTS for amount in _list(listed, kind).values())
+    zeros = any(amount == ZERO for own in amounts for kind in LISTS for amount in listed(own, kind).values())
     if zeros and qos_class(old, gates=api.gates) == GUARANTEED:
         return "0 means no limit, and in a Guaranteed pod every container has limits: request more than 0"
     return ""
@@ -235,30 +237,24 @@ def _judged(
     if verdict.decision == "Infeasible" and verdict.label in _HINTS:
         whole = _next_whole(pod, allocation, setting) if verdict.label == STATIC_CPUS else ""
         return Forecast("infeasible", verdict.message, whole or _HINTS[verdict.label])
-    short = short_of(pod, setting)
     return Forecast(
         "deferred" if verdict.decision == "Deferred" else "infeasible",
         verdict.message,
-        short=short,
+        short=short_of(pod, setting),
         leaving=leaving(pod, allocation, setting) if verdict.decision == "Deferred" else None,
-        most=_most(old, new, allocation, setting, api, tuple(short)),
+        most=_most(old, new, allocation, setting, api),
     )
 
 
 def _most(
-    old: PodVersion, new: PodVersion, allocation: Allocation, setting: ResizeSetting, api: Api, short: Sequence[str]
+    old: PodVersion, new: PodVersion, allocation: Allocation, setting: ResizeSetting, api: Api
 ) -> tuple[LargestRequest, ...]:
+    """For the resources that are short."""
+
     def api_errors(pod: Pod) -> Sequence[FieldError]:
         return api.errors(old, PodVersion(new.document, pod), setting.profile)
 
-    return most_that_fits(new.pod, allocation, setting, short, api_errors)
-
-
-def _most_of_short(
-    old: PodVersion, new: PodVersion, allocation: Allocation, setting: ResizeSetting, api: Api
-) -> tuple[LargestRequest, ...]:
-    short = short_of(new.pod, setting)
-    return _most(old, new, allocation, setting, api, tuple(name for name in RESIZED if name in short))
+    return most_that_fits(new.pod, allocation, setting, tuple(short_of(new.pod, setting)), api_errors)
 
 
 def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str:
@@ -266,7 +262,7 @@ def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str
     parts = {
         container.name: request.milli
         for container in all_containers(new.spec)
-        if (request := _list(container.resources, "requests").get(CPU)) is not None and request.milli % 1000
+        if (request := listed(container.resources, "requests").get(CPU)) is not None and request.milli % 1000
     }
     for more in (1, 0):
         whole = {name: from_units(milli // 1000 + more) for name, milli in parts.items()}
@@ -275,8 +271,8 @@ def _next_whole(new: Pod, allocation: Allocation, setting: ResizeSetting) -> str
             rounded = with_request(rounded, name, CPU, amount)
         verdict = resize_verdict(rounded, allocation, setting)
         if whole and all(whole.values()) and verdict.decision in ("Accepted", "Deferred"):
-            listed = ", ".join(f"{amount} (container {name})" for name, amount in whole.items())
-            return f"this node allocates only whole CPUs: request {listed}"
+            wholes = ", ".join(f"{amount} (container {name})" for name, amount in whole.items())
+            return f"this node allocates only whole CPUs: request {wholes}"
     return ""
 
 
@@ -310,5 +306,37 @@ def _shrink(container: str, limit_bytes: int, used_bytes: int) -> UnsafeShrink:
     return UnsafeShrink(container, from_units(limit_bytes, "BinarySI"), from_units(used_bytes, "BinarySI"))
 
 
-def _list(resources: Resources, kind: str) -> ResourceList:
-    return (resources.requests if kind == "requests" else resources.limits) or {}
+# --- exclusive CPUs ---
+
+
+def predicted_cpu_refusal(
+    plan: CpuPlan, policy: NodePolicy, allocated: Iterable[Pod]
+) -> Callable[[Pod], AdmissionRefusal | None]:
+    """Whether the static CPU manager can assign exclusive CPUs to a resized pod (02 §10). The number of CPUs decides,
+    hardly ever which ones, so all pods are assigned CPUs again, one after the other.
+
+    `allocated`: all pods of the node with their allocated resources, the pod in question included."""
+    owned: dict[str, dict[str, Cpus]] = {}
+
+    def assign(pod: Pod) -> dict[str, Cpus]:
+        return assigned(_keyed(defaulted(pod, gates=policy.gates)), owned, plan, policy)
+
+    for pod in allocated:
+        try:
+            owned[load_key(pod)] = assign(pod)
+        except (NotEnoughCpusError, NotWholeCoresError):
+            continue  # it runs, so the node used another order; its CPUs are unknown
+
+    def refusal(pod: Pod) -> AdmissionRefusal | None:
+        try:
+            assign(pod)
+        except (NotEnoughCpusError, NotWholeCoresError) as error:
+            return AdmissionRefusal(error.reason, str(error))
+        return None
+
+    return refusal
+
+
+def _keyed(pod: Pod) -> Pod:
+    """Pods from manifests have no uid yet."""
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=load_key(pod)))

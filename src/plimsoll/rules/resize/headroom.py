@@ -14,7 +14,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
 from plimsoll.rules.node.admission import shortfalls
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
-from plimsoll.rules.resize.allocation import Allocation, all_containers, allocated_pod
+from plimsoll.rules.resize.allocation import Allocation, all_containers, allocated_pod, whole_amount, with_containers
 from plimsoll.rules.resize.verdict import ResizeSetting, resize_verdict
 from plimsoll.rules.resources.effective import pod_level_requests_set
 from plimsoll.rules.resources.qos import GUARANTEED, qos_class
@@ -174,20 +174,15 @@ def _for_resource(name: str, desired: Pod, allocated: Pod) -> Pod:
             limits=_mixed(name, after.limits, before.limits),
         )
 
-    def mixed_containers(after: tuple[Container, ...], before: tuple[Container, ...]) -> tuple[Container, ...]:
-        return tuple(
-            msgspec.structs.replace(new, resources=mixed_resources(new.resources, old.resources))
-            for old, new in zip(before, after, strict=True)
-        )
-
-    spec, pod_level = desired.spec, desired.spec.resources
-    spec = msgspec.structs.replace(
-        spec,
-        containers=mixed_containers(spec.containers, allocated.spec.containers),
-        init_containers=mixed_containers(spec.init_containers, allocated.spec.init_containers),
-        resources=None if pod_level is None else mixed_resources(pod_level, allocated.spec.resources or NO_RESOURCES),
+    before = {container.name: container.resources for container in all_containers(allocated.spec)}
+    pod = with_containers(
+        desired,
+        lambda after: msgspec.structs.replace(after, resources=mixed_resources(after.resources, before[after.name])),
     )
-    return msgspec.structs.replace(desired, spec=spec)
+    if (pod_level := desired.spec.resources) is None:
+        return pod
+    mixed = mixed_resources(pod_level, allocated.spec.resources or NO_RESOURCES)
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=mixed))
 
 
 def _mixed(name: str, desired: ResourceList | None, allocated: ResourceList | None) -> ResourceList | None:
@@ -202,16 +197,10 @@ def with_request(pod: Pod, container: str, name: str, amount: Quantity) -> Pod:
             return candidate
         return msgspec.structs.replace(candidate, resources=_requesting(candidate.resources, name, amount))
 
-    spec = pod.spec
     if not container:
-        own = _requesting(spec.resources or NO_RESOURCES, name, amount)
-        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(spec, resources=own))
-    spec = msgspec.structs.replace(
-        spec,
-        containers=tuple(map(changed, spec.containers)),
-        init_containers=tuple(map(changed, spec.init_containers)),
-    )
-    return msgspec.structs.replace(pod, spec=spec)
+        own = _requesting(pod.spec.resources or NO_RESOURCES, name, amount)
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=own))
+    return with_containers(pod, changed)
 
 
 def _requesting(resources: Resources, name: str, amount: Quantity) -> Resources:
@@ -233,8 +222,7 @@ def _allocated_amount(pod: Pod, container: str, name: str) -> int:
     resources = pod.spec.resources or NO_RESOURCES
     if container:
         resources = next(each.resources for each in all_containers(pod.spec) if each.name == container)
-    amount = _request(resources, name)
-    return amount.milli if name == CPU else amount.value
+    return whole_amount(resources.requests, name)
 
 
 def _largest(fits: Callable[[int], bool], lowest: int, *, bound: int, step: int) -> int | None:

@@ -14,9 +14,9 @@ import msgspec
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import LISTS, PodVersion
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
-from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
+from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources, listed
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
-from plimsoll.rules.resize.allocation import all_containers, same_pod_level, same_resources
+from plimsoll.rules.resize.allocation import all_containers, same_pod_level, same_resources, with_containers
 from plimsoll.rules.resources.effective import container_requests
 from plimsoll.rules.resources.qos import BURSTABLE, GUARANTEED, computed_qos_class, qos_class
 
@@ -50,8 +50,8 @@ def _with_removed(before: Container | None, after: Container) -> Container:
     """With the amounts that the request removed."""
     if before is None:
         return after
-    requests, limits = ({**_list(before.resources, kind), **_list(after.resources, kind)} or None for kind in LISTS)
-    return msgspec.structs.replace(after, resources=Resources(requests, limits, after.resources.claims))
+    requests, limits = ({**listed(before.resources, kind), **listed(after.resources, kind)} or None for kind in LISTS)
+    return _with_lists(after, requests, limits)
 
 
 def is_change(old: Pod, new: Pod) -> bool:
@@ -63,26 +63,24 @@ def is_change(old: Pod, new: Pod) -> bool:
 
 def _ordered(before: Container | None, after: Container) -> Container:
     """For a limit below its request: lower the request if only the limit was changed, else raise the limit."""
-    requests, limits = dict(_list(after.resources, "requests")), dict(_list(after.resources, "limits"))
+    requests, limits = dict(listed(after.resources, "requests")), dict(listed(after.resources, "limits"))
     for name in RESIZED:
         request, limit = requests.get(name), limits.get(name)
         if request is None or limit is None or request <= limit:
             continue
-        if before is not None and _list(before.resources, "requests").get(name) == request:
+        if before is not None and listed(before.resources, "requests").get(name) == request:
             requests[name] = limit
         else:
             limits[name] = request
-    return msgspec.structs.replace(
-        after, resources=msgspec.structs.replace(after.resources, requests=requests or None, limits=limits or None)
-    )
+    return _with_lists(after, requests or None, limits or None)
 
 
 def _within_pod_level(old: Pod, new: Pod) -> Pod:
     """Reduce container amounts to what the pod level leaves them."""
     pod_level = new.spec.resources or NO_RESOURCES
-    adjusted = _map_containers(old, new, _limited(_list(pod_level, "limits")))
+    adjusted = _map_containers(old, new, _limited(listed(pod_level, "limits")))
     before = {container.name: container for container in all_containers(old.spec)}
-    for name, most in _list(pod_level, "requests").items():
+    for name, most in listed(pod_level, "requests").items():
         for container in all_containers(new.spec) if name in RESIZED else ():
             was = before.get(container.name, Container())
             request, had = _amounts(container, name)[0] or ZERO, _amounts(was, name)[0] or ZERO
@@ -95,12 +93,12 @@ def _within_pod_level(old: Pod, new: Pod) -> Pod:
 
 def _limited(most: ResourceList) -> Change:
     def change(before: Container | None, after: Container) -> Container:
-        had = {} if before is None else _list(before.resources, "limits")
+        had = {} if before is None else listed(before.resources, "limits")
         limits = {
             name: min(amount, most.get(name, amount)) if name in RESIZED and amount != had.get(name) else amount
-            for name, amount in _list(after.resources, "limits").items()
+            for name, amount in listed(after.resources, "limits").items()
         }
-        return msgspec.structs.replace(after, resources=msgspec.structs.replace(after.resources, limits=limits or None))
+        return _with_lists(after, after.resources.requests, limits or None)
 
     return change
 
@@ -130,7 +128,7 @@ def _one_below(old: Pod, new: Pod) -> Iterator[Pod]:
 
 
 def _amounts(container: Container, name: str) -> tuple[Quantity | None, Quantity | None]:
-    return _list(container.resources, "requests").get(name), _list(container.resources, "limits").get(name)
+    return listed(container.resources, "requests").get(name), listed(container.resources, "limits").get(name)
 
 
 def _lowered(container: str, name: str, limit: Quantity) -> Change:
@@ -141,8 +139,8 @@ def _requesting(container: str, name: str, amount: Quantity) -> Change:
     def change(_before: Container | None, after: Container) -> Container:
         if after.name != container:
             return after
-        requests = {**_list(after.resources, "requests"), name: amount}
-        return msgspec.structs.replace(after, resources=msgspec.structs.replace(after.resources, requests=requests))
+        requests = {**listed(after.resources, "requests"), name: amount}
+        return _with_lists(after, requests, after.resources.limits)
 
     return change
 
@@ -155,34 +153,24 @@ def _memory_below(limit_bytes: int) -> Quantity:
 
 def _map_containers(old: Pod, new: Pod, change: Change) -> Pod:
     before = {container.name: container for container in all_containers(old.spec)}
-    spec = msgspec.structs.replace(
-        new.spec,
-        containers=tuple(change(before.get(after.name), after) for after in new.spec.containers),
-        init_containers=tuple(change(before.get(after.name), after) for after in new.spec.init_containers),
-    )
-    return msgspec.structs.replace(new, spec=spec)
+    return with_containers(new, lambda after: change(before.get(after.name), after))
 
 
 def _guaranteed(before: Container | None, after: Container) -> Container:
     """Request and limit become equal: the one that was changed decides, the larger if both were."""
-    requests, limits = dict(_list(after.resources, "requests")), dict(_list(after.resources, "limits"))
+    requests, limits = dict(listed(after.resources, "requests")), dict(listed(after.resources, "limits"))
     for name in RESIZED:
-        had = None if before is None else _list(before.resources, "limits").get(name)
+        had = None if before is None else listed(before.resources, "limits").get(name)
         changed = [amount for amount in (requests.get(name), limits.get(name)) if amount is not None and amount != had]
         chosen = max(changed, default=had)
         if chosen is not None:
             requests[name] = limits[name] = chosen
-    return msgspec.structs.replace(
-        after, resources=msgspec.structs.replace(after.resources, requests=requests, limits=limits)
-    )
+    return _with_lists(after, requests, limits)
 
 
 def _old_requests(before: Container | None, after: Container) -> Container:
-    if before is None:
-        return after
-    resources = Resources(before.resources.requests, after.resources.limits, after.resources.claims)
-    return msgspec.structs.replace(after, resources=resources)
+    return after if before is None else _with_lists(after, before.resources.requests, after.resources.limits)
 
 
-def _list(resources: Resources, kind: str) -> ResourceList:
-    return (resources.requests if kind == "requests" else resources.limits) or {}
+def _with_lists(container: Container, requests: ResourceList | None, limits: ResourceList | None) -> Container:
+    return msgspec.structs.replace(container, resources=Resources(requests, limits, container.resources.claims))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.admission.comparison import CONTAINER_KINDS, LISTS
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, Resources, is_sidecar
+from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, Resources, is_sidecar, listed
 from plimsoll.rules.quantity import Quantity
 
 ListName = Literal["requests", "limits"]
@@ -26,16 +26,16 @@ class NoSuchContainerError(PlimsollError):
 def chosen_container(pod: Pod, name: str) -> Container:
     """The container of that name; without a name, the only one."""
     resizable = [*pod.spec.containers, *(each for each in pod.spec.init_containers if is_sidecar(each))]
-    listed = ", ".join(each.name for each in resizable)
+    names = ", ".join(each.name for each in resizable)
     if not name:
         if len(resizable) == 1:
             return resizable[0]
         raise NoSuchContainerError(
-            f"pod {pod.metadata.name} has {len(resizable)} containers, name one with -c: {listed}"
+            f"pod {pod.metadata.name} has {len(resizable)} containers, name one with -c: {names}"
         )
     container = next((each for each in (*resizable, *pod.spec.init_containers) if each.name == name), None)
     if container is None:
-        raise NoSuchContainerError(f"pod {pod.metadata.name} has no container {name!r}; there are: {listed}")
+        raise NoSuchContainerError(f"pod {pod.metadata.name} has no container {name!r}; there are: {names}")
     return container
 
 
@@ -45,7 +45,7 @@ def change_of(container: Container, amounts: Mapping[str, Quantity], kinds: Sequ
     for kind in LISTS:
         if kinds and kind not in kinds:
             continue
-        present = (container.resources.requests if kind == "requests" else container.resources.limits) or {}
+        present = listed(container.resources, kind)
         changed = {
             name: str(amount) for name, amount in amounts.items() if kinds or kind == "requests" or name in present
         }
@@ -97,8 +97,7 @@ def _changed(container: JsonObject, change: ResourceChange) -> JsonObject:
 def _difference(before: Resources, after: Resources) -> JsonObject:
     difference: JsonObject = {}
     for kind in LISTS:
-        was = (before.requests if kind == "requests" else before.limits) or {}
-        now = (after.requests if kind == "requests" else after.limits) or {}
+        was, now = listed(before, kind), listed(after, kind)
         changed: JsonObject = {name: str(amount) for name, amount in now.items() if was.get(name) != amount}
         changed |= dict.fromkeys(was.keys() - now.keys())
         if changed:

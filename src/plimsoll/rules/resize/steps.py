@@ -26,8 +26,7 @@ from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources, is_sidecar
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.rules.quantity import ZERO
-from plimsoll.rules.resize.allocation import Allocation, allocation_of, resizable_containers, restarts_for
+from plimsoll.rules.resize.allocation import Allocation, allocation_of, resizable_containers, restarts_for, whole_amount
 from plimsoll.rules.resources.files import controller_of, file_map
 from plimsoll.rules.resources.values import UNLIMITED, Values
 
@@ -244,7 +243,7 @@ def _memory_checks(changes: Iterable[_Change], pod: Values, desired: Values) -> 
 
 def tightened_memory(before: Resources, after: Resources) -> int:
     """The new memory limit if it must be above the usage; 0 if it is raised, removed or unchanged."""
-    old, new = _amount(before.limits, MEMORY), _amount(after.limits, MEMORY)
+    old, new = whole_amount(before.limits, MEMORY), whole_amount(after.limits, MEMORY)
     return new if _added_or_lowered(old, new) else 0
 
 
@@ -260,14 +259,9 @@ def _actuated(actuated: Allocation, container: Container) -> Resources:
     return actuated.containers.get(container.name, NO_RESOURCES)
 
 
-def _amount(resources: ResourceList | None, name: str) -> int:
-    quantity = (resources or {}).get(name, ZERO)
-    return quantity.milli if name == CPU else quantity.value
-
-
 def _figures(resources: Resources, name: str) -> tuple[int, int]:
     """Limit and request, 0 for none."""
-    return _amount(resources.limits, name), _amount(resources.requests, name)
+    return whole_amount(resources.limits, name), whole_amount(resources.requests, name)
 
 
 def _differs(left: Resources, right: Resources) -> bool:

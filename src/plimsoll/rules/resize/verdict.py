@@ -34,6 +34,7 @@ from plimsoll.rules.resize.allocation import (
     resizable_containers,
     restarts_for,
     same_pod_level,
+    whole_amount,
 )
 from plimsoll.rules.resources.effective import pod_requests
 from plimsoll.rules.resources.qos import GUARANTEED, qos_class
@@ -44,10 +45,6 @@ Decision = Literal["Accepted", "Deferred", "Infeasible", "NoChange"]
 
 RETRY_FIRST_S = 30.0
 RETRY_S = 180.0
-
-
-def _never_swaps(_pod: Pod, _container: Container) -> bool:
-    return False
 
 
 class ResizeSetting(msgspec.Struct, frozen=True):
@@ -61,10 +58,9 @@ class ResizeSetting(msgspec.Struct, frozen=True):
     conditions: tuple[NodeCondition, ...] = ()  # pressure conditions that the node has now
     refusals: tuple[str, ...] = ()  # of admission checks beyond `rules.node.admission`
     absolute_allocatable: ResourceList | None = None  # N-9; without it the Node's allocatable is used
-    may_swap: Callable[[Pod, Container], bool] = _never_swaps
-    cpu_refusal: Callable[[Pod], AdmissionRefusal | None] = lambda _pod: (
-        None
-    )  # whether exclusive CPUs are available (02 §10)
+    may_swap: Callable[[Pod, Container], bool] = lambda _pod, _container: False
+    # Whether exclusive CPUs are available (02 §10).
+    cpu_refusal: Callable[[Pod], AdmissionRefusal | None] = lambda _pod: None
     enabled: bool = True  # InPlacePodVerticalScaling
 
 
@@ -90,15 +86,8 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
         return ResizeVerdict("NoChange", allocation)
     infeasible = _infeasible(desired, allocation, setting)
     if infeasible is not None:
-        return ResizeVerdict(
-            "Infeasible",
-            allocation,
-            infeasible.message,
-            "Infeasible",
-            infeasible.label,
-            still_pending=infeasible.reconsidered,
-        )
-
+        message, label, reconsidered = msgspec.structs.astuple(infeasible)
+        return ResizeVerdict("Infeasible", allocation, message, "Infeasible", label, still_pending=reconsidered)
     also = tuple(AdmissionRefusal("Deferred", refusal) for refusal in setting.refusals)
     admission = admit(
         desired,
@@ -188,7 +177,7 @@ def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None
         status = setting.load.node.status
         capacity = status.allocatable or status.capacity or {}
     for name in (MEMORY, CPU):
-        requested, available = _amount(requests, name), _amount(capacity, name)
+        requested, available = whole_amount(requests, name), whole_amount(capacity, name)
         if requested > available:
             message = f"Node didn't have enough capacity: {name}, requested: {requested}, capacity: {available}"
             return _Infeasible(message, "insufficient_node_allocatable", reconsidered=True)
@@ -197,11 +186,6 @@ def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None
 
 def _request(container: Container, name: str) -> Quantity:
     return (container.resources.requests or {}).get(name, ZERO)
-
-
-def _amount(resources: ResourceList, name: str) -> int:
-    quantity = resources.get(name, ZERO)
-    return quantity.milli if name == CPU else quantity.value
 
 
 # --- the queue (03 §7) ---

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.model.objects import CPU, HUGEPAGES_PREFIX, Pod, ResourceList
+from plimsoll.rules.model.objects import CPU, HUGEPAGES_PREFIX, Pod, ResourceList, container_fields, listed
 from plimsoll.rules.quantity import MAX_INT64, Quantity
 from plimsoll.rules.resources.effective import pod_limits, pod_requests
 from plimsoll.rules.resources.values import page_size_of
@@ -50,11 +50,8 @@ def _counted(name: str, quantity: Quantity) -> int:
 
 def _lists(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
     spec = pod.spec
-    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
-        for index, container in enumerate(containers):
-            yield f"spec.{kind}[{index}].resources.requests", container.resources.requests or {}
-            yield f"spec.{kind}[{index}].resources.limits", container.resources.limits or {}
-    if spec.resources is not None:
-        yield "spec.resources.requests", spec.resources.requests or {}
-        yield "spec.resources.limits", spec.resources.limits or {}
+    blocks = ((field, container.resources) for field, container in container_fields(spec))
+    for field, resources in (*blocks, ("spec", spec.resources)):
+        yield f"{field}.resources.requests", listed(resources, "requests")
+        yield f"{field}.resources.limits", listed(resources, "limits")
     yield "spec.overhead", spec.overhead or {}

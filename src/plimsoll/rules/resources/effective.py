@@ -15,7 +15,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
-from plimsoll.rules.model.objects import Container, ContainerStatus, Pod, ResourceList, Resources, is_pod_level_resource
+from plimsoll.rules.model.objects import (
+    Container,
+    ContainerStatus,
+    Pod,
+    ResourceList,
+    Resources,
+    is_pod_level_resource,
+    listed,
+)
 from plimsoll.rules.quantity import ZERO, Quantity
 
 _EMPTY: ResourceList = {}
@@ -221,13 +229,13 @@ def counted_requests(
     infeasible = resize_infeasible(pod)
 
     def pick(spec: ResourceList, status: ContainerStatus) -> ResourceList:
-        in_use = larger(_list(status.resources, "requests"), status.allocated_resources or _EMPTY)
+        in_use = larger(listed(status.resources, "requests"), status.allocated_resources or _EMPTY)
         return in_use if infeasible else larger(spec, in_use)
 
     total = _counted(pod, "requests", pick, absent)
     resources = pod.spec.resources
     if pod_level_requests_set(resources):
-        counted = _list(resources, "requests")
+        counted = listed(resources, "requests")
         actual = pod.status.resources
         if pod_level_status and actual is not None:
             in_use = larger(actual.requests or _EMPTY, pod.status.allocated_resources or _EMPTY)
@@ -241,13 +249,13 @@ def counted_limits(pod: Pod, *, pod_level_status: bool = True, overhead: bool = 
     infeasible = resize_infeasible(pod)
 
     def pick(spec: ResourceList, status: ContainerStatus) -> ResourceList:
-        in_use = _list(status.resources, "limits")
+        in_use = listed(status.resources, "limits")
         return in_use if infeasible else larger(spec, in_use)
 
     total = _counted(pod, "limits", pick)
     resources = pod.spec.resources
     if pod_level_set(resources):
-        counted = _list(resources, "limits")
+        counted = listed(resources, "limits")
         actual = pod.status.resources
         if pod_level_status and actual is not None:
             in_use = actual.limits or _EMPTY
@@ -274,9 +282,9 @@ def counted_requests_1_27(pod: Pod, *, absent: ResourceList = _EMPTY) -> Resourc
         return allocated if settled else larger(own, allocated)
 
     total = aggregate(
-        [counted(_list(c.resources, "requests"), regular.get(c.name)) for c in pod.spec.containers],
+        [counted(listed(c.resources, "requests"), regular.get(c.name)) for c in pod.spec.containers],
         [
-            (True, counted(_list(c.resources, "requests"), initial.get(c.name)))
+            (True, counted(listed(c.resources, "requests"), initial.get(c.name)))
             if c.restart_policy == "Always"
             else (False, c.resources.requests)
             for c in pod.spec.init_containers
@@ -285,7 +293,7 @@ def counted_requests_1_27(pod: Pod, *, absent: ResourceList = _EMPTY) -> Resourc
     )
     resources = pod.spec.resources
     if pod_level_requests_set(resources):
-        own = _list(resources, "requests")
+        own = listed(resources, "requests")
         total = overridden(total, _kept_keys(counted(own, pod.status.allocated_resources), own))
     return added(total, pod.spec.overhead) if pod.spec.overhead else total
 
@@ -300,24 +308,18 @@ def _counted(
     initial = {status.name: status for status in pod.status.init_container_statuses}
 
     def counted(container: Container, statuses: dict[str, ContainerStatus]) -> ResourceList:
-        own = _list(container.resources, kind)
+        own = listed(container.resources, kind)
         status = statuses.get(container.name)
         return own if status is None or status.resources is None else pick(own, status)
 
     return aggregate(
         [counted(c, regular) for c in pod.spec.containers],
         [
-            (True, counted(c, initial)) if c.restart_policy == "Always" else (False, _list(c.resources, kind))
+            (True, counted(c, initial)) if c.restart_policy == "Always" else (False, listed(c.resources, kind))
             for c in pod.spec.init_containers
         ],
         absent,
     )
-
-
-def _list(resources: Resources | None, kind: str) -> ResourceList:
-    if resources is None:
-        return _EMPTY
-    return (resources.requests if kind == "requests" else resources.limits) or _EMPTY
 
 
 def _kept_keys(values: ResourceList, keys: ResourceList) -> ResourceList:

@@ -28,7 +28,7 @@ from plimsoll.rules.model.objects import (
     is_sidecar,
 )
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.quantity import from_milli, from_units
+from plimsoll.rules.quantity import ZERO, from_milli, from_units
 from plimsoll.rules.resources.effective import (
     counted_requests,
     counted_requests_1_27,
@@ -238,14 +238,8 @@ def resident_load(pod: Pod, profile: Profile) -> PodLoad:
 
 
 def _weighed(pod: Pod, requests: ResourceList, scored: ResourceList) -> PodLoad:
-    cpu, memory = scored.get(CPU), scored.get(MEMORY)
-    return PodLoad(
-        pod,
-        amounts(requests),
-        0 if cpu is None else cpu.milli,
-        0 if memory is None else memory.value,
-        host_ports(pod),
-    )
+    cpu, memory = scored.get(CPU, ZERO), scored.get(MEMORY, ZERO)
+    return PodLoad(pod, amounts(requests), cpu.milli, memory.value, host_ports(pod))
 
 
 def node_load(node: Node, pods: Iterable[Pod], profile: Profile) -> NodeLoad:
@@ -312,7 +306,8 @@ def node_refusal(pod: Pod, node: Node, profile: Profile) -> str | None:
         return OTHER_NODE_NAME
     for taint in node.spec.taints:
         if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not is_tolerated(taint, spec.tolerations):
-            if profile.memory_pressure_tolerated and _is_memory_pressure(taint) and qos_class(pod) != BEST_EFFORT:
+            is_memory_pressure = taint.key == MEMORY_PRESSURE_KEY and taint.effect == NO_SCHEDULE
+            if profile.memory_pressure_tolerated and is_memory_pressure and qos_class(pod) != BEST_EFFORT:
                 continue
             if profile.taint_text_names_taint:
                 return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
@@ -320,10 +315,6 @@ def node_refusal(pod: Pod, node: Node, profile: Profile) -> str | None:
     if (spec.node_selector or spec.affinity is not None) and not matches_affinity(pod, node):
         return AFFINITY_MISMATCH
     return None
-
-
-def _is_memory_pressure(taint: Taint) -> bool:
-    return taint.key == MEMORY_PRESSURE_KEY and taint.effect == NO_SCHEDULE
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:

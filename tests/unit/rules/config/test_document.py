@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from plimsoll.rules.config.document import config_document
-from plimsoll.rules.config.parse import reading
+from plimsoll.rules.config.parse import config_document, reading
 from plimsoll.rules.profile import PROFILES
 
 DOCUMENTS: list[tuple[str, dict[str, Any]]] = [
