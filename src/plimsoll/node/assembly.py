@@ -34,11 +34,10 @@ from plimsoll.node.agent import Agent
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
-from plimsoll.node.pods.image_gc import remove_unused_images
-from plimsoll.node.pressure.config import EvictionSink
-from plimsoll.node.pressure.evictor import Evictor, Reclaimers
+from plimsoll.node.pods.images import remove_unused_images
+from plimsoll.node.pressure.eviction_manager import EvictionSink
+from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup
-from plimsoll.node.pressure.monitored_pods import MonitoredPods
 from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_identity
 from plimsoll.node.reporting.event_correlator import EventType, ObjectReference

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.reflector import ObjectChange
-from plimsoll.node.checkpoint import Checkpoint, PodRecord
+from plimsoll.node.checkpoint import NO_RECORD, Checkpoint, PodRecord
 from plimsoll.node.metrics import NodeMeters
-from plimsoll.node.pods.events import PodEvents
-from plimsoll.node.pods.manager_load import Allocated
 from plimsoll.node.pods.worker import PodWorker
+from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
 from plimsoll.node.resize.queue import ResizeDecision, Resizes
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
@@ -32,7 +32,7 @@ from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod, is_static
-from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED
+from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunStatus
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import (
     CONDITION_MESSAGE,
@@ -52,7 +52,7 @@ from plimsoll.rules.resize.allocation import (
 from plimsoll.rules.resize.conditions import operations
 from plimsoll.rules.resize.verdict import resize_setting
 from plimsoll.rules.resources.allocated_status import actuated_level, actuated_resources, allocated_from_status
-from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad
+from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad, requesting_load
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class Pods:
             worker.after += (before,)  # a changed manifest: its earlier pod ends first
         self.workers[uid] = worker
         self._by_name[pod.metadata.namespace, pod.metadata.name] = uid
-        self._tasks[uid] = asyncio.create_task(self._supervise(worker), name=f"pod {pod.metadata.name}")
+        self._tasks[uid] = asyncio.create_task(self._run(worker), name=f"pod {pod.metadata.name}")
         self.resizes.known(uid, pod.status.conditions, pod.metadata.generation)
         self.resizes.retry("pods_added")
 
@@ -287,23 +287,16 @@ class Pods:
 
     # --- workers ---
 
-    async def _supervise(self, worker: PodWorker) -> None:
-        pause_s = RESTART_FIRST_S
+    async def _run(self, worker: PodWorker) -> None:
+        backoff = ExponentialBackoff(RESTART_FIRST_S, RESTART_MAX_S)
         while True:
-            running = asyncio.create_task(worker.run())
             try:
-                await asyncio.wait([running])
-            finally:
-                if not running.done():
-                    running.cancel()
-                    await asyncio.wait([running])
-            error = None if running.cancelled() else running.exception()
-            if error is None:
+                await worker.run()
                 break
-            log.error("pod %s: worker crashed, restarting in %g s", worker.title, pause_s, exc_info=error)
+            except Exception:  # a defect in the worker of one pod must not end the others
+                pause_s = backoff.next_s()
+                log.exception("pod %s: worker crashed, restarting in %g s", worker.title, pause_s)
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, RESTART_MAX_S)
-            worker.wake()
         self._remove_worker(worker)
 
     def _remove_worker(self, worker: PodWorker) -> None:
@@ -346,3 +339,57 @@ def resources_differ(before: RunPod, after: RunPod) -> bool:
         not same_resources(old.resources, new.resources)
         for old, new in zip(all_containers(before.spec), all_containers(after.spec), strict=False)
     )
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """What a pod's share was computed from."""
+
+    pod: RunPod
+    status: RunStatus | None
+    record: PodRecord
+
+
+class Allocated:
+    """What is allocated on this node, kept as a sum, so that a verdict need not add up all pods each time.
+
+    A pod counts as long as it is active: admitted by the node, not ended and not being terminated by it. Before each
+    answer every pod is compared with what it was counted by (the pod, its status, its record; all three are replaced,
+    never changed), and only those that have changed are counted again. So no caller has to report a change.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, workers: Mapping[str, PodWorker]) -> None:
+        self._checkpoint, self._workers = checkpoint, workers
+        self._counted: dict[str, _Counted] = {}
+        self._load = EMPTY
+
+    def load(self) -> NodeLoad:
+        """The pods and their sums, without a node."""
+        changed, counted, records = [], self._counted, self._checkpoint.all()
+        for uid, worker in self._workers.items():
+            now, record = counted.get(uid), records.get(uid, NO_RECORD)
+            if now is None or now.pod is not worker.pod or now.status is not worker.status or now.record is not record:
+                changed.append(uid)
+        if changed:
+            self._count(changed)
+        if len(counted) > len(self._workers):
+            gone = counted.keys() - self._workers.keys()
+            self._load = self._load.without_pods(gone)
+            for uid in gone:
+                del counted[uid]
+        return self._load
+
+    def _count(self, uids: list[str]) -> None:
+        counted: dict[str, _Counted] = {}
+        removed, added = [], []
+        for uid in uids:
+            worker, record = self._workers[uid], self._checkpoint.get(uid)
+            counted[uid] = _Counted(worker.pod, worker.status, record)
+            load = self._load.residents.get(uid)
+            if record.allocation is None or record.verdict is not None or worker.is_over:
+                if load is not None:
+                    removed.append(uid)
+            elif load is None or load.pod is not worker.allocated_pod(record.allocation):
+                added.append(requesting_load(worker.allocated_pod(record.allocation)))
+        if removed or added:
+            self._load = self._load.without_pods(removed).with_pods(added)
+        self._counted |= counted
