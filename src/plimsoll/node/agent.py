@@ -46,7 +46,7 @@ from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
-from plimsoll.node.server.log_rotation import LogRotation
+from plimsoll.node.server.logs import LogRotation
 from plimsoll.node.sources.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.sources.static_pods import StaticPods
 from plimsoll.node.volumes.config_maps import ConfigMapCache
@@ -160,6 +160,7 @@ class Agent:
 
     async def run(self) -> None:
         """Until `stop` or `end`. Raises if this machine, its cgroups or the runtime cannot be used at all."""
+        cpus_freed = partial(self.pods.resizes.retry, "pod_terminated")
         self.checkpoint.load()
         self._pinning.check()
         self.cpus.load(drained=not self.checkpoint.all())
@@ -181,13 +182,16 @@ class Agent:
                         ("resizes", self.pods.run_resizes()),
                         ("static pods", self.static.run()),
                         ("mirror pods", self.mirrors.run()),
-                        ("CPUs", self._pinning.run(self._uids_with_processes, self._cpus_freed)),
+                        ("CPUs", self._pinning.run(self._uids_with_processes, cpus_freed)),
                         ("housekeeping", self._housekeeping()),
                         ("unknown pods", self._remove_unknown_pods()),
                     )
                 ]
                 if self.runtime.makes_cgroups:
-                    running.append(group.create_task(self._log_rotation().run(), name="log rotation"))
+                    config = self.setting.config
+                    sizes = config.container_log_max_bytes, config.container_log_max_files
+                    rotation = LogRotation(self.runtime, self.view, *sizes)
+                    running.append(group.create_task(rotation.run(), name="log rotation"))
                 await self._stopping.wait()
                 await self.pods.close()
                 for task in running:
@@ -253,9 +257,6 @@ class Agent:
     def _pod_removed(self) -> None:
         self.mirrors.wake()
 
-    def _cpus_freed(self) -> None:
-        self.pods.resizes.retry("pod_terminated")
-
     def _uids_with_processes(self) -> set[str] | None:
         return self.pods.with_processes() if self.pods.all_known else None
 
@@ -264,10 +265,6 @@ class Agent:
             self.pods.wake([uid] if uid else None)
             if uid and uid not in self.pods.workers:
                 self._unknown_pods.set()
-
-    def _log_rotation(self) -> LogRotation:
-        config = self.setting.config
-        return LogRotation(self.runtime, self.view, config.container_log_max_bytes, config.container_log_max_files)
 
     async def _housekeeping(self) -> None:
         """After the first list all pods are known: what belongs to none of them is removed."""

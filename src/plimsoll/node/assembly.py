@@ -43,7 +43,7 @@ from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_id
 from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.registration import Registration
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
-from plimsoll.node.resources.runtime_health import RuntimeHealth
+from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
@@ -381,15 +381,14 @@ def embedded_runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntim
     return ProcessRuntime(
         home / "runtime",
         opened,
-        {name: _command_text(command) for name, command in live.extras.images.items()},
+        {
+            name: command if isinstance(command, str) else shlex.join(command)
+            for name, command in live.extras.images.items()
+        },
         hidden=(home, *secret),
         log_max_bytes=config.container_log_max_bytes,
         log_max_files=config.container_log_max_files,
     )
-
-
-def _command_text(command: str | tuple[str, ...]) -> str:
-    return command if isinstance(command, str) else shlex.join(command)
 
 
 async def end_supervisor(runtime: ProcessRuntime) -> None:

@@ -49,12 +49,7 @@ NO_RECORD = PodRecord()
 
 
 class CheckpointWriteError(PlimsollError):
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(path, error)
-        self.path, self.error = path, error
-
-    def __str__(self) -> str:
-        return f"{self.path} cannot be written: {self.error.strerror or self.error}; free some space"
+    pass
 
 
 class Checkpoint:
@@ -63,7 +58,6 @@ class Checkpoint:
         self._pods: dict[str, PodRecord] = {}
         self._stale: set[str] = set()  # uids whose record in the file is outdated
         self._changed = asyncio.Event()
-        self.note = ""  # what was wrong with the file at the start
 
     def load(self) -> None:
         """A file that cannot be read is renamed, and the node starts without it."""
@@ -78,11 +72,8 @@ class Checkpoint:
             self._file.discard()
             aside = self._path.with_suffix(".damaged")
             os.replace(self._path, aside)
-            self.note = (
-                f"{self._path} could not be read ({error}) and is now {aside}; "
-                "allocations are taken from the statuses of pods"
-            )
-            log.warning("%s", self.note)
+            message = "%s could not be read (%s) and is now %s; allocations are taken from the statuses of pods"
+            log.warning(message, self._path, error, aside)
 
     def get(self, uid: str) -> PodRecord:
         return self._pods.get(uid, NO_RECORD)
@@ -118,22 +109,22 @@ class Checkpoint:
             self._file.write(changed)
         except OSError as error:
             self._changed.set()
-            raise CheckpointWriteError(self._path, error) from error
+            message = f"{self._path} cannot be written: {error.strerror or error}; free some space"
+            raise CheckpointWriteError(message) from error
         self._stale.clear()
 
     async def run(self) -> None:
         while True:
             await self._changed.wait()
             await asyncio.sleep(COLLECT_S)
-            try:
-                self.save()
-            except CheckpointWriteError as error:
-                log.error("%s", error)
+            if not self.save_if_possible():
                 await asyncio.sleep(1.0)
 
-    def save_if_possible(self) -> None:
+    def save_if_possible(self) -> bool:
         """For what has happened already; a failure is only logged."""
         try:
             self.save()
         except CheckpointWriteError as error:
             log.error("%s", error)
+            return False
+        return True

@@ -17,9 +17,8 @@ from plimsoll.errors import PlimsollError
 from plimsoll.node.pods.container_spec import GRACE_PERIOD
 from plimsoll.node.pods.manager import Pods
 from plimsoll.node.pods.services import NodeServices
-from plimsoll.node.pods.stop import remove_logs
 from plimsoll.node.resources.pleg import NOTHING
-from plimsoll.node.volumes.pod_dirs import log_directory, pods_on_disk, remove_pod_files
+from plimsoll.node.volumes.pod_dirs import log_directory, pods_on_disk, remove_logs, remove_pod_files
 from plimsoll.rules.model.observed import ObservedContainer, ObservedPod
 from plimsoll.rules.model.runnable import DEFAULT_GRACE_S
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Protocol
 
+from plimsoll.aio import cancel_all
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.rules.lifecycle.events import ContainerEvents, never_pull_message
 from plimsoll.rules.model.observed import Start
@@ -45,10 +46,7 @@ class PodImages:
     async def cancel(self) -> None:
         tasks = list(self._prefetched.values())
         self._prefetched.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_all(tasks)
 
     async def ensure(self, pod: RunPod, container: RunContainer, events: ContainerEvents) -> Image:
         """Raises ImageError if it cannot be had."""

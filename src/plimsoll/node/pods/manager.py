@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from plimsoll.aio import ExponentialBackoff
+from plimsoll.aio import ExponentialBackoff, cancel_all
 from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.reflector import ObjectChange
@@ -132,7 +132,8 @@ class Pods:
     def _added(self, pod: RunPod, body: bytes) -> None:
         uid = pod.metadata.uid
         record = self._checkpoint.get(uid)
-        if record.verdict is None and not _is_terminal(pod) and pod.metadata.deletion_timestamp is None:
+        is_ending = pod.status.phase in (FAILED, SUCCEEDED) or pod.metadata.deletion_timestamp is not None
+        if record.verdict is None and not is_ending:
             self._admit(pod, record)
         worker = self._make_worker(pod, _STATUS.decode(body).status, body)
         worker.after = tuple(self._victims.pop(uid, ()))
@@ -153,7 +154,7 @@ class Pods:
         if resources_differ(before, pod):
             for operation in operations(before, pod):
                 self._meters.requested_resizes.add(*operation)
-            self._carry_out_all(self.resizes.changed(meta.uid))
+            self._carry_out(self.resizes.changed(meta.uid))
         self._reporter.observe(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
 
     def _deleted(self, change: ObjectChange) -> None:
@@ -262,28 +263,23 @@ class Pods:
 
     def begin_resizes(self) -> None:
         """All pods of the first list have been admitted."""
-        self._carry_out_all(self.resizes.begin())
+        self._carry_out(self.resizes.begin())
 
     async def run_resizes(self) -> None:
         async for decision in self.resizes.run():
-            self._carry_out(decision)
+            self._carry_out([decision])
 
-    def _carry_out_all(self, decisions: Iterable[ResizeDecision]) -> None:
+    def _carry_out(self, decisions: Iterable[ResizeDecision]) -> None:
         for decision in decisions:
-            self._carry_out(decision)
-
-    def _carry_out(self, decision: ResizeDecision) -> None:
-        if decision.accepted is not None:
-            self._assign_cpus(decision.accepted)
-        for victim in decision.victims:
-            self.terminate(victim.metadata.uid, PREEMPTED)
-        worker = self.workers.get(decision.uid)
-        if worker is None:
-            return
-        if decision.event is not None:
-            self._events.emit_lifecycle(worker.pod, decision.event)
-        if decision.requeue:
-            worker.wake()
+            if decision.accepted is not None:
+                self._assign_cpus(decision.accepted)
+            for victim in decision.victims:
+                self.terminate(victim.metadata.uid, PREEMPTED)
+            worker = self.workers.get(decision.uid)
+            if worker is not None and decision.event is not None:
+                self._events.emit_lifecycle(worker.pod, decision.event)
+            if worker is not None and decision.requeue:
+                worker.wake()
 
     # --- workers ---
 
@@ -317,20 +313,12 @@ class Pods:
 
     async def close(self) -> None:
         """Stop the workers; containers keep running."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_all(self._tasks.values())
 
     def wake(self, uids: Iterable[str] | None = None) -> None:
         for uid in list(self.workers) if uids is None else uids:
             if uid in self.workers:
                 self.workers[uid].wake()
-
-
-def _is_terminal(pod: RunPod) -> bool:
-    return pod.status.phase in (FAILED, SUCCEEDED)
 
 
 def resources_differ(before: RunPod, after: RunPod) -> bool:

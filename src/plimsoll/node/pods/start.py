@@ -46,7 +46,8 @@ class PodStart:
                 cgroup_pod, ids, actions.sandbox_id, partial(self._sandbox, pod, actions, sandbox)
             )
             if self._node.is_remote and actions.sandbox_attempt is not None and not pod.spec.host_network:
-                prepared = prepared.with_ips(await self._new_ips())
+                created = await self._node.view.pod(self._uid)
+                prepared = prepared.with_ips(tuple(each.ip for each in created.sandboxes[:1] if each.ip))
             self._save(pod, observed, actions.starts, ids)
             cpus_of = partial(self._node.cpus.cpus_of, self._uid)
             resources = self._node.cgroups.workloads.cri_resources(cgroup_pod, cpus_of)
@@ -80,10 +81,6 @@ class PodStart:
             self._node.meters.started_pods_errors.add()
             self._node.events.emit_lifecycle(pod, sandbox_failed(error.reason))
             raise
-
-    async def _new_ips(self) -> tuple[str, ...]:
-        observed = await self._node.view.pod(self._uid)
-        return tuple(sandbox.ip for sandbox in observed.sandboxes[:1] if sandbox.ip)
 
     async def _start_one(self, pod: RunPod, what: ContainerStart) -> StartFailure | None:
         failure = await self._starter.start(pod, what)

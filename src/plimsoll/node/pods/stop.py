@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.safe_tree import remove_tree
 from plimsoll.node.pods.container_start import Starter
 from plimsoll.node.pods.services import NodeServices
-from plimsoll.node.volumes.pod_dirs import log_directory, remove_pod_files
+from plimsoll.node.volumes.pod_dirs import log_directory, remove_logs, remove_pod_files
 from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.termination import Stop, TerminationVerdict, pod_grace_s, stop_grace_s, stops
 from plimsoll.rules.model.observed import Kill, ObservedPod
@@ -127,15 +124,3 @@ class PodEnd:
         for sandbox in observed.sandboxes:
             await self._node.runtime.remove_sandbox(sandbox.id)
         remove_logs(self._node.paths.logs, log_directory(self._node.paths.logs, pod.metadata).name)
-
-
-def remove_logs(logs: Path, name: str) -> None:
-    """One pod's directory below `logs`."""
-    try:
-        parent = os.open(logs, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        remove_tree(parent, name)
-    finally:
-        os.close(parent)

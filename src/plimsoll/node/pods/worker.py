@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from plimsoll.aio import ExponentialBackoff
+from plimsoll.aio import ExponentialBackoff, cancel_all
 from plimsoll.errors import PlimsollError
 from plimsoll.node.pods.container_start import Starter
 from plimsoll.node.pods.observe import Observer
@@ -142,9 +142,7 @@ class PodWorker:
             await asyncio.wait([syncing])
         finally:
             self._syncing = None
-            if not syncing.done():
-                syncing.cancel()
-                await asyncio.wait([syncing])
+            await cancel_all([syncing])
         if syncing.cancelled():
             return  # interrupted: already woken
         error = syncing.exception()

@@ -26,6 +26,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from plimsoll.aio import cancel_all
 from plimsoll.cgroups.stats.notifications import CgroupWatcher
 from plimsoll.cgroups.stats.usage import CgroupOpener
 from plimsoll.errors import PlimsollError
@@ -187,10 +188,6 @@ class EvictionManager:
     def conditions(self) -> tuple[NodeCondition, ...]:
         return self._pressure.conditions
 
-    @property
-    def observations(self) -> Observations:
-        return self._pressure.observations
-
     async def run(self, files: CgroupOpener | None, pods_path: str) -> None:
         """Until cancelled. `files` and `pods_path`: where kernel notifications come from."""
         async with asyncio.TaskGroup() as group, CgroupWatcher[str]() as watcher:
@@ -320,9 +317,7 @@ class EvictionManager:
             return acting.result()
         finally:
             self._is_slow = False
-            if not acting.done():
-                acting.cancel()
-                await asyncio.wait([acting])
+            await cancel_all([acting])
 
     async def _act(self, urgent: Sequence[Threshold], observations: Observations) -> bool:
         first = urgent[0]
@@ -330,7 +325,10 @@ class EvictionManager:
         self._sink.event("Warning", THRESHOLD_MET, attempt_text(resource))
         gained = await self._reclaim_memory(first, observations) if resource == MEMORY else 0
         for action in node_reclaim(first.signal, self._config.layout):
-            await self._reclaim_node(action)
+            try:
+                await self._pods.reclaim(action)
+            except (PlimsollError, OSError) as error:  # the next action is tried, and then a pod is evicted (§4)
+                _LOG.warning("%s before eviction: %s", action, error)
         if (gained or resource != MEMORY) and reclaimed(self._config.thresholds, observe_now(self._signals)):
             _LOG.info("%s: enough was reclaimed, no pod is evicted", first.signal)
             return True
@@ -362,13 +360,6 @@ class EvictionManager:
         self._sink.evicted(result.signal, 0.0 if observed_s is None else self._clock() - observed_s)
         await self._pods.evict(victim.uid, result)
         return True
-
-    async def _reclaim_node(self, action: Reclaim) -> None:
-        """After a failure the next action is tried, and then a pod is evicted (§4)."""
-        try:
-            await self._pods.reclaim(action)
-        except (PlimsollError, OSError) as error:
-            _LOG.warning("%s before eviction: %s", action, error)
 
     async def _reclaim_memory(self, threshold: Threshold, observations: Observations) -> int:
         now_s = self._clock()

@@ -161,7 +161,8 @@ class Evictor:
     # --- terminating pods ---
 
     def _is_waited_for(self, worker: PodWorker, now_s: float) -> bool:
-        if worker.released.is_set() or not self._is_terminated_by_node(worker):
+        is_terminated_by_node = self._checkpoint.get(worker.uid).verdict is not None or worker.is_over
+        if worker.released.is_set() or not is_terminated_by_node:
             return False
         termination, is_alive = self._terminations.get(worker.uid), self._is_alive(worker.uid)
         if termination is None:
@@ -176,9 +177,6 @@ class Evictor:
             termination.is_abandoned = True
             log.warning("pod %s is still terminating after %.0f s", worker.title, now_s - termination.since_s)
         return False
-
-    def _is_terminated_by_node(self, worker: PodWorker) -> bool:
-        return self._checkpoint.get(worker.uid).verdict is not None or worker.is_over
 
     def _is_alive(self, uid: str) -> bool:
         return bool(self._view.last.get(uid, NOTHING).live())

@@ -51,15 +51,6 @@ class PressureSetup(msgspec.Struct, frozen=True):
     boot_id: str = ""
     log_prefix: str = ""
 
-    def signals(self) -> Signals:
-        return Signals(
-            self.files,
-            self.place,
-            capacity_bytes=self.setting.machine.memory_bytes,
-            memory_from=self.extras.memory_available_from,
-            clock=time.monotonic,
-        )
-
     def reclaim(self) -> MemoryReclaim | None:
         """How the kernel is asked for memory before a pod is evicted; None where it is not asked."""
         files = self.files
@@ -74,7 +65,13 @@ class PressureManager:
     ) -> None:
         """`ready`: set once the node's cgroups exist."""
         self._setup, self._pods, self._evictor, self._sink, self._ready = setup, pods, evictor, sink, ready
-        self._signals = setup.signals()
+        self._signals = Signals(
+            setup.files,
+            setup.place,
+            capacity_bytes=setup.setting.machine.memory_bytes,
+            memory_from=setup.extras.memory_available_from,
+            clock=time.monotonic,
+        )
         self._config = eviction_config(setup.setting, setup.extras, self._signals.layout)
         self._eviction = EvictionManager(
             self._signals,

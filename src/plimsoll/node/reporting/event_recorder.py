@@ -111,11 +111,12 @@ class Recorder:
 
     async def _create(self, event: CorrelatedEvent, key: EventKey) -> None:
         reference, namespace = key.reference, key.reference.namespace or "default"
+        annotations = {"annotations": dict(key.annotations)} if key.annotations else {}
         name = f"{reference.name}.{secrets.token_hex(8)}"
         document = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace, **_annotated(key)},
+            "metadata": {"name": name, "namespace": namespace, **annotations},
             "involvedObject": _involved_object(reference),
             "type": key.type,
             "reason": key.reason,
@@ -148,10 +149,6 @@ def _involved_object(reference: ObjectReference) -> dict[str, Any]:
         "fieldPath": reference.field_path,
     }
     return {key: value for key, value in fields.items() if value}
-
-
-def _annotated(key: EventKey) -> dict[str, Any]:
-    return {"annotations": dict(key.annotations)} if key.annotations else {}
 
 
 class PodEvents:

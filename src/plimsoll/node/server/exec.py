@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from plimsoll.aio import cancel_all
 from plimsoll.errors import PlimsollError
 from plimsoll.node.server.http import HttpError, HttpRequest
 from plimsoll.node.server.logs import Query, flag
@@ -112,9 +113,7 @@ async def _bridge(socket: ChannelSocket, options: ExecOptions, session: ExecSess
                 disconnect.result()
         return None
     finally:
-        for task in (result, *disconnects):
-            task.cancel()
-        await asyncio.gather(result, *disconnects, return_exceptions=True)
+        await cancel_all((result, *disconnects))
 
 
 async def _result(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any]:
@@ -129,9 +128,7 @@ async def _result(socket: ChannelSocket, options: ExecOptions, session: ExecSess
     except PlimsollError as error:
         return failure(f"Internal error occurred: error executing command in container: {error}")
     finally:
-        for task in outputs:
-            task.cancel()
-        await asyncio.gather(*outputs, return_exceptions=True)
+        await cancel_all(outputs)
     return exit_status(code)
 
 

@@ -24,6 +24,7 @@ from urllib.parse import parse_qs, unquote
 import httptools
 import msgspec
 
+from plimsoll.aio import cancel_all
 from plimsoll.errors import PlimsollError
 
 HEAD_BYTES, HEAD_S, IDLE_S, HANDSHAKE_S = 16384, 10.0, 120.0, 10.0
@@ -35,12 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class PortInUseError(PlimsollError):
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(host, port, reason)
-        self.host, self.port, self.reason = host, port, reason
-
-    def __str__(self) -> str:
-        return f"cannot listen on {self.host}:{self.port}: {self.reason}"
+    pass
 
 
 class HttpError(PlimsollError):
@@ -116,7 +112,7 @@ class HttpServer:
             listener = _listen(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not or_another:
-                raise PortInUseError(host, port, error.strerror or str(error)) from error
+                raise PortInUseError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
             listener = _listen(host, 0)
         self.port = listener.getsockname()[1]
         self._server = await asyncio.start_server(
@@ -126,9 +122,7 @@ class HttpServer:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await cancel_all(self._connections)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -210,9 +204,7 @@ class _Connection:
             sending.result()
             return True
         finally:
-            for task in (sending, disconnected):
-                task.cancel()
-            await asyncio.gather(sending, disconnected, return_exceptions=True)
+            await cancel_all((sending, disconnected))
 
     async def _send(self, pieces: AsyncGenerator[bytes, None]) -> None:
         async with aclosing(pieces):

@@ -169,12 +169,8 @@ class NodeServer:
                 return Reply(200, await pages.own[name](), JSON)
             case ("metrics",):
                 return _page(pages.metrics)
-            case ("metrics", "resource"):
-                return _page(pages.resource)
-            case ("metrics", "cadvisor"):
-                return _page(pages.cadvisor)
-            case ("metrics", "probes"):
-                return _page(pages.probes)
+            case ("metrics", "resource" | "cadvisor" | "probes" as name):
+                return _page(getattr(pages, name))
             case _:
                 return NOT_FOUND
 
