@@ -19,6 +19,7 @@ pytest.register_assert_rewrite("tests.unit")  # so that shared helpers fail with
 
 _EXERCISED = pytest.StashKey[set[tuple[str, str]]]()
 _KEPT = "plimsoll/exercised"
+_COUNTS = "plimsoll/counts"  # ./dev reads it for its last line
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,6 +67,9 @@ def pytest_terminal_summary(
     yield
     if getattr(config, "cache", None) is not None:
         config.cache.set(_KEPT, sorted(config.stash[_EXERCISED]))
+        outcomes = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
+        counts = {outcome: len(terminalreporter.stats.get(outcome, ())) for outcome in outcomes}
+        config.cache.set(_COUNTS, {outcome: count for outcome, count in counts.items() if count})
     reasons = Counter(_skip_reason(report) for report in terminalreporter.stats.get("skipped", []))
     for reason, count in sorted(reasons.items()):
         terminalreporter.write_line(f"skipped: {count} × {reason}")

@@ -70,7 +70,7 @@ def manifest(wanted: Wanted, book: Path) -> Document:
     scripts = {
         "stays": "trap 'exit 0' TERM; n=0; while :; do echo line $n; n=$((n+1)); sleep 0.1; done",
         "comes": "trap 'exit 0' TERM; while :; do sleep 0.05; done",
-        "ends": f"sleep 0.{wanted.code % 10}; echo last words {wanted.code}; exit {wanted.code}",
+        "ends": f"sleep 0.{wanted.code % 10}; echo final output {wanted.code}; exit {wanted.code}",
         "fails first": "if [ -e /own/once ]; then echo second; exit 0; fi; touch /own/once; echo first; exit 7",
         "has an init": "trap 'exit 0' TERM; cat /own/made; while :; do sleep 0.05; done",
     }
@@ -237,7 +237,7 @@ class Story:
                 if lines != [f"line {number}" for number in range(len(lines))] or not lines:
                     self.fault(f"the log of {wanted.name} has gaps: {lines[:3]} … {len(lines)} lines")
                 self.counts["log lines"] += len(lines)
-            said = {"ends": f"last words {wanted.code}\n", "fails first": "second\n", "has an init": "made\n"}
+            said = {"ends": f"final output {wanted.code}\n", "fails first": "second\n", "has an init": "made\n"}
             if wanted.kind in said and text != said[wanted.kind]:
                 self.fault(f"the log of {wanted.name} is {text!r}")
         self.check_processes()

@@ -321,7 +321,7 @@ def names(kube: Kubectl) -> list[str]:
     return [each["metadata"]["name"] for each in json.loads(kube("get", "pods", "-o", "json").out)["items"]]
 
 
-def test_pods_of_others_in_the_same_runtime_are_left_alone(node: RealNode, daemon: Containerd) -> None:
+def test_foreign_pods_in_the_same_runtime_are_not_changed(node: RealNode, daemon: Containerd) -> None:
     """What is below our kubepods and unknown is ended; a sandbox elsewhere is left as it is."""
     with cgroup_parent() as elsewhere:
         places = {"theirs": f"{elsewhere}/podtheirs", "ours": f"{node.cgroup_root}/kubepods/besteffort/podours"}

@@ -54,20 +54,20 @@ def amounts(verbs: Verbs) -> dict[str, Any]:
 def test_in_place(verbs: Verbs) -> None:
     ran = verbs.ran("resize", "demo", "--cpu", "2", "--wait")
     assert ran.code == 0, ran
-    assert "demo  cpu  limit    1 → 2\nthe node has room: accepted\n" in ran.out
+    assert "demo  cpu  limit    1 → 2\naccepted: the node has enough free resources\n" in ran.out
     stages = [line.split()[2] for line in ran.err.splitlines()]
     assert stages[-1] == "reported"
     assert "allocated" in stages
     assert "restart" not in stages
     assert amounts(verbs) == {"cpu": "2", "memory": "200Mi"}
     assert verbs("resize", "demo", "--cpu", "2") == "pod " + f"{verbs.namespace}/demo  Guaranteed\n" + (
-        "nothing changes: the pod has these amounts already\n"
+        "no change: the pod already has these resources\n"
     )
 
 
 def test_dry_run_changes_nothing(verbs: Verbs) -> None:
     ran = verbs.ran("resize", "demo", "--cpu", "2", "--dry-run")
-    assert (ran.code, "dry run: the server would take the request" in ran.out) == (0, True)
+    assert (ran.code, "The server would accept the resize (dry run)" in ran.out) == (0, True)
     assert amounts(verbs) == {"cpu": "1", "memory": "200Mi"}
     quota = {
         "apiVersion": "v1",
@@ -78,7 +78,7 @@ def test_dry_run_changes_nothing(verbs: Verbs) -> None:
     verbs("apply", "-f", "-", stdin=json.dumps(quota))
     ran = verbs.ran("resize", "demo", "--cpu", "2", "--dry-run")
     assert ran.code == 2
-    assert "the server would refuse it" in ran.err
+    assert "The server would reject the resize" in ran.err
     assert "exceeded quota: q" in ran.err
 
 
@@ -86,8 +86,8 @@ def test_with_a_restart(verbs: Verbs) -> None:
     """Memory restarts the document's container: worth a question, and seen while we wait."""
     ran = verbs.ran("resize", "demo", "--memory", "500Mi", "--wait")
     assert ran.code == 1
-    assert "restart: container demo is started anew" in ran.out
-    assert "nothing was sent: give --yes" in ran.err
+    assert "restart: container demo is restarted, as its resize policy requires" in ran.out
+    assert "The resize was not sent; use --yes" in ran.err
     assert amounts(verbs)["memory"] == "200Mi"
     ran = verbs.ran("resize", "demo", "--memory", "500Mi", "--wait", "--yes")
     assert ran.code == 0
@@ -97,14 +97,14 @@ def test_with_a_restart(verbs: Verbs) -> None:
 
 def test_larger_than_the_node(verbs: Verbs, cluster: FakeCluster) -> None:
     ran = verbs.ran("resize", "demo", "--cpu", "100", "--yes", "--wait")
-    assert re.search("cpu: the most for container demo here is 15500m(; [0-9m]+ fits now)?\n", ran.out)
+    assert re.search("cpu: the maximum for container demo on this node is 15500m(; now: [0-9m]+)?\n", ran.out)
     if cluster.profile == "1.36":
         assert ran.code == 2
-        assert "refused by the API server\n  node didn't have enough allocatable resources: cpu" in ran.out
+        assert "rejected by the API server\n  node didn't have enough allocatable resources: cpu" in ran.out
         assert amounts(verbs)["cpu"] == "1"
         return
     assert ran.code == 1
-    assert "Infeasible: this node can never do it" in ran.out
+    assert "Infeasible: the resize does not fit on this node" in ran.out
     assert ran.err.splitlines()[-1].split()[2] == "infeasible"
     assert "Resize:            infeasible: Node didn't have enough capacity: cpu" in verbs("describe", "pod", "demo")
     ran = verbs.ran("resize", "demo", "--cpu", "1", "--wait")
@@ -120,7 +120,7 @@ def test_refused_before_it_is_sent(verbs: Verbs, cluster: FakeCluster) -> None:
     words = "Pod QoS is immutable" if cluster.profile == "1.27" else "Pod QOS Class may not change as a result of"
     assert words in ran.out
     assert '{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}' in ran.out
-    assert ran.err == "nothing was sent\n"
+    assert ran.err == "The resize was not sent.\n"
     assert amounts(verbs)["cpu"] == "1"
 
 
@@ -135,7 +135,7 @@ def test_no_room_now(verbs: Verbs) -> None:
     assert (ran.code, found["outcome"]) == (1, "deferred")
     assert found["room"]["pods"] == [f"{verbs.namespace}/big"]
     assert found["largest"][0]["ever"] == "15500m"
-    assert "nothing was sent" in ran.err
+    assert "The resize was not sent." in ran.err
 
 
 def test_unsafe_shrink(verbs: Verbs) -> None:
@@ -167,13 +167,13 @@ def test_mistakes(verbs: Verbs) -> None:
     for words, text in (
         (("gone", "--cpu", "1"), "no pod gone in namespace"),
         (("dmeo", "--cpu", "1"), "did you mean demo?"),
-        (("", "--cpu", "1"), "'' is no pod: write it as web or pod/web"),
+        (("", "--cpu", "1"), "'' is not the name of a pod: write it as web or pod/web"),
         (("deployment/demo", "--cpu", "1"), "'deployment/demo' is no pod"),
         (("demo", "-c", "nope", "--cpu", "1"), "no container 'nope'; there are: demo"),
-        (("demo", "--cpu", "1gb"), "'1gb' is no amount; write it as 2 or 500m"),
+        (("demo", "--cpu", "1gb"), "'1gb' is not a valid amount; write it as 2 or 500m"),
         (("demo", "--memory", "500m"), "'500m' is no whole number of bytes"),
         (("demo", "--memory", "-1Gi"), "must be greater than or equal to 0"),
-        (("demo", "--cpu", "1", "--wait", "--dry-run"), "nothing that --wait could follow"),
+        (("demo", "--cpu", "1", "--wait", "--dry-run"), "--dry-run and --wait exclude each other"),
     ):
         ran = verbs.ran("resize", *words)
         assert (ran.code, ran.out, text in ran.err) == (2, "", True), ran
@@ -183,12 +183,12 @@ def test_without_a_node_that_judges_it(verbs: Verbs) -> None:
     """A pod without a node waits for the scheduler; one that is being deleted has nothing to wait for."""
     verbs.apply(pod("lost", container("c", cpu="100m", memory="8Mi"), nodeSelector={"no": "where"}))
     ran = verbs.ran("resize", "lost", "--cpu", "200m")
-    assert (ran.code, "not on a node yet: the scheduler will see the new size" in ran.out) == (0, True)
+    assert (ran.code, "not scheduled yet: the scheduler will use the new resources" in ran.out) == (0, True)
     verbs("apply", "-f", "-", stdin=json.dumps(with_finalizer("ending")))
     verbs.running("ending")
     verbs("delete", "pod", "ending", "--no-wait")
     ran = verbs.ran("resize", "ending", "--cpu", "200m", "--wait", "--yes")
-    assert (ran.code, "no node judges this pod any more" in ran.out) == (1, True)
+    assert (ran.code, "the pod has no active node" in ran.out) == (1, True)
     assert ran.err.splitlines()[-1].split()[2] == "ended"
     free = json.dumps({**with_finalizer("ending", cpu="200m"), "metadata": {"name": "ending"}})
     verbs("apply", "-f", "-", "--force-conflicts", stdin=free)
@@ -204,7 +204,7 @@ def with_finalizer(name: str, cpu: str = "100m") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("words", "at", "says"),
     [
-        (("demo", "--memory", "500Mi"), "[y/N]", "\nnothing was sent"),
+        (("demo", "--memory", "500Mi"), "[y/N]", "\nThe resize was not sent."),
         (("lost", "--cpu", "200m", "--wait"), "on no node yet\r\n", "describe pod lost"),
     ],
     ids=["the question", "the wait"],

@@ -36,7 +36,7 @@ def nothing_left(up: Up) -> None:
 
 def test_real_images_limits_as_explained_and_nothing_left(up: Up, tmp_path: Path) -> None:
     up.ready()
-    assert "containerd: private" in up.output and "the kernel has what plimsoll explain says" in up.output
+    assert "private containerd" in up.output and "the kernel has the values of plimsoll explain" in up.output
     kube = Kubectl(any_binary(), up.state / "admin.kubeconfig", tmp_path)
     assert "containerd://" in kube("get", "nodes", "-o", "wide").out
     kube("run", "web", "--image=nginx")

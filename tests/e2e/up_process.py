@@ -19,7 +19,7 @@ from tests.e2e.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPACITY = "cpu=4,memory=1Gi"
-READY = "Your turn:"
+READY = "\nTry:"
 _PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
 
 

@@ -75,18 +75,18 @@ def machine(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[M
 
 
 def test_from_set_up_to_teardown(machine: Machine) -> None:
-    assert "would be made" in machine.ok("node", "setup", "--dry-run")
+    assert "planned (dry run)" in machine.ok("node", "setup", "--dry-run")
     assert not machine.is_there(machine.root)
     assert "node set-up: " in machine.ok("node", "setup")
-    assert "nothing to do" in machine.ok("node", "setup")
+    assert "no changes" in machine.ok("node", "setup")
     made = machine.ok("cgroup", "apply", PODS)
     assert "write" in made and "pod default/gold" in made
-    assert "nothing to do" in machine.ok("cgroup", "apply", PODS)
+    assert "no changes" in machine.ok("cgroup", "apply", PODS)
     status = machine.ok("node", "status")
     assert "set up" in status and "pods: 3" in status and "differs" not in status
     assert machine.ok("cgroup", "rm", "gold").count("remove") == 2
     assert "pods: 2" in machine.ok("node", "status")
-    assert "nothing to do" not in machine.ok("node", "teardown")
+    assert "no changes" not in machine.ok("node", "teardown")
     assert not machine.is_there(machine.root)
 
 
@@ -208,9 +208,9 @@ def test_the_last_container_out_removes_the_pod(machine: Machine, tmp_path: Path
     first = machine.started("cgroup", "run", str(file), "-c", "a", "--", "sh", "-c", script)
     _until(ready.exists)
     again = machine.plimsoll("cgroup", "run", str(file), "-c", "a", "--", "true")
-    assert again.returncode == 2 and "runs already" in again.stderr
+    assert again.returncode == 2 and "is already running" in again.stderr
     second = machine.plimsoll("cgroup", "run", str(file), "-c", "b", "--", "sh", "-c", "sleep 60 & exit 4")
-    assert second.returncode == 4 and "the pod's cgroups stay" in second.stderr
+    assert second.returncode == 4 and "the cgroups of the pod are kept" in second.stderr
     assert "pods: 1" in machine.ok("node", "status")
     go.touch()
     assert first.wait(60) == 9
@@ -239,11 +239,11 @@ def test_unfinished_work_has_an_exit_code_of_its_own(machine: Machine) -> None:
     machine.home.mkdir(mode=0o700)
     journal.begin("pod shop/web", boot, [Make(machine.root)], {})
     done = machine.plimsoll("node", "status")
-    assert done.returncode == 1 and "unfinished: pod shop/web" in done.stdout
+    assert done.returncode == 1 and "incomplete: pod shop/web" in done.stdout
     dry = machine.plimsoll("node", "setup", "--dry-run")
     assert dry.returncode == 2 and "an earlier run of pod shop/web was interrupted" in dry.stderr
     machine.ok("node", "setup")
-    assert "unfinished" not in machine.ok("node", "status")
+    assert "incomplete" not in machine.ok("node", "status")
 
 
 def test_a_pod_with_less_than_a_page_is_refused_and_nothing_is_left(machine: Machine, tmp_path: Path) -> None:

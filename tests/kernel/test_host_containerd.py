@@ -285,9 +285,7 @@ async def test_a_start_that_was_cut_off_can_be_made_again(bench: Bench, daemon: 
     assert [(each.phase, each.attempt) for each in seen] == [("running", 0)]
 
 
-async def test_a_container_whose_task_the_runtime_has_lost_is_removed_all_the_same(
-    bench: Bench, daemon: Containerd
-) -> None:
+async def test_a_container_whose_task_the_runtime_has_lost_is_removed(bench: Bench, daemon: Containerd) -> None:
     """A start that was cut off may leave one, once in many hundred; here a task is started without CRI."""
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)

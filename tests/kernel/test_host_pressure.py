@@ -75,7 +75,7 @@ def test_the_forecast_pod_is_evicted(node: PressureNode) -> None:
     node.until(lambda: "waiting" in node.container("stuck").get("state", {}))
     found = _forecast(node)
     assert [each["name"] for each in found["decision"]["order"]] == ["over", "gold"]
-    assert found["notes"] == ["default/stuck is left out: nothing of it runs, or it is being ended"]
+    assert found["notes"] == ["default/stuck is left out: it does not run, or is being terminated"]
     node.create(pod("grows", container("c", eater(260, checks.PACE), **memory("270Mi"))))
     node.until(lambda: node.is_evicted("over"))
     node.until(lambda: node.condition("MemoryPressure") == "True")  # reported a little later

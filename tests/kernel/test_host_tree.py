@@ -213,8 +213,8 @@ def test_what_is_wanted_and_not_so(node: tuple[str, dict[str, int], str], tmp_pa
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["tree", "/plimsoll-test-nothing-of-that-name"], "no cgroup /plimsoll-test-nothing-of-that-name"),
-        (["tree", "--cgroup-root", "/plimsoll-test-nothing"], "--cgroup-root finds one"),
+        (["tree", "/plimsoll-test-nothing-of-that-name"], "cgroup /plimsoll-test-nothing-of-that-name not found"),
+        (["tree", "--cgroup-root", "/plimsoll-test-nothing"], "use --cgroup-root"),
         (["tree", "/../../etc"], "'..' is not a valid cgroup name"),
         (["tree", "/a\nb"], "control character"),
     ],

@@ -5,7 +5,7 @@ a namespace package, so no test needs a conftest for it.
 
 Pods come as documents of JSON types, because that is what users write; `lean` makes the frozen object. A valid pod is
 built so that the API server's rules hold (a request is drawn together with its limit, pod level is at least what the
-containers need), and then shown to validation, which has the last word.
+containers need), and then shown to validation, which decides.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the five documents say about the API server, with their own manifests and values, through the whole server.
+"""Statements of the five documents about the API server, with their own manifests and values, through the whole server.
 
 No sockets, except where the server itself asks a node: there the node's endpoint is a real one, on loopback over TLS.
 """
@@ -94,7 +94,7 @@ async def test_a_failed_pod_is_replaced_by_its_replica_set_only(tmp_path: Path) 
         assert found["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
         assert found["status"]["qosClass"] == "Burstable"
         everything = {each["metadata"]["name"] for each in (await ask.ok("GET", PODS))["items"]}
-        assert everything == {"qos-demo", first, second}, "nobody replaces a bare pod"
+        assert everything == {"qos-demo", first, second}, "a bare pod is not replaced"
         assert (await ask.ok("GET", f"{PODS}/qos-demo"))["status"]["phase"] == "Failed"
 
 
@@ -199,7 +199,7 @@ async def test_limit_range_and_quota_on_a_resize(tmp_path: Path, profile: str, w
         )
 
 
-async def test_1_36_refuses_more_than_the_node_has(tmp_path: Path) -> None:
+async def test_1_36_rejects_more_than_the_node_has(tmp_path: Path) -> None:
     """T=11 of the timeline, on document 004's node."""
     async with api(tmp_path, "1.36") as ask:
         node = manifest("004-node.yaml")
@@ -260,7 +260,7 @@ async def node_endpoint(authority: Authority, name: str, page: Callable[[], str]
         yield server.sockets[0].getsockname()[1]
 
 
-async def test_pod_metrics_tell_use_and_nothing_else(tmp_path: Path) -> None:
+async def test_pod_metrics_contain_only_usage(tmp_path: Path) -> None:
     authority = Authority(private_directory(tmp_path / "state"))
     authority.prepare(["127.0.0.1"])
     calls = NodeCalls(authority)

@@ -1,7 +1,7 @@
-"""What people call pods and containers, for the uids and ids that cgroups have: from our own state, or from a dump.
+"""Names of pods and containers for the uids and ids in cgroup names: from our own state, or from a dump.
 
-`kubectl get pods -A -o json` has all of it. A manifest with a uid gives at least the pod's name. A static pod is known
-to cgroups by the hash of its file, which its mirror pod carries as an annotation.
+`kubectl get pods -A -o json` has all of them. A manifest with a uid has at least the name of the pod. The cgroup of a
+static pod has the hash of its file, which its mirror pod has as an annotation.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerSt
 
 
 class PodListError(PlimsollError):
-    """A file given with --pods that cannot be read as pods."""
+    """A file for --pods that cannot be read as pods."""
 
     def __init__(self, problems: list[ManifestProblem]) -> None:
         super().__init__(problems)
@@ -39,7 +39,7 @@ class PodNames(msgspec.Struct, frozen=True):
 
 
 def our_pod_names(state: Path) -> PodNames:
-    """Of pods whose cgroups we made ourselves; none where that file is not there or not ours to read."""
+    """Names of the pods whose cgroups this state directory owns; empty if the file is missing or not readable."""
     try:
         found = decode_state(AppendLog(state).read()).pods.values()
     except (OSError, msgspec.DecodeError, PlimsollError):
@@ -51,7 +51,7 @@ def our_pod_names(state: Path) -> PodNames:
 
 
 def every_pod_name(files: tuple[str, ...], state_dir: Path | None) -> PodNames:
-    """From the files and from our own state; the files know better. Names are a help: without state there are fewer."""
+    """Names from the state directory and from the files, which take precedence."""
     try:
         home = state_dir or state_home(dict(os.environ), os.geteuid())
         ours = our_pod_names(home / "node" / "node.jsonl")
@@ -80,7 +80,7 @@ def read_pod_names(files: tuple[str, ...]) -> PodNames:
 
 
 def _container_names(status: Any) -> dict[str, str]:
-    """`containerd://<id>` → its name, of whatever the status lists."""
+    """Container id, without `containerd://`, → name, for all containers in the status."""
     found: dict[str, str] = {}
     for key in _STATUSES if isinstance(status, dict) else ():
         listed = status.get(key)

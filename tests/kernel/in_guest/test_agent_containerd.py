@@ -20,7 +20,7 @@ import pytest
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.engine.manager import CgroupManager
-from plimsoll.cli.node.tree import look
+from plimsoll.cli.node.tree import snapshot
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import Request
 from plimsoll.linux.machine import this_machine
@@ -278,4 +278,4 @@ async def test_a_driver_other_than_the_runtimes_is_reported(tmp_path: Path) -> N
             await eventually(lambda: "CgroupDriverMismatch" in world.reasons())
             sentence = agent.container_cgroups.conditions()["CgroupDriverMismatch"]
             assert ":cri-containerd:" in sentence and "driver is systemd" in sentence
-            assert look(world.files, "/", Names({}, {}), depth=1).misplaced
+            assert snapshot(world.files, "/", Names({}, {}), depth=1).misplaced

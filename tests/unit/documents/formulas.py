@@ -73,7 +73,7 @@ def allocatable_line(evictionHard: str, cpu: str, memory: str, absolute: int, hu
     assert setting.allocatable["cpu"] == amount(cpu)
     assert str(setting.allocatable["memory"]) == memory
     assert setting.absolute["memory"].value == absolute
-    if evictionHard == "100Mi":  # which is what nobody has to say
+    if evictionHard == "100Mi":  # the default
         assert default_config(setting.profile).eviction_hard["memory.available"] == evictionHard
 
 

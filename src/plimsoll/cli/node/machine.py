@@ -21,39 +21,39 @@ if TYPE_CHECKING:
     from plimsoll.cgroups.drivers.interface import CgroupDriver
     from plimsoll.rules.node.node_config import Machine
 
-NAMELESS = "(none)"  # what Linux calls a host that nobody has named
+NAMELESS = "(none)"  # the name of a host without a name in Linux
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
-INTERRUPTED = 130  # the exit code of shells for Ctrl-C
+INTERRUPTED = 130  # exit code of shells after Ctrl-C
 
 _OPTIONS = (
     click.option(
         "--state-dir",
         type=click.Path(path_type=Path),
-        help="Where is kept what we made. [default: $PLIMSOLL_HOME, /var/lib/plimsoll as root]",
+        help="State directory. [default: $PLIMSOLL_HOME, /var/lib/plimsoll as root]",
     ),
-    click.option("--simulate", is_flag=True, help="On a kernel in memory: nothing on this machine is touched."),
+    click.option("--simulate", is_flag=True, help="Use a simulated kernel: this machine is not changed."),
     click.option(
         "--shrink",
         type=click.Choice(["safe", "kubernetes"]),
         default="safe",
         show_default=True,
-        help="How a memory limit comes down: reclaim first and never kill, or Kubernetes' plain check.",
+        help="How to lower a memory limit: reclaim first and never kill, or only check as Kubernetes does.",
     ),
 )
 
 
-def node_name(given: str | None, host_name: str = "") -> str:
-    """As a kubelet names its node: the host's name in lower case. Of one that is no name, what can be kept of it."""
+def node_name(name: str | None, host_name: str = "") -> str:
+    """The name of the node; by default, as with a kubelet, the host name in lower case without invalid characters."""
     from plimsoll.rules.model.names import dns_subdomain_problems
 
-    if given is None:
+    if name is None:
         host_name = (host_name or os.uname().nodename).strip().lower()
-        given = re.sub(r"[^a-z0-9.-]+|\.(?=[.-])|(?<=-)\.", "-", host_name).strip("-.")
-        given = given if given and host_name != NAMELESS else "node"
-    for complaint in dns_subdomain_problems(given):
-        raise PlimsollError(f"{given!r} cannot name a node: {complaint}; give --name NAME")
-    return given
+        name = re.sub(r"[^a-z0-9.-]+|\.(?=[.-])|(?<=-)\.", "-", host_name).strip("-.")
+        name = name if name and host_name != NAMELESS else "node"
+    for complaint in dns_subdomain_problems(name):
+        raise PlimsollError(f"{name!r} is not a valid node name: {complaint}; set another with --name")
+    return name
 
 
 def live_options(command: Command) -> Command:
@@ -63,7 +63,7 @@ def live_options(command: Command) -> Command:
 
 
 def opened(options: dict[str, Any]) -> LiveNode:
-    """Raises where cgroups cannot be used, with what to do about it."""
+    """Open the node that the options describe. Raises if cgroups cannot be used, with what to do."""
     from plimsoll.cgroups.engine.manager import CgroupManager
 
     question = NodeQuestion({**options, "runtime": "process"})
@@ -71,16 +71,18 @@ def opened(options: dict[str, Any]) -> LiveNode:
     endpoint = question.runtime_endpoint
     if options["simulate"]:
         if endpoint:
-            raise click.UsageError(f"--simulate: the runtime at {endpoint} makes real cgroups; leave one of both out")
+            raise click.UsageError(
+                f"--simulate cannot be combined with the runtime at {endpoint}, which creates real cgroups"
+            )
         return _simulated(question, options)
     from plimsoll.cgroups.drivers.detect import check_required, default_root, open_cgroupfs, this_host, writable
 
     found = this_host()
     check_required(found)
-    asked = options["cgroup"]
-    if asked and asked != f"v{found.version}":
+    version = options["cgroup"]
+    if version and version != f"v{found.version}":
         raise click.UsageError(
-            f"--cgroup {asked}: this machine has cgroup v{found.version}; --simulate shows the other"
+            f"--cgroup {version}: this machine has cgroup v{found.version}; use --simulate for the other version"
         )
     if not question.flags.get("cgroupRoot"):
         root = default_root(found, writable(found))
@@ -90,7 +92,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
     runtime, warning = None, ""
     if endpoint:
         runtime = query_runtime(endpoint)
-        driver_name, warning = runtime.driver_for(question.said_driver)
+        driver_name, warning = runtime.driver_for(question.configured_driver)
         changed |= {"runtime": runtime.kind, "driver": driver_name}
     setting, notes = question.setting(**changed)
     notes += [warning] if warning else []
@@ -106,7 +108,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
 
 
 def with_storage(machine: Machine, state_dir: Path | None) -> Machine:
-    """A node of a declared size still has the disk that pods write to."""
+    """The machine with the size of its disk, which a declared capacity need not contain."""
     from plimsoll.linux.machine import this_machine
     from plimsoll.rules.model.objects import EPHEMERAL_STORAGE
 
@@ -116,14 +118,16 @@ def with_storage(machine: Machine, state_dir: Path | None) -> Machine:
     return msgspec.structs.replace(machine, others={**machine.others, **disk})
 
 
-def finished(live: LiveNode, turn: Coroutine[Any, Any, Result]) -> Result:
-    """Run one turn; after Ctrl-C it is said how the node was left."""
+def finished(live: LiveNode, transaction: Coroutine[Any, Any, Result]) -> Result:
+    """Run one transaction; after Ctrl-C print in which state it left the node."""
     try:
-        return asyncio.run(turn)
+        return asyncio.run(transaction)
     except KeyboardInterrupt:
         left = live.tree.status().unfinished
-        how = "nothing is left half done" if left is None else f"{left.subject} is half done, the next run undoes it"
-        click.echo(f"plimsoll: interrupted; {how}", err=True)
+        state = (
+            "no changes are pending" if left is None else f"{left.subject} is incomplete, the next run rolls it back"
+        )
+        click.echo(f"plimsoll: interrupted; {state}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
@@ -146,5 +150,5 @@ def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:
     boot.parent.mkdir(parents=True)
     boot.write_text("simulated")
     tree = CgroupManager(driver, setting, state / "node", shrink=options["shrink"], proc=state / "proc")
-    notes.append("simulated: a kernel in memory, nothing on this machine is touched")
+    notes.append("simulated kernel: this machine is not changed")
     return LiveNode(driver, setting, tree, notes, state, question.extras, question.declared_capacity)

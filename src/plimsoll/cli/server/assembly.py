@@ -1,4 +1,4 @@
-"""Assemble a control plane: the API server with its controllers, the calls to nodes and the scheduler."""
+"""The control plane: API server, controllers, node proxy and scheduler in one process."""
 
 from __future__ import annotations
 

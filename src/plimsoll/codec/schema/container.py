@@ -21,7 +21,7 @@ _CONTAINER = """
   readinessProbe {0}11 core.Probe | While it fails, the container is not ready.
   startupProbe {0}22 core.Probe | Until it passes, the other probes wait.
   lifecycle {0}12 core.Lifecycle | What to do after the start and before the end.
-  terminationMessagePath {0}13 string | File with the container's last words. Default /dev/termination-log.
+  terminationMessagePath {0}13 string | File with the container's termination message. Default /dev/termination-log.
   terminationMessagePolicy {0}20 string/v1.TerminationMessagePolicy | File or FallbackToLogsOnError.
   imagePullPolicy {0}14 string/v1.PullPolicy | Always, Never or IfNotPresent.
   securityContext {0}15 core.SecurityContext | Security settings of the container.

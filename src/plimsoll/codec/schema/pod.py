@@ -124,7 +124,7 @@ core.ContainerStateTerminated v1.ContainerStateTerminated | A container that has
   exitCode 1 int32! required | Exit code; 137 is a kill.
   signal 2 int32 | The signal that ended it.
   reason 3 string | One word, such as OOMKilled.
-  message 4 string | The container's own last words.
+  message 4 string | The container's termination message.
   startedAt 5 Time! | When it started.
   finishedAt 6 Time! | When it ended.
   containerID 7 string | Identity of the container.

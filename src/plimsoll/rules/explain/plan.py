@@ -1,6 +1,6 @@
 """The values of one pod on a node, without reasons: `plimsoll plan`.
 
-A PodPlan is a projection of `cgroups.desired.Workload`. `batch` computes the same for whole blocks of pods.
+A PodPlan is a projection of `rules.cgroups.desired.Workload`. `batch` computes the same for whole blocks of pods.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ CASES: list[Any] = [
     pytest.param(shown("Failed", reason="Evicted", containerStatuses=[status(ended(137, "Error"))]), "0/1", "Error", "0", id="containers override the status' reason"),
     pytest.param(
         shown(containers=2, containerStatuses=[status(waiting("CrashLoopBackOff"), "c0"), status(ended(1, "Error"), "c1")]),
-        "0/2", "CrashLoopBackOff", "0", id="the first container has the last word",
+        "0/2", "CrashLoopBackOff", "0", id="the first container decides",
     ),
     pytest.param(
         shown(containers=2, conditions=[READY], containerStatuses=[status(ended(0, "Completed"), "c0"), status(RUNNING, "c1", True)]),

@@ -76,8 +76,8 @@ def test_the_uid_depends_on_everything(change: dict[str, Any]) -> None:
 
 
 def test_the_order_of_keys_is_no_difference() -> None:
-    turned = dict(reversed(manifest().items()))
-    assert one(turned).uid == one(manifest()).uid
+    reordered = dict(reversed(manifest().items()))
+    assert one(reordered).uid == one(manifest()).uid
 
 
 def test_a_priority_class_of_the_system_has_its_number() -> None:

@@ -324,7 +324,7 @@ async def test_without_candidates_eviction_retries_after_ten_seconds_or_with_a_n
     assert len(node.events) == 4
 
 
-async def test_an_idle_node_is_left_alone() -> None:
+async def test_an_idle_node_is_not_polled_often() -> None:
     node = Node()
     node.used = {}
     pressure = loop(node, HARD)

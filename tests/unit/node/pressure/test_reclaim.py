@@ -22,9 +22,9 @@ class Kernel(PlayedCgroups):
         self.proc.mkdir()
         (self.proc / "meminfo").write_text(f"MemTotal: 1000 kB\nSwapFree: {swap_kib} kB\n")
         self.put(PODS, memory_reclaim="")
-        self._tell()
+        self._emit()
 
-    def _tell(self) -> None:
+    def _emit(self) -> None:
         self.use(PODS, cpu_us=0, memory_bytes=self.used + self.cached)
         self.put(PODS, memory_stat=f"anon 1\nfile 1\ninactive_file 0\nactive_file {self.cached}\nslab_reclaimable 0\n")
 
@@ -41,7 +41,7 @@ class Kernel(PlayedCgroups):
         gained = min(part, self.cached)
         self.cached -= gained
         self.used += self.grows
-        self._tell()
+        self._emit()
         if gained < part:
             raise CgroupError("write", path, text, self.refusal)
 

@@ -38,7 +38,7 @@ class Parked:
             policy,
             lift=self._lift,
             reclaim=self._reclaim,
-            warn=self._tell,
+            warn=self._record,
             clock=self._clock,
         )
 
@@ -67,7 +67,7 @@ class Parked:
     async def _reclaim(self, _: MonitoredContainer, wanted_bytes: int) -> None:
         self.reclaimed.append(wanted_bytes)
 
-    def _tell(self, _: MonitoredContainer, reason: str, message: str) -> None:
+    def _record(self, _: MonitoredContainer, reason: str, message: str) -> None:
         self.warnings.append((reason, message))
         self.helped.set()
 

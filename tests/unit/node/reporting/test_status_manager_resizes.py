@@ -119,7 +119,7 @@ async def test_what_was_made_from_an_older_spec_is_refused_and_dropped(tmp_path:
 
 
 async def test_a_valid_status_is_sent_again_with_the_new_version(tmp_path: Path) -> None:
-    """Somebody has set a label meanwhile: the spec is the same, so the status is."""
+    """A client has set a label meanwhile: the spec is the same, so the status is."""
     async with sending(tmp_path) as sender:
         made_from = await sender.resize("2")
         sender.wire.goes.clear()

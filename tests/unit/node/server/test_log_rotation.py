@@ -73,7 +73,7 @@ async def test_a_runtime_that_does_not_open_a_new_one_keeps_the_old(
     assert sizes(file) == {"0.log": 101} and "not now" in caplog.text
 
 
-async def test_what_has_ended_is_left_alone(file: Path) -> None:
+async def test_logs_of_ended_containers_are_not_rotated(file: Path) -> None:
     await rotation(Writer(file), "exited").sync()
     assert sizes(file) == {"0.log": 101}
 

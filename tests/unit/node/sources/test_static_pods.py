@@ -240,7 +240,7 @@ async def test_an_api_that_is_away_and_a_node_that_is_not_registered() -> None:
         await eventually(lambda: world.hashes() == {"web-n1": web.uid})
 
 
-async def test_other_pods_are_left_alone() -> None:
+async def test_other_pods_are_not_changed() -> None:
     world = Mirrors()
     plain = manifest("plain")
     await world.api.send(_create(plain))

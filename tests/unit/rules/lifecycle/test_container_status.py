@@ -83,7 +83,7 @@ STATES = [
         id="will not restart",
     ),
     pytest.param(
-        a_pod("a"), seen(run("a")), memory(failures=CRASH), RunState(running=Running(T0)), NO_STATE, id="old trouble"
+        a_pod("a"), seen(run("a")), memory(failures=CRASH), RunState(running=Running(T0)), NO_STATE, id="old failure"
     ),
     pytest.param(
         a_pod("a"), seen(run("a", "created")), memory(failures={"a": StartFailure("RunContainerError", "no such file")}),

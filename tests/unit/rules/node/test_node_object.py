@@ -124,7 +124,7 @@ CONDITIONS: list[tuple[str, NodeHealth, list[tuple[str, str, str]]]] = [
         ],
     ),
     (
-        "troubled",
+        "unhealthy",
         NodeHealth(problems=("container runtime is down", "disk is gone", "disk is gone")),
         [
             ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),

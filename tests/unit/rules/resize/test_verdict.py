@@ -71,9 +71,9 @@ ONE, TWO = pod(container(cpu="1", memory="1Gi")), pod(container(cpu="2", memory=
 def test_the_allocated_pod_is_the_spec_with_the_recorded_parts() -> None:
     old = pod(container("a", "1"), container("b", "1"), priority=1)
     new = pod(container("a", "2"), container("b", "2"), priority=7)
-    held = allocated_pod(new, allocation_of(old))
-    assert [str((each.resources.requests or {})["cpu"]) for each in held.spec.containers] == ["1", "1"]
-    assert held.spec.priority == 7
+    allocated = allocated_pod(new, allocation_of(old))
+    assert [str((each.resources.requests or {})["cpu"]) for each in allocated.spec.containers] == ["1", "1"]
+    assert allocated.spec.priority == 7
 
 
 def test_nothing_to_overwrite_costs_no_copy() -> None:

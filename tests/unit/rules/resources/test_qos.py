@@ -89,8 +89,8 @@ def test_second_writing(source: Json) -> None:
 @given(valid_pods(pod_level=False, stored=False))
 def test_order_of_containers_does_not_matter(source: Json) -> None:
     spec = source["spec"]
-    turned = {**source, "spec": {**spec, "containers": spec["containers"][::-1]}}
-    assert computed_qos_class(defaulted(lean(source))) == computed_qos_class(defaulted(lean(turned)))
+    reordered = {**source, "spec": {**spec, "containers": spec["containers"][::-1]}}
+    assert computed_qos_class(defaulted(lean(source))) == computed_qos_class(defaulted(lean(reordered)))
     as_init = {
         "spec": {
             "containers": spec["containers"][:1],
