@@ -35,13 +35,8 @@ from plimsoll.rules.resources.files import MAX
 EVERY_S = 1.0
 DISCOVER_S = 10.0
 THROTTLED = "MemoryThrottled"
-_HIGH, _MAX, _CURRENT, _EVENTS, _PRESSURE = (
-    "memory.high",
-    "memory.max",
-    "memory.current",
-    "memory.events",
-    "memory.pressure",
-)
+_HIGH, _MAX, _CURRENT = "memory.high", "memory.max", "memory.current"
+_EVENTS, _PRESSURE = "memory.events", "memory.pressure"
 log = logging.getLogger(__name__)
 
 Lift = Callable[[MonitoredContainer, str], Awaitable[None]]
