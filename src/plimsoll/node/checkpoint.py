@@ -58,6 +58,7 @@ class Checkpoint:
         self._pods: dict[str, PodRecord] = {}
         self._stale: set[str] = set()  # uids whose record in the file is outdated
         self._changed = asyncio.Event()
+        self.note = ""  # what was wrong with the file at the start
 
     def load(self) -> None:
         """A file that cannot be read is renamed, and the node starts without it."""
@@ -72,8 +73,11 @@ class Checkpoint:
             self._file.discard()
             aside = self._path.with_suffix(".damaged")
             os.replace(self._path, aside)
-            message = "%s could not be read (%s) and is now %s; allocations are taken from the statuses of pods"
-            log.warning(message, self._path, error, aside)
+            self.note = (
+                f"{self._path} could not be read ({error}) and is now {aside}; "
+                "allocations are taken from the statuses of pods"
+            )
+            log.warning("%s", self.note)
 
     def get(self, uid: str) -> PodRecord:
         return self._pods.get(uid, NO_RECORD)
