@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,14 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Expo
             pause_s = backoff.next_s()
             log.exception("%s failed; restarting it in %g s", name, pause_s)
         await asyncio.sleep(pause_s)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel those that still run, and wait until all have ended."""
+    pending = list(tasks)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
 
 
 async def run_command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from plimsoll.linux.machine import text_or_empty
 from plimsoll.rules.cpumanager.topology import CpuTexts, CpuTopology, details, flat
 from plimsoll.rules.cpuset import cpu_numbers
 
@@ -11,13 +12,14 @@ SYSTEM = Path("/sys/devices/system")
 
 
 def this_topology(system: Path = SYSTEM) -> CpuTopology:
-    online = _text(system / "cpu/online")
+    online = text_or_empty(system / "cpu/online")
     texts = {}
     for cpu in cpu_numbers(online.strip()) or ():
         topology = system / f"cpu/cpu{cpu}/topology"
-        texts[cpu] = CpuTexts(_text(topology / "physical_package_id"), _text(topology / "thread_siblings_list"))
+        package, siblings = topology / "physical_package_id", topology / "thread_siblings_list"
+        texts[cpu] = CpuTexts(text_or_empty(package), text_or_empty(siblings))
     nodes = {
-        int(path.name.removeprefix("node")): _text(path / "cpulist")
+        int(path.name.removeprefix("node")): text_or_empty(path / "cpulist")
         for path in sorted((system / "node").glob("node[0-9]*"))
     }
     return details(online, texts, nodes)
@@ -29,11 +31,3 @@ def node_topology(cores: int, *, simulated: bool) -> CpuTopology:
         return flat(cores)
     topology = this_topology()
     return topology.only(sorted(topology.cpus)[:cores])
-
-
-def _text(path: Path) -> str:
-    """Empty where this kernel does not have the file."""
-    try:
-        return path.read_text(encoding="ascii")
-    except FileNotFoundError:
-        return ""

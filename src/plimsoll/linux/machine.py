@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, ResourceList
@@ -58,6 +59,14 @@ def _ephemeral_storage(directory: str) -> ResourceList:
     except OSError:
         disk = os.statvfs("/")
     return {EPHEMERAL_STORAGE: from_units(disk.f_frsize * disk.f_blocks, "BinarySI")}
+
+
+def text_or_empty(path: str | Path) -> str:
+    """Empty where this kernel does not have the file."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _number(path: str) -> int:

@@ -12,6 +12,8 @@ import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from plimsoll.linux.cgroup_files import BENEATH, NO_MAGICLINKS, open_beneath
 
@@ -27,6 +29,14 @@ def open_within(directory: int, path: str, flags: int) -> int:
             if error.errno != errno.EAGAIN or not left:
                 raise OSError(error.errno, error.strerror, path) from None
     raise AssertionError  # the last try returns or raises
+
+
+@contextmanager
+def closing_fd(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def real_path(fd: int) -> str:
@@ -51,12 +61,10 @@ def remove_tree(parent: int, name: str) -> None:
         top = _open_directory(parent, name)
     except FileNotFoundError:
         return
-    try:
+    with closing_fd(top):
         while names := _unlink_files(top):
             for directory in names:
                 _flatten(top, directory)
-    finally:
-        os.close(top)
     try:
         os.rmdir(name, dir_fd=parent)
     except FileNotFoundError:

@@ -33,27 +33,20 @@ from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
 from plimsoll.node.pods.container_spec import NodePaths, node_names
-from plimsoll.node.pods.container_start import Starter
-from plimsoll.node.pods.events import PodEvents
-from plimsoll.node.pods.images import PodImages
 from plimsoll.node.pods.manager import Pods
-from plimsoll.node.pods.observe import Observer
-from plimsoll.node.pods.probes import PodProbes
-from plimsoll.node.pods.start import PodStart
+from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.pods.status import PodReports
-from plimsoll.node.pods.stop import PodEnd
 from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.reporting.event_correlator import ObjectReference
-from plimsoll.node.reporting.event_recorder import Recorder
+from plimsoll.node.reporting.event_recorder import PodEvents, Recorder
 from plimsoll.node.reporting.status_manager import Reporter
-from plimsoll.node.resize.actuator import PodResize
 from plimsoll.node.resources.cgroup_locator import CgroupLocator
 from plimsoll.node.resources.container_cgroups import AgentCgroups, ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
-from plimsoll.node.server.log_rotation import LogRotation
+from plimsoll.node.server.logs import LogRotation
 from plimsoll.node.sources.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.sources.static_pods import StaticPods
 from plimsoll.node.volumes.config_maps import ConfigMapCache
@@ -104,9 +97,7 @@ class Agent:
         here. `keeps_images`: a present image is never pulled again. `hidden`: directories that no hostPath may show,
         besides the state directory. `topology`: of the node's CPUs."""
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
-        self._client, self._clock, self._node_ip, self._keeps_images = client, clock, node_ip, keeps_images
-        self._is_remote = runtime.makes_cgroups  # a daemon behind CRI, which also pulls images and assigns addresses
-        self._gates = setting.policy.gates
+        self._client = client
         self.meters = meters or NodeMeters(node_name)
         self.view = RuntimeView(runtime)
         self.checkpoint = Checkpoint(state_dir / "agent.jsonl")
@@ -115,11 +106,6 @@ class Agent:
         self.events = PodEvents(self.recorder)
         self.paths = NodePaths(state_dir, state_dir / "logs", node_names(), makes_etc=not runtime.makes_cgroups)
         self.volumes = Volumes(state_dir, hidden)
-        self._config_maps = ConfigMapCache(client, clock)
-        self._surroundings = Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable)
-        limits = limits_with_max(setting.config.crash_loop_max_period_s)
-        self._compute_actions = partial(compute_pod_actions, limits=limits, profile=setting.profile)
-
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
         self._locator = (
             CgroupLocator(driver, setting.runtime, setting.machine.page_size, state_dir / "lifted.json")
@@ -131,9 +117,9 @@ class Agent:
         self.container_cgroups = self._container_cgroups(driver)
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
-        self._reports = PodReports(
+        reports = PodReports(
             self.reporter, self.cgroups.readings, lambda: NodeView((node_ip,), runtime.name, setting.profile),
-            self._gates, clock, self._mirror_of,
+            setting.policy.gates, clock, self._mirror_of,
             "" if self.cgroups.enforced else unenforced or "cgroups of this machine cannot be written",
         )  # fmt: skip
 
@@ -142,7 +128,14 @@ class Agent:
             setting, self._make_worker, self.checkpoint, self.cpus, self._pinning, self.reporter, self.events,
             self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
         )  # fmt: skip
-        self.cleanup = Cleanup(runtime, self.view, self.cgroups, self.checkpoint, self.paths, self.pods)
+        limits = limits_with_max(setting.config.crash_loop_max_period_s)
+        self._services = NodeServices(
+            setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
+            self._pinning, self.pods.resizes, self.volumes, ConfigMapCache(client, clock), self.paths,
+            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
+            partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
+        )  # fmt: skip
+        self.cleanup = Cleanup(self._services, self.pods)
         self.static = StaticPods(setting.config, node_name, self.pods.take, clock, self._broken_manifest)
         self.mirrors = MirrorPods(
             client,
@@ -163,44 +156,11 @@ class Agent:
         )
 
     def _make_worker(self, pod: RunPod, status: JsonObject, body: bytes) -> PodWorker:
-        uid, setting, runtime, clock = pod.metadata.uid, self.setting, self.runtime, self._clock
-        profile, events = setting.profile, self.events
-        images = PodImages(runtime, events, profile, pulls=self._is_remote, keeps=self._keeps_images)
-        starter = Starter(
-            runtime, self.view, images, self.volumes, self._config_maps, self.paths, self._surroundings, events,
-            profile, checks_scores=not self._is_remote,
-        )  # fmt: skip
-        actuator = PodResize(
-            uid, self.cgroups, self.container_cgroups, self._pinning, self.pods.resizes, self.checkpoint, self._gates,
-            events.emit_lifecycle, clock,
-        )  # fmt: skip
-        return PodWorker(
-            pod, status, body,
-            checkpoint=self.checkpoint,
-            view=self.view,
-            observer=Observer(
-                self.cgroups.readings, self.container_cgroups, self.checkpoint, events, self.paths.state,
-                runtime.log_file,
-            ),
-            compute_actions=self._compute_actions,
-            start=PodStart(
-                uid, runtime, self.view, self.cgroups, self.container_cgroups, self.cpus, self.checkpoint, starter,
-                actuator, self.paths, events, self.meters, node_ip=self._node_ip, assigns_ips=self._is_remote,
-            ),
-            end=PodEnd(runtime, self.cgroups, starter, self.paths, events, profile, clock),
-            actuator=actuator,
-            resizes=self.pods.resizes,
-            make_probes=partial(PodProbes, runtime, events, self.meters, profile, clock),
-            reports=self._reports,
-            events=events,
-            released=self._pinning.wake,
-            started=self.meters.pod_start_s.observe,
-            clock=clock,
-            is_remote=self._is_remote,
-        )  # fmt: skip
+        return PodWorker(self._services, pod, status, body)
 
     async def run(self) -> None:
         """Until `stop` or `end`. Raises if this machine, its cgroups or the runtime cannot be used at all."""
+        cpus_freed = partial(self.pods.resizes.retry, "pod_terminated")
         self.checkpoint.load()
         self._pinning.check()
         self.cpus.load(drained=not self.checkpoint.all())
@@ -222,13 +182,16 @@ class Agent:
                         ("resizes", self.pods.run_resizes()),
                         ("static pods", self.static.run()),
                         ("mirror pods", self.mirrors.run()),
-                        ("CPUs", self._pinning.run(self._uids_with_processes, self._cpus_freed)),
+                        ("CPUs", self._pinning.run(self._uids_with_processes, cpus_freed)),
                         ("housekeeping", self._housekeeping()),
                         ("unknown pods", self._remove_unknown_pods()),
                     )
                 ]
-                if self._is_remote:
-                    running.append(group.create_task(self._log_rotation().run(), name="log rotation"))
+                if self.runtime.makes_cgroups:
+                    config = self.setting.config
+                    sizes = config.container_log_max_bytes, config.container_log_max_files
+                    rotation = LogRotation(self.runtime, self.view, *sizes)
+                    running.append(group.create_task(rotation.run(), name="log rotation"))
                 await self._stopping.wait()
                 await self.pods.close()
                 for task in running:
@@ -247,7 +210,7 @@ class Agent:
     async def end(self) -> None:
         """Kill every pod of this node and remove all that was created for them, including the node's cgroups."""
         await self.pods.close()
-        end_s = CRI_END_S if self._is_remote else END_S
+        end_s = CRI_END_S if self.runtime.makes_cgroups else END_S
         try:
             async with asyncio.timeout(end_s):
                 await self.cleanup.all_pods()
@@ -294,9 +257,6 @@ class Agent:
     def _pod_removed(self) -> None:
         self.mirrors.wake()
 
-    def _cpus_freed(self) -> None:
-        self.pods.resizes.retry("pod_terminated")
-
     def _uids_with_processes(self) -> set[str] | None:
         return self.pods.with_processes() if self.pods.all_known else None
 
@@ -305,10 +265,6 @@ class Agent:
             self.pods.wake([uid] if uid else None)
             if uid and uid not in self.pods.workers:
                 self._unknown_pods.set()
-
-    def _log_rotation(self) -> LogRotation:
-        config = self.setting.config
-        return LogRotation(self.runtime, self.view, config.container_log_max_bytes, config.container_log_max_files)
 
     async def _housekeeping(self) -> None:
         """After the first list all pods are known: what belongs to none of them is removed."""

@@ -34,17 +34,16 @@ from plimsoll.node.agent import Agent
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
-from plimsoll.node.pods.image_gc import remove_unused_images
-from plimsoll.node.pressure.config import EvictionSink
-from plimsoll.node.pressure.evictor import Evictor, Reclaimers
+from plimsoll.node.pods.images import remove_unused_images
+from plimsoll.node.pressure.eviction_manager import EvictionSink
+from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup
-from plimsoll.node.pressure.monitored_pods import MonitoredPods
 from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_identity
 from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.registration import Registration
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
-from plimsoll.node.resources.runtime_health import RuntimeHealth
+from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
@@ -382,15 +381,14 @@ def embedded_runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntim
     return ProcessRuntime(
         home / "runtime",
         opened,
-        {name: _command_text(command) for name, command in live.extras.images.items()},
+        {
+            name: command if isinstance(command, str) else shlex.join(command)
+            for name, command in live.extras.images.items()
+        },
         hidden=(home, *secret),
         log_max_bytes=config.container_log_max_bytes,
         log_max_files=config.container_log_max_files,
     )
-
-
-def _command_text(command: str | tuple[str, ...]) -> str:
-    return command if isinstance(command, str) else shlex.join(command)
 
 
 async def end_supervisor(runtime: ProcessRuntime) -> None:

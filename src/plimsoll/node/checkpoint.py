@@ -124,15 +124,14 @@ class Checkpoint:
         while True:
             await self._changed.wait()
             await asyncio.sleep(COLLECT_S)
-            try:
-                self.save()
-            except CheckpointWriteError as error:
-                log.error("%s", error)
+            if not self.save_if_possible():
                 await asyncio.sleep(1.0)
 
-    def save_if_possible(self) -> None:
+    def save_if_possible(self) -> bool:
         """For what has happened already; a failure is only logged."""
         try:
             self.save()
         except CheckpointWriteError as error:
             log.error("%s", error)
+            return False
+        return True

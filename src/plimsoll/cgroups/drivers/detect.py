@@ -20,6 +20,7 @@ from plimsoll.cgroups.drivers.v2 import CgroupsV2
 from plimsoll.codec.kernel.files import MountLine, below_mount, enabled_controllers, mountinfo, own_cgroups
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.cgroup_files import CgroupGoneError
+from plimsoll.linux.machine import text_or_empty
 from plimsoll.rules.model.kernel import CgroupVersion
 
 USUAL = "/sys/fs/cgroup"
@@ -148,7 +149,8 @@ def default_root(host: Hierarchies, may_write: Callable[[str], bool]) -> str:
 
 
 def this_host(proc: str = "/proc") -> Hierarchies:
-    return hierarchies(_text(f"{proc}/self/mountinfo"), _text(f"{proc}/self/cgroup"), _text(f"{proc}/cgroups"))
+    texts = (text_or_empty(f"{proc}/{name}") for name in ("self/mountinfo", "self/cgroup", "cgroups"))
+    return hierarchies(*texts)
 
 
 def writable(host: Hierarchies) -> Callable[[str], bool]:
@@ -163,14 +165,6 @@ def writable(host: Hierarchies) -> Callable[[str], bool]:
         return not host.read_only and all(os.access(point + path.rstrip("/"), os.W_OK) for point in points)
 
     return may_write
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
 
 
 def entry_directories(files: CgroupsV1 | CgroupsV2, path: str) -> list[int]:

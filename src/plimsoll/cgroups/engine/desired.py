@@ -20,11 +20,27 @@ Containers = Mapping[str, Mapping[str, str]]  # pod uid → container name → i
 CpusOf = Callable[[str, str], str]  # pod uid, container name → the list of CPUs it runs on
 
 
+class WorkloadCache:
+    """The workload of each pod, cached for as long as the pod stays the same."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self._cache: dict[str, tuple[Pod, Workload]] = {}  # by uid
+
+    def of(self, pod: Pod) -> Workload:
+        cached = self._cache.get(pod.metadata.uid)
+        if cached is None or (cached[0] is not pod and cached[0] != pod):
+            cached = self._cache[pod.metadata.uid] = (pod, workload(pod, self.config))
+        return cached[1]
+
+    def forget(self, uid: str) -> None:
+        self._cache.pop(uid, None)
+
+
 class DesiredState:
     def __init__(self, node_config: NodeConfig) -> None:
         self._node_config = node_config
-        self._workloads: dict[str, Workload] = {}  # by uid
-        self._pods: dict[str, Pod] = {}  # the pods that these were computed from
+        self._workloads = WorkloadCache(node_config)
 
     def known_pods(
         self,
@@ -62,7 +78,8 @@ class DesiredState:
             lambda uid, container: pods[uid].containers.get(container),
             reasons=False,
         )
-        cgroups = wanted(desired_tree([self._workload(known) for known in pods.values()], self._node_config, shown))
+        workloads = [self._workloads.of(known.pod) for known in pods.values()]
+        cgroups = wanted(desired_tree(workloads, self._node_config, shown))
         for known in pods.values():
             if only is not None and known.uid not in only:
                 continue
@@ -76,8 +93,7 @@ class DesiredState:
     def forget(self, uids: Iterable[str]) -> None:
         """Drop what was computed for these pods."""
         for uid in uids:
-            self._workloads.pop(uid, None)
-            self._pods.pop(uid, None)
+            self._workloads.forget(uid)
 
     def pod_cgroups(self, known: KnownPod) -> dict[str, DesiredCgroup]:
         """The cgroups of one pod: they do not depend on other pods."""
@@ -93,10 +109,10 @@ class DesiredState:
         if node_config.policy.memory_qos or node_config.config.gate("QOSReserved"):
             return None
         uid = before.uid
-        old, new = self._workload(before).share, self._workload(pods[uid])
+        old, new = self._workloads.of(before.pod).share, self._workloads.of(pods[uid].pod)
         if old == new.share:
             return {}
-        others = added_sums([self._workload(known).share for key, known in pods.items() if key != uid])
+        others = added_sums([self._workloads.of(known.pod).share for key, known in pods.items() if key != uid])
         values = [class_values(added_sums([others, share]), node_config.policy) for share in (old, new.share)]
         if values[0] == values[1]:
             return {}
@@ -107,14 +123,6 @@ class DesiredState:
         """container name → path of its cgroup; "" → the pod's own."""
         cgroups = self.pod_cgroups(known)
         return {cgroup.name if cgroup.level == "container" else "": path for path, cgroup in cgroups.items()}
-
-    def _workload(self, known: KnownPod) -> Workload:
-        uid = known.uid
-        cached = self._pods.get(uid)
-        if cached is not known.pod and cached != known.pod:
-            self._workloads[uid] = workload(known.pod, self._node_config)
-            self._pods[uid] = known.pod
-        return self._workloads[uid]
 
 
 def _overridden(

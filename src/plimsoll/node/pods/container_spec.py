@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
+from plimsoll.linux.machine import text_or_empty
 from plimsoll.node.volumes.pod_dirs import (
     checked_label,
     checked_uid,
@@ -52,15 +53,7 @@ class NodePaths(msgspec.Struct, frozen=True):
 
 def node_names() -> NodeNames:
     """This machine's hostname, /etc/hosts and DNS configuration."""
-    return NodeNames(os.uname().nodename, _text("/etc/hosts"), dns_of(_text("/etc/resolv.conf")))
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
+    return NodeNames(os.uname().nodename, text_or_empty("/etc/hosts"), dns_of(text_or_empty("/etc/resolv.conf")))
 
 
 def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, paths: NodePaths) -> SandboxSpec:

@@ -13,20 +13,17 @@ import msgspec
 from plimsoll.errors import ContainerConfigError, PlimsollError
 from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.linux.processes import oom_score_adj
-from plimsoll.node.pods.container_spec import NodePaths, container_spec
-from plimsoll.node.pods.events import PodEvents
+from plimsoll.node.pods.container_spec import container_spec
 from plimsoll.node.pods.images import ERR_NEVER_PULL, PodImages
 from plimsoll.node.pods.prober import ProbeTarget, run_probe
-from plimsoll.node.resources.pleg import RuntimeView
-from plimsoll.node.volumes.config_maps import ConfigMapCache
-from plimsoll.node.volumes.volumes import ReadyVolumes, Volumes
+from plimsoll.node.pods.services import NodeServices
+from plimsoll.node.volumes.volumes import ReadyVolumes
 from plimsoll.rules.lifecycle.environment import ConfigMaps, Surroundings, environment, referenced_config_maps
 from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.probes import ProbeResult
 from plimsoll.rules.model.observed import CriResources, Start, StartFailure
 from plimsoll.rules.model.runnable import Hook, RunContainer, RunPod, container_named
-from plimsoll.rules.profile import Profile
-from plimsoll.runtime.interface import ContainerRuntime, Image, ImageError, RuntimeCallError, SandboxSpec
+from plimsoll.runtime.interface import Image, ImageError, RuntimeCallError, SandboxSpec
 
 HOOK_MAX_S = 3600.0
 FAILED_HOOK_GRACE_S = 2.0
@@ -58,41 +55,25 @@ class ContainerStart(msgspec.Struct, frozen=True):
 class Starter:
     """Of one pod."""
 
-    def __init__(
-        self,
-        runtime: ContainerRuntime,
-        view: RuntimeView,
-        images: PodImages,
-        volumes: Volumes,
-        config_maps: ConfigMapCache,
-        paths: NodePaths,
-        surroundings: Surroundings,
-        events: PodEvents,
-        profile: Profile,
-        *,
-        checks_scores: bool,
-    ) -> None:
-        """`checks_scores`: read back oom_score_adj, which the embedded runtime may lack the capability to set."""
-        self._runtime, self._view, self.images, self._events, self._profile = runtime, view, images, events, profile
-        self._volumes, self._config_maps, self._paths, self._surroundings = volumes, config_maps, paths, surroundings
-        self._checks_scores = checks_scores
+    def __init__(self, node: NodeServices) -> None:
+        self._node, self.images = node, PodImages(node)
         self._scores_reported: set[str] = set()
 
     async def prepare(self, pod: RunPod, pod_ips: tuple[str, ...], *, fresh: bool = False) -> Prepared:
         """Create or refresh its volumes. Raises VolumeError if one cannot be set up."""
         names = sorted(referenced_config_maps(pod))
-        config_maps = await self._config_maps.named(pod.metadata.namespace, names, fresh=fresh) if names else {}
-        surroundings = msgspec.structs.replace(self._surroundings, pod_ips=pod_ips)
-        volumes = self._volumes.set_up(pod, config_maps, surroundings)
+        config_maps = await self._node.config_maps.named(pod.metadata.namespace, names, fresh=fresh) if names else {}
+        surroundings = msgspec.structs.replace(self._node.surroundings, pod_ips=pod_ips)
+        volumes = self._node.volumes.set_up(pod, config_maps, surroundings)
         for note in volumes.notes:
-            self._events.emit(pod, "Warning", note.reason, note.message)
+            self._node.events.emit(pod, "Warning", note.reason, note.message)
         return Prepared(volumes, config_maps, surroundings)
 
     async def start(self, pod: RunPod, what: ContainerStart) -> StartFailure | None:
         """None: it runs. Errors of the runtime and of its image are returned as a failure."""
         start, container = what.start, container_named(pod, what.start.name)
         assert container is not None, start.name
-        events = ContainerEvents(container.name, self._profile, is_init=start.is_init)
+        events = ContainerEvents(container.name, self._node.profile, is_init=start.is_init)
         container_id = start.resume_id
         if not container_id:
             try:
@@ -107,27 +88,27 @@ class Starter:
                 return self._failure(pod, events, "CreateContainerConfigError", str(error))
             except (PlimsollError, OSError) as error:
                 return self._failure(pod, events, "CreateContainerError", _text(error))
-            self._events.emit_lifecycle(pod, events.created())
+            self._node.events.emit_lifecycle(pod, events.created())
         try:
-            await self._runtime.start_container(container_id)
+            await self._node.runtime.start_container(container_id)
         except RuntimeCallError as error:
             return self._failure(pod, events, "RunContainerError", error.reason)
-        self._events.emit_lifecycle(pod, events.started())
-        if self._checks_scores:
+        self._node.events.emit_lifecycle(pod, events.started())
+        if not self._node.is_remote:  # the embedded runtime may lack the capability to set it
             await self._check_score(pod, container, events, container_id, what.resources.oom_score_adj)
         hook = container.lifecycle.post_start if container.lifecycle is not None else None
         if hook is None or (await self.hook(container, container_id, what.sandbox_id, hook, HOOK_MAX_S)).is_success:
             return None
-        self._events.emit_lifecycle(pod, events.post_start_failed())
-        self._events.emit_lifecycle(pod, events.killing("FailedPostStartHook"))
-        await self._runtime.stop_container(container_id, FAILED_HOOK_GRACE_S)
+        self._node.events.emit_lifecycle(pod, events.post_start_failed())
+        self._node.events.emit_lifecycle(pod, events.killing("FailedPostStartHook"))
+        await self._node.runtime.stop_container(container_id, FAILED_HOOK_GRACE_S)
         return StartFailure("PostStartHookError", f"FailedPostStartHook: container {container.name}")
 
     async def _check_score(
         self, pod: RunPod, container: RunContainer, events: ContainerEvents, container_id: str, want: int
     ) -> None:
         """Report once if the process has another score: a negative one needs a capability."""
-        observed = await self._view.pod(pod.metadata.uid)
+        observed = await self._node.view.pod(pod.metadata.uid)
         pid = next((each.pid for each in observed.containers if each.id == container_id and each.phase == "running"), 0)
         have = oom_score_adj(pid) if pid else None
         if have is None or have == want or container.name in self._scores_reported:
@@ -135,14 +116,14 @@ class Starter:
         self._scores_reported.add(container.name)
         why = "lowering it needs CAP_SYS_RESOURCE" if have > want else "the process has changed it"
         message = f"oom_score_adj of container {container.name}: want {want}, have {have} ({why})"
-        self._events.emit(pod, "Warning", SCORE_NOT_SET, message, events.created().field_path)
+        self._node.events.emit(pod, "Warning", SCORE_NOT_SET, message, events.created().field_path)
 
     async def _create(self, pod: RunPod, container: RunContainer, image: Image, what: ContainerStart) -> str:
         prepared = what.prepared
-        variables = environment(pod, container, prepared.config_maps, prepared.surroundings, profile=self._profile)
+        variables = environment(pod, container, prepared.config_maps, prepared.surroundings, profile=self._node.profile)
         for note in variables.notes:
-            self._events.emit(pod, "Warning", note.reason, note.message)
-        mounts = self._volumes.mounts(pod, container, prepared.volumes.by_name, variables.variables)
+            self._node.events.emit(pod, "Warning", note.reason, note.message)
+        mounts = self._node.volumes.mounts(pod, container, prepared.volumes.by_name, variables.variables)
         spec = container_spec(
             pod,
             container,
@@ -150,25 +131,25 @@ class Starter:
             image,
             variables.variables,
             mounts,
-            self._paths,
+            self._node.paths,
             pod_ips=prepared.surroundings.pod_ips,
             resources=what.resources,
             cgroup=what.cgroup,
         )
-        return await self._runtime.make_container(what.sandbox, what.sandbox_id, spec)
+        return await self._node.runtime.make_container(what.sandbox, what.sandbox_id, spec)
 
     def _image_failure(
         self, pod: RunPod, container: RunContainer, events: ContainerEvents, error: ImageError
     ) -> StartFailure:
         if error.reason == ERR_NEVER_PULL:
-            self._events.emit_lifecycle(pod, events.never_pulled(container.image))
+            self._node.events.emit_lifecycle(pod, events.never_pulled(container.image))
         else:
-            self._events.emit_lifecycle(pod, events.pull_failed(container.image, error.message))
-        self._events.emit_lifecycle(pod, events.start_failed(error.reason))
+            self._node.events.emit_lifecycle(pod, events.pull_failed(container.image, error.message))
+        self._node.events.emit_lifecycle(pod, events.start_failed(error.reason))
         return StartFailure(error.reason, error.message)
 
     def _failure(self, pod: RunPod, events: ContainerEvents, reason: str, why: str) -> StartFailure:
-        self._events.emit_lifecycle(pod, events.start_failed(why))
+        self._node.events.emit_lifecycle(pod, events.start_failed(why))
         return StartFailure(reason, why)
 
     async def hook(
@@ -177,7 +158,7 @@ class Starter:
         if hook.sleep is not None:
             await asyncio.sleep(min(hook.sleep.seconds, timeout_s))
             return ProbeResult(True)
-        target = ProbeTarget(self._runtime, sandbox_id, container_id, container, "", self._profile)
+        target = ProbeTarget(self._node.runtime, sandbox_id, container_id, container, "", self._node.profile)
         try:
             return await run_probe(target, hook, timeout_s)
         except (PlimsollError, OSError) as error:

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff, cancel_all
 from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.reflector import ObjectChange
-from plimsoll.node.checkpoint import Checkpoint, PodRecord
+from plimsoll.node.checkpoint import NO_RECORD, Checkpoint, PodRecord
 from plimsoll.node.metrics import NodeMeters
-from plimsoll.node.pods.events import PodEvents
-from plimsoll.node.pods.manager_load import Allocated
 from plimsoll.node.pods.worker import PodWorker
+from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
 from plimsoll.node.resize.queue import ResizeDecision, Resizes
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
@@ -32,7 +32,7 @@ from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod, is_static
-from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED
+from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunStatus
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import (
     CONDITION_MESSAGE,
@@ -52,7 +52,7 @@ from plimsoll.rules.resize.allocation import (
 from plimsoll.rules.resize.conditions import operations
 from plimsoll.rules.resize.verdict import resize_setting
 from plimsoll.rules.resources.allocated_status import actuated_level, actuated_resources, allocated_from_status
-from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad
+from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad, requesting_load
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,8 @@ class Pods:
     def _added(self, pod: RunPod, body: bytes) -> None:
         uid = pod.metadata.uid
         record = self._checkpoint.get(uid)
-        if record.verdict is None and not _is_terminal(pod) and pod.metadata.deletion_timestamp is None:
+        is_ending = pod.status.phase in (FAILED, SUCCEEDED) or pod.metadata.deletion_timestamp is not None
+        if record.verdict is None and not is_ending:
             self._admit(pod, record)
         worker = self._make_worker(pod, _STATUS.decode(body).status, body)
         worker.after = tuple(self._victims.pop(uid, ()))
@@ -141,7 +142,7 @@ class Pods:
             worker.after += (before,)  # a changed manifest: its earlier pod ends first
         self.workers[uid] = worker
         self._by_name[pod.metadata.namespace, pod.metadata.name] = uid
-        self._tasks[uid] = asyncio.create_task(self._supervise(worker), name=f"pod {pod.metadata.name}")
+        self._tasks[uid] = asyncio.create_task(self._run(worker), name=f"pod {pod.metadata.name}")
         self.resizes.known(uid, pod.status.conditions, pod.metadata.generation)
         self.resizes.retry("pods_added")
 
@@ -153,7 +154,7 @@ class Pods:
         if resources_differ(before, pod):
             for operation in operations(before, pod):
                 self._meters.requested_resizes.add(*operation)
-            self._carry_out_all(self.resizes.changed(meta.uid))
+            self._carry_out(self.resizes.changed(meta.uid))
         self._reporter.observe(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
 
     def _deleted(self, change: ObjectChange) -> None:
@@ -262,48 +263,36 @@ class Pods:
 
     def begin_resizes(self) -> None:
         """All pods of the first list have been admitted."""
-        self._carry_out_all(self.resizes.begin())
+        self._carry_out(self.resizes.begin())
 
     async def run_resizes(self) -> None:
         async for decision in self.resizes.run():
-            self._carry_out(decision)
+            self._carry_out([decision])
 
-    def _carry_out_all(self, decisions: Iterable[ResizeDecision]) -> None:
+    def _carry_out(self, decisions: Iterable[ResizeDecision]) -> None:
         for decision in decisions:
-            self._carry_out(decision)
-
-    def _carry_out(self, decision: ResizeDecision) -> None:
-        if decision.accepted is not None:
-            self._assign_cpus(decision.accepted)
-        for victim in decision.victims:
-            self.terminate(victim.metadata.uid, PREEMPTED)
-        worker = self.workers.get(decision.uid)
-        if worker is None:
-            return
-        if decision.event is not None:
-            self._events.emit_lifecycle(worker.pod, decision.event)
-        if decision.requeue:
-            worker.wake()
+            if decision.accepted is not None:
+                self._assign_cpus(decision.accepted)
+            for victim in decision.victims:
+                self.terminate(victim.metadata.uid, PREEMPTED)
+            worker = self.workers.get(decision.uid)
+            if worker is not None and decision.event is not None:
+                self._events.emit_lifecycle(worker.pod, decision.event)
+            if worker is not None and decision.requeue:
+                worker.wake()
 
     # --- workers ---
 
-    async def _supervise(self, worker: PodWorker) -> None:
-        pause_s = RESTART_FIRST_S
+    async def _run(self, worker: PodWorker) -> None:
+        backoff = ExponentialBackoff(RESTART_FIRST_S, RESTART_MAX_S)
         while True:
-            running = asyncio.create_task(worker.run())
             try:
-                await asyncio.wait([running])
-            finally:
-                if not running.done():
-                    running.cancel()
-                    await asyncio.wait([running])
-            error = None if running.cancelled() else running.exception()
-            if error is None:
+                await worker.run()
                 break
-            log.error("pod %s: worker crashed, restarting in %g s", worker.title, pause_s, exc_info=error)
+            except Exception:  # a defect in the worker of one pod must not end the others
+                pause_s = backoff.next_s()
+                log.exception("pod %s: worker crashed, restarting in %g s", worker.title, pause_s)
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, RESTART_MAX_S)
-            worker.wake()
         self._remove_worker(worker)
 
     def _remove_worker(self, worker: PodWorker) -> None:
@@ -324,20 +313,12 @@ class Pods:
 
     async def close(self) -> None:
         """Stop the workers; containers keep running."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_all(self._tasks.values())
 
     def wake(self, uids: Iterable[str] | None = None) -> None:
         for uid in list(self.workers) if uids is None else uids:
             if uid in self.workers:
                 self.workers[uid].wake()
-
-
-def _is_terminal(pod: RunPod) -> bool:
-    return pod.status.phase in (FAILED, SUCCEEDED)
 
 
 def resources_differ(before: RunPod, after: RunPod) -> bool:
@@ -346,3 +327,57 @@ def resources_differ(before: RunPod, after: RunPod) -> bool:
         not same_resources(old.resources, new.resources)
         for old, new in zip(all_containers(before.spec), all_containers(after.spec), strict=False)
     )
+
+
+class _Counted(msgspec.Struct, frozen=True):
+    """What a pod's share was computed from."""
+
+    pod: RunPod
+    status: RunStatus | None
+    record: PodRecord
+
+
+class Allocated:
+    """What is allocated on this node, kept as a sum, so that a verdict need not add up all pods each time.
+
+    A pod counts as long as it is active: admitted by the node, not ended and not being terminated by it. Before each
+    answer every pod is compared with what it was counted by (the pod, its status, its record; all three are replaced,
+    never changed), and only those that have changed are counted again. So no caller has to report a change.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, workers: Mapping[str, PodWorker]) -> None:
+        self._checkpoint, self._workers = checkpoint, workers
+        self._counted: dict[str, _Counted] = {}
+        self._load = EMPTY
+
+    def load(self) -> NodeLoad:
+        """The pods and their sums, without a node."""
+        changed, counted, records = [], self._counted, self._checkpoint.all()
+        for uid, worker in self._workers.items():
+            now, record = counted.get(uid), records.get(uid, NO_RECORD)
+            if now is None or now.pod is not worker.pod or now.status is not worker.status or now.record is not record:
+                changed.append(uid)
+        if changed:
+            self._count(changed)
+        if len(counted) > len(self._workers):
+            gone = counted.keys() - self._workers.keys()
+            self._load = self._load.without_pods(gone)
+            for uid in gone:
+                del counted[uid]
+        return self._load
+
+    def _count(self, uids: list[str]) -> None:
+        counted: dict[str, _Counted] = {}
+        removed, added = [], []
+        for uid in uids:
+            worker, record = self._workers[uid], self._checkpoint.get(uid)
+            counted[uid] = _Counted(worker.pod, worker.status, record)
+            load = self._load.residents.get(uid)
+            if record.allocation is None or record.verdict is not None or worker.is_over:
+                if load is not None:
+                    removed.append(uid)
+            elif load is None or load.pod is not worker.allocated_pod(record.allocation):
+                added.append(requesting_load(worker.allocated_pod(record.allocation)))
+        if removed or added:
+            self._load = self._load.without_pods(removed).with_pods(added)
+        self._counted |= counted

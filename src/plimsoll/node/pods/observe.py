@@ -15,7 +15,7 @@ import msgspec
 from plimsoll.codec.kernel import cri_log
 from plimsoll.node.checkpoint import Checkpoint, PodRecord
 from plimsoll.node.pods.container_spec import CONTAINER_HASH, container_hash
-from plimsoll.node.pods.events import PodEvents
+from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.volumes.pod_dirs import (

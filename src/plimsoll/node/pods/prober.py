@@ -80,10 +80,7 @@ async def _tcp(target: ProbeTarget, action: TcpSocket) -> ProbeResult:
 
 
 async def _http(target: ProbeTarget, action: HttpGet) -> ProbeResult:
-    port = _port(target, action)
-    host = action.host or target.ip or LOOPBACK
-    path = action.path if action.path.startswith("/") else f"/{action.path}"
-    url = f"{action.scheme.lower()}://{host}:{port}{path}"
+    url, port = _url(target, action), _port(target, action)
     first = urlsplit(url).hostname
     for _ in range(REDIRECTS_MAX):
         try:
@@ -102,6 +99,11 @@ async def _http(target: ProbeTarget, action: HttpGet) -> ProbeResult:
     else:
         return ProbeResult(False, f'Get "{url}": stopped after {REDIRECTS_MAX} redirects')
     return http_answer(response.status, response.text)
+
+
+def _url(target: ProbeTarget, action: HttpGet) -> str:
+    host, path = action.host or target.ip or LOOPBACK, action.path.removeprefix("/")
+    return f"{action.scheme.lower()}://{host}:{_port(target, action)}/{path}"
 
 
 def _port(target: ProbeTarget, action: HttpGet | TcpSocket) -> int:
@@ -188,10 +190,8 @@ def _dial_text(host: str, port: int, error: OSError) -> str:
 
 def _timeout_text(target: ProbeTarget, action: Probe | Hook) -> str:
     if action.http_get is not None:
-        get = action.http_get
-        host, path = get.host or target.ip or LOOPBACK, get.path if get.path.startswith("/") else f"/{get.path}"
-        url = f"{get.scheme.lower()}://{host}:{_port(target, get)}{path}"
+        url = _url(target, action.http_get)
         return f'Get "{url}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
     tcp = action.tcp_socket
-    port = _port(target, tcp) if tcp is not None else 0
-    return f"dial tcp {(tcp.host if tcp is not None else '') or target.ip or LOOPBACK}:{port}: i/o timeout"
+    assert tcp is not None
+    return f"dial tcp {tcp.host or target.ip or LOOPBACK}:{_port(target, tcp)}: i/o timeout"

@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
 from plimsoll.errors import PlimsollError
-from plimsoll.node.metrics import NodeMeters
-from plimsoll.node.pods.events import PodEvents
 from plimsoll.node.pods.prober import ProbeTarget, run_probe
+from plimsoll.node.pods.services import NodeServices
 from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.probes import (
     KINDS,
@@ -31,25 +30,13 @@ from plimsoll.rules.lifecycle.probes import (
 from plimsoll.rules.model.observed import NO_RESULTS, ObservedContainer, ObservedPod, ProbeResults
 from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.model.runnable import Probe, RunContainer, RunPod, containers_of
-from plimsoll.rules.profile import Profile
-from plimsoll.runtime.interface import ContainerRuntime
 
 Key = tuple[str, ProbeKind]  # container id
 
 
 class PodProbes:
-    def __init__(
-        self,
-        runtime: ContainerRuntime,
-        events: PodEvents,
-        meters: NodeMeters,
-        profile: Profile,
-        clock: Callable[[], float],
-        group: asyncio.TaskGroup,
-        changed: Callable[[], None],
-    ) -> None:
-        self._runtime, self._events, self._meters, self._profile = runtime, events, meters, profile
-        self._clock, self._group, self._changed = clock, group, changed
+    def __init__(self, node: NodeServices, group: asyncio.TaskGroup, changed: Callable[[], None]) -> None:
+        self._node, self._group, self._changed = node, group, changed
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._started: dict[str, asyncio.Event] = {}
         self.results: dict[str, ProbeResults] = {}
@@ -70,12 +57,12 @@ class PodProbes:
                 continue
             state = self._initial(key, container, before)
             target = ProbeTarget(
-                self._runtime,
+                self._node.runtime,
                 running.sandbox_id or sandbox.id,
                 running.id,
                 container,
                 sandbox.ip,
-                self._profile,
+                self._node.profile,
             )
             self._tasks[key] = self._group.create_task(self._probe(pod, target, running, key[1], state))
         return self.results
@@ -111,7 +98,7 @@ class PodProbes:
             await self._started.setdefault(running.id, asyncio.Event()).wait()
         events = ContainerEvents(
             container.name,
-            self._profile,
+            self._node.profile,
             is_init=any(each.name == container.name for each in pod.spec.init_containers),
         )
         while True:
@@ -119,13 +106,13 @@ class PodProbes:
             due = due_s(probe, kind, state, running, has_started=has_started)
             if due is None:
                 return
-            await asyncio.sleep(max(0.0, due - self._clock()))
-            began_s = self._clock()
+            await asyncio.sleep(max(0.0, due - self._node.clock()))
+            began_s = self._node.clock()
             result = await _run(target, probe)
-            self._meters.probed(kind, _label(result), container.name, meta.name, meta.namespace, meta.uid)
+            self._node.meters.probed(kind, _label(result), container.name, meta.name, meta.namespace, meta.uid)
             event = probe_event(events, kind, result)
             if event is not None:
-                self._events.emit_lifecycle(pod, event)
+                self._node.events.emit_lifecycle(pod, event)
             before, state = state, after_probe(probe, kind, state, result, began_s)
             if state.verdict != before.verdict:
                 self._put(running.id, kind, state.verdict)

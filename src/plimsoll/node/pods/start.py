@@ -9,21 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.node.metrics import NodeMeters
-from plimsoll.node.pods.container_spec import NodePaths, sandbox_spec
+from plimsoll.node.pods.container_spec import sandbox_spec
 from plimsoll.node.pods.container_start import ContainerStart, Starter
-from plimsoll.node.pods.events import PodEvents
 from plimsoll.node.pods.observe import oom_base_key
+from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.resize.actuator import PodResize
-from plimsoll.node.resources.container_cgroups import ContainerCgroups
-from plimsoll.node.resources.cpu_manager import CpuManager
-from plimsoll.node.resources.pleg import RuntimeView
-from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.lifecycle.events import sandbox_failed
 from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure
 from plimsoll.rules.model.runnable import RunPod, containers_of
-from plimsoll.runtime.interface import ContainerRuntime, RuntimeCallError, SandboxSpec
+from plimsoll.runtime.interface import RuntimeCallError, SandboxSpec
 
 Note = Callable[[RunPod, Start, StartFailure | None], None]
 
@@ -31,52 +25,34 @@ Note = Callable[[RunPod, Start, StartFailure | None], None]
 class PodStart:
     """Of one pod."""
 
-    def __init__(
-        self,
-        uid: str,
-        runtime: ContainerRuntime,
-        view: RuntimeView,
-        pods: PodCgroups,
-        containers: ContainerCgroups,
-        cpus: CpuManager,
-        checkpoint: Checkpoint,
-        starter: Starter,
-        actuator: PodResize,
-        paths: NodePaths,
-        events: PodEvents,
-        meters: NodeMeters,
-        *,
-        node_ip: str,
-        assigns_ips: bool,
-    ) -> None:
-        """`assigns_ips`: the runtime gives a new sandbox an address."""
-        self._uid, self._runtime, self._view, self._starter, self._actuator = uid, runtime, view, starter, actuator
-        self._pods, self._containers, self._cpus, self._checkpoint = pods, containers, cpus, checkpoint
-        self._paths, self._events, self._meters = paths, events, meters
-        self._node_ip, self._assigns_ips = node_ip, assigns_ips
+    def __init__(self, uid: str, node: NodeServices, starter: Starter, actuator: PodResize) -> None:
+        self._uid, self._node, self._starter, self._actuator = uid, node, starter, actuator
 
     async def start(self, pod: RunPod, observed: ObservedPod, actions: PodActions, note: Note) -> None:
         """`note` is called for each container with the failure, or None if it runs."""
-        fresh = (await self._view.pod(self._uid)) if actions.kills or actions.kill_pod else observed
+        fresh = (await self._node.view.pod(self._uid)) if actions.kills or actions.kill_pod else observed
         starting = {start.name for start in actions.starts}
         ids = {container.name: container.id for container in fresh.live() if container.name not in starting}
         cgroup_pod = self._actuator.cgroup_pod(pod, ids)
-        sandbox = sandbox_spec(pod, _attempt(observed, actions), self._pods.planned_path(cgroup_pod), self._paths)
+        parent = self._node.cgroups.planned_path(cgroup_pod)
+        sandbox = sandbox_spec(pod, _attempt(observed, actions), parent, self._node.paths)
         for start in actions.starts:
-            if container_id := self._runtime.container_id(sandbox, start.name, start.attempt):
+            if container_id := self._node.runtime.container_id(sandbox, start.name, start.attempt):
                 ids[start.name] = start.resume_id or container_id
         prepared = await self._starter.prepare(pod, self.pod_ips(pod, observed))
         try:
             self._starter.images.prefetch(pod, actions.starts)
-            paths, sandbox_id = await self._containers.start(
+            paths, sandbox_id = await self._node.containers.start(
                 cgroup_pod, ids, actions.sandbox_id, partial(self._sandbox, pod, actions, sandbox)
             )
-            if self._assigns_ips and actions.sandbox_attempt is not None and not pod.spec.host_network:
-                prepared = prepared.with_ips(await self._new_ips())
+            if self._node.is_remote and actions.sandbox_attempt is not None and not pod.spec.host_network:
+                created = await self._node.view.pod(self._uid)
+                prepared = prepared.with_ips(tuple(each.ip for each in created.sandboxes[:1] if each.ip))
             self._save(pod, observed, actions.starts, ids)
-            resources = self._pods.workloads.cri_resources(cgroup_pod, partial(self._cpus.cpus_of, self._uid))
+            cpus_of = partial(self._node.cpus.cpus_of, self._uid)
+            resources = self._node.cgroups.workloads.cri_resources(cgroup_pod, cpus_of)
             for start in actions.starts:
-                cgroup = paths.get(start.name, "") if self._pods.enforced else ""
+                cgroup = paths.get(start.name, "") if self._node.cgroups.enforced else ""
                 what = ContainerStart(start, sandbox, sandbox_id, prepared, cgroup, resources[start.name])
                 failure = await self._start_one(pod, what)
                 note(pod, start, failure)
@@ -93,45 +69,41 @@ class PodStart:
         sandbox = observed.sandbox()
         if sandbox is not None and sandbox.ip:
             return (sandbox.ip,)
-        return (self._node_ip,) if pod.spec.host_network else ()
+        return self._node.surroundings.host_ips if pod.spec.host_network else ()
 
     async def _sandbox(self, pod: RunPod, actions: PodActions, spec: SandboxSpec) -> str:
         if actions.sandbox_attempt is None:
             return actions.sandbox_id
-        self._meters.started_pods.add()
+        self._node.meters.started_pods.add()
         try:
-            return await self._runtime.make_sandbox(spec)
+            return await self._node.runtime.make_sandbox(spec)
         except RuntimeCallError as error:
-            self._meters.started_pods_errors.add()
-            self._events.emit_lifecycle(pod, sandbox_failed(error.reason))
+            self._node.meters.started_pods_errors.add()
+            self._node.events.emit_lifecycle(pod, sandbox_failed(error.reason))
             raise
-
-    async def _new_ips(self) -> tuple[str, ...]:
-        observed = await self._view.pod(self._uid)
-        return tuple(sandbox.ip for sandbox in observed.sandboxes[:1] if sandbox.ip)
 
     async def _start_one(self, pod: RunPod, what: ContainerStart) -> StartFailure | None:
         failure = await self._starter.start(pod, what)
         kind = "init_container" if what.start.is_init else "container"
-        self._meters.started_containers.add(kind)
+        self._node.meters.started_containers.add(kind)
         if failure is not None:
-            self._meters.start_errors.add(kind, failure.reason)
+            self._node.meters.start_errors.add(kind, failure.reason)
         return failure
 
     def _save(self, pod: RunPod, observed: ObservedPod, starts: Iterable[Start], ids: Mapping[str, str]) -> None:
         """Save the resources they start with, and the OOM kills that the pod's cgroup has counted so far."""
-        record = self._checkpoint.get(self._uid)
+        record = self._node.checkpoint.get(self._uid)
         resources = {container.name: container.resources for container in containers_of(pod)}
         actuated = {**record.actuated, **{start.name: resources[start.name] for start in starts}}
         bases = record.oom_bases
-        if self._containers.scopes_may_vanish:
-            count = self._pods.readings.pod_oom_kills(self._uid) or 0
+        if self._node.containers.scopes_may_vanish:
+            count = self._node.cgroups.readings.pod_oom_kills(self._uid) or 0
             new = {ids.get(start.name) or oom_base_key(start.name, start.attempt): count for start in starts}
             live = {*ids.values(), *(oom_base_key(each.name, each.attempt) for each in observed.live())}
             bases = {key: base for key, base in bases.items() if key in live} | new
         pending = self._actuator.pending(pod, observed)
         pod_level = record.actuated_pod if pending.pod_level else pod.spec.resources
-        self._checkpoint.put(self._uid, actuated=actuated, actuated_pod=pod_level, oom_bases=bases)
+        self._node.checkpoint.put(self._uid, actuated=actuated, actuated_pod=pod_level, oom_bases=bases)
 
 
 def _attempt(observed: ObservedPod, actions: PodActions) -> int:

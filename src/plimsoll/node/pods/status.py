@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from plimsoll.codec.lean.runnable import status_document
@@ -37,7 +37,9 @@ class PodReports:
         """`mirror_of`: a static pod's mirror, by the pod's uid. `unenforced`: why limits have no effect; "" if they
         have."""
         self._reporter, self._readings, self._node, self._gates = reporter, readings, node, gates
-        self._clock, self._mirror_of, self._unenforced = clock, mirror_of, unenforced
+        self._clock, self._mirror_of = clock, mirror_of
+        enforced = RunCondition("Enforced", "False", "CgroupsNotWritable", unenforced)
+        self._conditions = (enforced,) if unenforced else ()
 
     def status(
         self,
@@ -62,7 +64,7 @@ class PodReports:
             node,
             verdict=record.verdict,
             is_final=is_final,
-            conditions=(*self._conditions(), *resize_conditions(resize, profile)),
+            conditions=(*self._conditions, *resize_conditions(resize, profile)),
             resize=resize_word(resize, desired, profile),
             **self._pod_level(record, allocated, observed),
         )
@@ -94,8 +96,3 @@ class PodReports:
         # Overhead is added to both wherever they are counted (01 E-11).
         allocated = pod_requests(pod, gates=self._gates, overhead=False)
         return {"resources": shown, "allocated_resources": allocated}
-
-    def _conditions(self) -> Iterable[RunCondition]:
-        if not self._unenforced:
-            return ()
-        return (RunCondition("Enforced", "False", "CgroupsNotWritable", self._unenforced),)

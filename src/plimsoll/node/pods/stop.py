@@ -8,23 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.safe_tree import remove_tree
-from plimsoll.node.pods.container_spec import NodePaths
 from plimsoll.node.pods.container_start import Starter
-from plimsoll.node.pods.events import PodEvents
-from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.volumes.pod_dirs import log_directory, remove_pod_files
+from plimsoll.node.pods.services import NodeServices
+from plimsoll.node.volumes.pod_dirs import log_directory, remove_logs, remove_pod_files
 from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.termination import Stop, TerminationVerdict, pod_grace_s, stop_grace_s, stops
 from plimsoll.rules.model.observed import Kill, ObservedPod
 from plimsoll.rules.model.runnable import RunPod, container_named
-from plimsoll.rules.profile import Profile
-from plimsoll.runtime.interface import ContainerRuntime
 
 log = logging.getLogger(__name__)
 
@@ -32,18 +25,8 @@ log = logging.getLogger(__name__)
 class PodEnd:
     """Of one pod."""
 
-    def __init__(
-        self,
-        runtime: ContainerRuntime,
-        pods: PodCgroups,
-        starter: Starter,
-        paths: NodePaths,
-        events: PodEvents,
-        profile: Profile,
-        clock: Callable[[], float],
-    ) -> None:
-        self._runtime, self._pods, self._starter, self._paths = runtime, pods, starter, paths
-        self._events, self._profile, self._clock = events, profile, clock
+    def __init__(self, node: NodeServices, starter: Starter) -> None:
+        self._node, self._starter = node, starter
         self._grace_s = 0
         self._since: dict[str, float] = {}  # container id → when its stop began
         self._hooked: set[str] = set()
@@ -90,14 +73,14 @@ class PodEnd:
     async def _stop_one(
         self, pod: RunPod, observed: ObservedPod, stop: Stop, ended: dict[str, asyncio.Event], message: str
     ) -> None:
-        clock = self._clock
+        clock = self._node.clock
         is_new = stop.id not in self._since
         began_s = self._since.setdefault(stop.id, clock())
         container = container_named(pod, stop.name)
         is_init = any(each.name == stop.name for each in pod.spec.init_containers)
-        events = ContainerEvents(stop.name, self._profile, is_init=is_init)
+        events = ContainerEvents(stop.name, self._node.profile, is_init=is_init)
         if is_new:
-            self._events.emit_lifecycle(pod, events.killing(message))
+            self._node.events.emit_lifecycle(pod, events.killing(message))
         waits = [ended[name] for name in stop.after if name in ended]
         if waits:
             left_s = max(0.0, stop.grace_s - (clock() - began_s))
@@ -113,43 +96,31 @@ class PodEnd:
             left_s = max(1.0, stop.grace_s - (clock() - began_s))
             result = await self._starter.hook(container, stop.id, sandbox.id, stop.pre_stop, left_s)
             if not result.is_success:
-                self._events.emit_lifecycle(pod, events.pre_stop_failed())
-        await self._runtime.stop_container(stop.id, stop_grace_s(stop.grace_s, clock() - began_s))
+                self._node.events.emit_lifecycle(pod, events.pre_stop_failed())
+        await self._node.runtime.stop_container(stop.id, stop_grace_s(stop.grace_s, clock() - began_s))
 
     async def stop_sandboxes(self, observed: ObservedPod) -> None:
         for sandbox in observed.sandboxes:
             if sandbox.ready:
-                await self._runtime.stop_sandbox(sandbox.id)
+                await self._node.runtime.stop_sandbox(sandbox.id)
 
     async def release(self, pod: RunPod, observed: ObservedPod) -> None:
         """Network, cgroups and volumes; the records of how it ended stay."""
         await self.stop_sandboxes(observed)
         if self._is_released:
             return
-        await self._pods.remove(pod.metadata.uid)
+        await self._node.cgroups.remove(pod.metadata.uid)
         # In a thread: a large volume takes seconds to remove.
-        await asyncio.to_thread(remove_pod_files, self._paths.state, pod.metadata.uid)
+        await asyncio.to_thread(remove_pod_files, self._node.paths.state, pod.metadata.uid)
         self._is_released = True
 
     async def remove_containers(self, container_ids: Iterable[str]) -> None:
         for container_id in container_ids:
-            await self._runtime.remove_container(container_id)
+            await self._node.runtime.remove_container(container_id)
 
     async def forget(self, pod: RunPod, observed: ObservedPod) -> None:
         """Remove the records and logs, too."""
         await self.remove_containers(container.id for container in observed.containers)
         for sandbox in observed.sandboxes:
-            await self._runtime.remove_sandbox(sandbox.id)
-        remove_logs(self._paths.logs, log_directory(self._paths.logs, pod.metadata).name)
-
-
-def remove_logs(logs: Path, name: str) -> None:
-    """One pod's directory below `logs`."""
-    try:
-        parent = os.open(logs, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        remove_tree(parent, name)
-    finally:
-        os.close(parent)
+            await self._node.runtime.remove_sandbox(sandbox.id)
+        remove_logs(self._node.paths.logs, log_directory(self._node.paths.logs, pod.metadata).name)

@@ -15,22 +15,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff, cancel_all
 from plimsoll.errors import PlimsollError
-from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.node.pods.events import PodEvents
+from plimsoll.node.pods.container_start import Starter
 from plimsoll.node.pods.observe import Observer
 from plimsoll.node.pods.probes import PodProbes
+from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.pods.start import PodStart
-from plimsoll.node.pods.status import PodReports
 from plimsoll.node.pods.stop import PodEnd
 from plimsoll.node.resize.actuator import PodResize
-from plimsoll.node.resize.queue import Resizes
-from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.rules.lifecycle.backoff import ERR_IMAGE_PULL, backoff_key
 from plimsoll.rules.lifecycle.conditions import OWN_CONDITIONS, PASSING_CONDITIONS
 from plimsoll.rules.lifecycle.environment import referenced_config_maps
@@ -53,57 +51,33 @@ RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 # A start or stop that takes longer gets a status of its own (ContainerCreating); the usual time of a runtime does not.
 SLOW_START_S, SLOW_CRI_START_S, SLOW_STOP_S = 0.15, 0.5, 0.1
 
-ComputeActions = Callable[[RunPod, ObservedPod, SyncState, float], PodActions]
-MakeProbes = Callable[[asyncio.TaskGroup, Callable[[], None]], PodProbes]
-
 
 class PodWorker:
-    def __init__(
-        self,
-        pod: RunPod,
-        status: JsonObject,
-        body: bytes,
-        *,
-        checkpoint: Checkpoint,
-        view: RuntimeView,
-        observer: Observer,
-        compute_actions: ComputeActions,
-        start: PodStart,
-        end: PodEnd,
-        actuator: PodResize,
-        resizes: Resizes,
-        make_probes: MakeProbes,
-        reports: PodReports,
-        events: PodEvents,
-        released: Callable[[], None],
-        started: Callable[[float], None],
-        clock: Callable[[], float],
-        is_remote: bool,
-    ) -> None:
-        """`status`, `body`: as the API server sent them. `released` is called when the pod's resources are free,
-        `started` with the seconds from now until it first runs. `is_remote`: a runtime behind CRI, whose calls take
-        longer."""
-        self.pod, self.body, self.known_status = pod, body, status
+    def __init__(self, node: NodeServices, pod: RunPod, status: JsonObject, body: bytes) -> None:
+        """`status`, `body`: as the API server sent them."""
+        self._node, self.pod, self.body, self.known_status = node, pod, body, status
         self.uid = pod.metadata.uid
         self.title = f"{pod.metadata.namespace}/{pod.metadata.name}"
         self.status: RunStatus | None = None  # as last computed
-        self._checkpoint, self._view, self._observer = checkpoint, view, observer
-        self._compute_actions = compute_actions
-        self._start, self._end, self._actuator, self._resizes = start, end, actuator, resizes
-        self._make_probes, self._reports, self._events, self._clock = make_probes, reports, events, clock
-        self._on_released, self._on_started, self._is_remote = released, started, is_remote
-        self._new_since_s = None if status.get("phase") == RUNNING else clock()
+        starter = Starter(node)
+        self._actuator = PodResize(
+            self.uid, node.cgroups, node.containers, node.pinning, node.resizes, node.checkpoint,
+            node.config.policy.gates, node.events.emit_lifecycle, node.clock,
+        )  # fmt: skip
+        readings, state, log_file = node.cgroups.readings, node.paths.state, node.runtime.log_file
+        self._observer = Observer(readings, node.containers, node.checkpoint, node.events, state, log_file)
+        self._start, self._end = PodStart(self.uid, node, starter, self._actuator), PodEnd(node, starter)
+        self._new_since_s = None if status.get("phase") == RUNNING else node.clock()
         self.observed = ObservedPod()
-        record = checkpoint.get(self.uid)
+        record = node.checkpoint.get(self.uid)
         self._state = SyncState(backoffs=record.backoffs, image_backoffs=record.image_backoffs)
         self._reported: ObservedPod | None = None  # as the runtime last reported it
         self._allocated_pod: tuple[RunPod, Allocation, Pod] | None = None
         self._probes: PodProbes | None = None
         self._wake = asyncio.Event()
-        self._wake.set()
         self._syncing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._retry_s = RETRY_FIRST_S
+        self._backoff = ExponentialBackoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._retries: dict[str, tuple[float, float]] = {}  # container → not before, next pause
         self._is_removed = self._is_gone = self._is_finished = False
         self.released = asyncio.Event()  # none of its processes runs, and its resources are free
@@ -150,7 +124,8 @@ class PodWorker:
     async def run(self) -> None:
         """Until the API server has deleted the pod and nothing of it is left here."""
         async with asyncio.TaskGroup() as group:
-            self._probes = self._make_probes(group, self.wake)
+            self._probes = PodProbes(self._node, group, self.wake)
+            self.wake()
             try:
                 while not self._is_gone:
                     await self._wake.wait()
@@ -167,31 +142,29 @@ class PodWorker:
             await asyncio.wait([syncing])
         finally:
             self._syncing = None
-            if not syncing.done():
-                syncing.cancel()
-                await asyncio.wait([syncing])
+            await cancel_all([syncing])
         if syncing.cancelled():
             return  # interrupted: already woken
         error = syncing.exception()
         if error is None:
-            self._retry_s = RETRY_FIRST_S
+            self._backoff.reset()
             return
         if not isinstance(error, PlimsollError | OSError):
             raise error
-        log.warning("pod %s: %s; trying again in %g s", self.title, error, self._retry_s)
+        pause_s = self._backoff.next_s()
+        log.warning("pod %s: %s; trying again in %g s", self.title, error, pause_s)
         log.debug("pod %s", self.title, exc_info=error)
         if isinstance(error, VolumeError):
-            self._events.emit(self.pod, "Warning", error.reason, str(error))
+            self._node.events.emit(self.pod, "Warning", error.reason, str(error))
         else:
-            self._events.emit_lifecycle(self.pod, sync_failed(str(error)))
+            self._node.events.emit_lifecycle(self.pod, sync_failed(str(error)))
         self._report(self.observed)
-        self._requeue(self._clock() + self._retry_s)
-        self._retry_s = min(self._retry_s * 2, RETRY_MAX_S)
+        self._requeue(self._node.clock() + pause_s)
 
     # --- a sync ---
 
     def _is_ending(self) -> bool:
-        verdict = self._checkpoint.get(self.uid).verdict
+        verdict = self._node.checkpoint.get(self.uid).verdict
         return self._is_removed or is_ending(self.pod, self.status, verdict)
 
     async def _sync(self) -> None:
@@ -206,18 +179,18 @@ class PodWorker:
                 return
             if await self._actuate(pod, observed):
                 continue
-            now_s = self._clock()
+            now_s = self._node.clock()
             verdict = deadline_verdict(pod, self.status or pod.status, now_s)
             if verdict is not None:
-                self._checkpoint.put(self.uid, verdict=verdict)
-                self._events.emit_lifecycle(pod, deadline_exceeded())
+                self._node.checkpoint.put(self.uid, verdict=verdict)
+                self._node.events.emit_lifecycle(pod, deadline_exceeded())
                 continue
-            actions = self._compute_actions(pod, observed, self._current_state(), now_s)
+            actions = self._node.compute_actions(pod, observed, self._current_state(), now_s)
             actions, not_before_s = self._without_retries(actions, now_s)
             self._state = after_sync(self._state, actions)
             self._save_backoffs()
             for event in actions.events:
-                self._events.emit_lifecycle(pod, event)
+                self._node.events.emit_lifecycle(pod, event)
             if actions.is_done(observed):
                 self._actuator.settle(pod, observed)
                 status = self._report(observed)
@@ -229,7 +202,7 @@ class PodWorker:
             await self._act(pod, observed, actions)
 
     async def _observe(self) -> tuple[RunPod, ObservedPod]:
-        self._reported = await self._view.pod(self.uid)
+        self._reported = await self._node.view.pod(self.uid)
         pod, observed = self._complete(self._reported)
         assert self._probes is not None
         before = self.status or pod.status
@@ -246,7 +219,7 @@ class PodWorker:
 
     def _allocated(self) -> RunPod:
         """The desired pod with what was allocated."""
-        allocation = self._checkpoint.get(self.uid).allocation
+        allocation = self._node.checkpoint.get(self.uid).allocation
         pod = self.allocated_pod(allocation) if allocation is not None else self.pod
         assert isinstance(pod, RunPod)
         return pod
@@ -295,13 +268,13 @@ class PodWorker:
         await self._end.remove_containers(actions.forget)
         if actions.sandbox_attempt is None and not actions.starts:
             return
-        with self._reported_if_slower(SLOW_CRI_START_S if self._is_remote else SLOW_START_S, observed):
+        with self._reported_if_slower(SLOW_CRI_START_S if self._node.is_remote else SLOW_START_S, observed):
             for other in self.after:
                 await other.released.wait()
             await self._start.start(pod, observed, actions, self._note_start)
 
     def _note_start(self, pod: RunPod, start: Start, failure: StartFailure | None) -> None:
-        container, now_s = container_named(pod, start.name), self._clock()
+        container, now_s = container_named(pod, start.name), self._node.clock()
         assert container is not None, start.name
         if failure is None:
             self._retries.pop(start.name, None)
@@ -315,7 +288,7 @@ class PodWorker:
         self._save_backoffs()
 
     def _save_backoffs(self) -> None:
-        self._checkpoint.put(
+        self._node.checkpoint.put(
             self.uid, backoffs=dict(self._state.backoffs), image_backoffs=dict(self._state.image_backoffs)
         )
 
@@ -327,7 +300,7 @@ class PodWorker:
         await self._start.refresh_volumes(pod, self.observed)
 
     async def _terminate(self, pod: RunPod, observed: ObservedPod) -> None:
-        verdict = self._checkpoint.get(self.uid).verdict
+        verdict = self._node.checkpoint.get(self.uid).verdict
         live = self._end.stops(pod, observed, verdict, by_itself=has_ended(pod, self.status))
         if live:
             with self._reported_if_slower(SLOW_STOP_S, observed):
@@ -339,17 +312,17 @@ class PodWorker:
             self._report(observed, is_final=True)
         self._requeue(None)
         await self._end.release(pod, observed)
-        self._on_released()
+        self._node.pinning.wake()
         self.released.set()
         if self._is_removed:
             await self._end.forget(pod, observed)
             self._is_gone = True
         elif pod.metadata.deletion_timestamp is not None and not self._is_finished:
-            if not self._is_remote:
+            if not self._node.is_remote:
                 await self._end.forget(pod, observed)
             self._is_finished = True
-            self._reports.finish(pod)
-            if self._is_remote:  # this takes a CRI runtime some time, and the records occupy no resources of the pod
+            self._node.reports.finish(pod)
+            if self._node.is_remote:  # slow with a CRI runtime, and the records occupy no resources of the pod
                 await self._end.forget(pod, observed)
 
     # --- reporting ---
@@ -363,19 +336,20 @@ class PodWorker:
             slow.cancel()
 
     def _report(self, observed: ObservedPod, *, is_final: bool = False, must_be_seen: bool = False) -> RunStatus:
-        record, pod = self._checkpoint.get(self.uid), self._allocated()  # a newer version may have come since
-        resize = NO_RESIZE_CONDITIONS if is_final or record.verdict is not None else self._resizes.conditions(self.uid)
-        status = self._reports.status(
+        record, pod = self._node.checkpoint.get(self.uid), self._allocated()  # a newer version may have come since
+        is_ending = is_final or record.verdict is not None
+        resize = NO_RESIZE_CONDITIONS if is_ending else self._node.resizes.conditions(self.uid)
+        status = self._node.reports.status(
             record, pod, observed, self._current_state(), resize, desired=self.pod, is_final=is_final
         )
         if status.phase in (SUCCEEDED, FAILED):
-            self._resizes.over(self.uid)
+            self._node.resizes.over(self.uid)
         self.status = status
         if status.phase == RUNNING and self._new_since_s is not None:
-            self._on_started(self._clock() - self._new_since_s)
+            self._node.meters.pod_start_s.observe(self._node.clock() - self._new_since_s)
             self._new_since_s = None
         if not self._is_removed and not self._is_finished:
-            self._reports.send(pod, self.known_status, status, must_be_seen=must_be_seen)
+            self._node.reports.send(pod, self.known_status, status, must_be_seen=must_be_seen)
         return status
 
     def _requeue(self, at_s: float | None) -> None:
@@ -384,7 +358,7 @@ class PodWorker:
             self._timer.cancel()
             self._timer = None
         if at_s is not None:
-            pause_s = max(0.0, at_s - self._clock())
+            pause_s = max(0.0, at_s - self._node.clock())
             self._timer = asyncio.get_running_loop().call_later(pause_s, self.wake)
 
 

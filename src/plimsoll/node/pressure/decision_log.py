@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.linux.safe_tree import closing_fd
 from plimsoll.linux.state_dir import replace_private
 from plimsoll.rules.eviction.decision import EvictionDecision
 
@@ -63,7 +64,9 @@ class DecisionLog:
                 replace_private(self._file, b"".join(map(_line, self._decisions)))
                 self._lines = len(self._decisions)
             else:
-                _append(self._file, _line(decision))
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                with closing_fd(os.open(self._file, flags, 0o600)) as descriptor:
+                    os.write(descriptor, _line(decision))
                 self._lines += 1
         except OSError as error:
             log.warning("eviction decision not written to %s: %s", self._file, error)
@@ -81,11 +84,3 @@ def _lines(file: Path) -> list[bytes]:
     except OSError as error:
         log.warning("%s cannot be read, starting with an empty log: %s", file, error)
         return []
-
-
-def _append(file: Path, line: bytes) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,7 @@ already terminating: evicted by an earlier agent, for a limit of its own, or pre
 an eviction would give it now. Passes continue meanwhile, so a hard threshold shortens the grace of a soft eviction.
 
 Memory never waits for slow work: it is still polled while volumes are measured or images removed for a full disk, and
-pods above a storage limit of their own are found by a task beside this one (`storage_limits`).
+pods above a storage limit of their own are found by a task beside this one (`StorageLimits`).
 
 A condition is set by the first pass that meets a threshold and cleared after the transition period; the sink is
 notified at once. Every decision is logged with the order and the figures behind it (`decisions`). An error in one pass,
@@ -21,20 +21,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
 
+from plimsoll.aio import cancel_all
 from plimsoll.cgroups.stats.notifications import CgroupWatcher
 from plimsoll.cgroups.stats.usage import CgroupOpener
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.cgroup_files import CgroupError
-from plimsoll.node.pressure.config import EvictionConfig, EvictionSink
 from plimsoll.node.pressure.decision_log import DecisionLog
 from plimsoll.node.pressure.signals import Observations, UsageThreshold
-from plimsoll.node.pressure.storage_limits import LimitedPods, StorageLimits
-from plimsoll.rules.config.thresholds import Threshold
+from plimsoll.rules.config.extras import NodeExtras
+from plimsoll.rules.config.thresholds import DEFAULT_TRANSITION_PERIOD_S, FsLayout, Threshold, with_containerfs
 from plimsoll.rules.eviction.assessment import (
     NO_PRESSURE,
     RESOURCE_OF,
@@ -48,12 +48,23 @@ from plimsoll.rules.eviction.assessment import (
     reclaimed,
     wanted,
 )
-from plimsoll.rules.eviction.decision import THRESHOLD_MET, EvictionDecision, attempt_text, decision
+from plimsoll.rules.eviction.decision import (
+    THRESHOLD_MET,
+    EvictionDecision,
+    LimitFinding,
+    attempt_text,
+    decision,
+    limit_finding,
+)
 from plimsoll.rules.eviction.polling import POLL_LEAST_S, RESTING_LEAST_S, Trend, next_poll_s, trend
 from plimsoll.rules.eviction.ranking import PIDS
-from plimsoll.rules.model.objects import MEMORY, Pod
+from plimsoll.rules.eviction.usage import PodUsage
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod
+from plimsoll.rules.node.node_config import NodeConfig
 
-OTHERS_EVERY_S = 10.0  # file systems and process numbers: the kubelet's interval
+OTHERS_EVERY_S = 10.0  # file systems, process numbers and storage limits: the kubelet's interval
+LIMIT_GRACE_S = 1
 STALL_US, STALL_WINDOW_US = 50_000, 1_000_000
 REARM_S = 10.0  # §2.5: limits and page cache change, and the usage thresholds with them
 RETRY_S = 1.0
@@ -61,6 +72,42 @@ NO_CANDIDATE_RETRY_S = 10.0  # §3.15: no pod could be evicted
 RECLAIM_EVERY_S = 10.0  # a node that is back at the threshold sooner needs more than another reclaim
 _KERNEL = "kernel"
 _LOG = logging.getLogger(__name__)
+
+
+class EvictionConfig(msgspec.Struct, frozen=True):
+    thresholds: tuple[Threshold, ...]
+    layout: FsLayout = "single"
+    max_pod_grace_s: int = 0
+    hard_grace_s: int | None = None
+    transition_period_s: float = DEFAULT_TRANSITION_PERIOD_S
+    storage_limits: bool = True  # localStorageCapacityIsolation
+    gates: Gates = DEFAULT_GATES
+
+
+def eviction_config(setting: NodeConfig, extras: NodeExtras, layout: FsLayout) -> EvictionConfig:
+    config = setting.config
+    return EvictionConfig(
+        with_containerfs(setting.thresholds, layout),
+        layout,
+        max_pod_grace_s=config.eviction_max_pod_grace_period_s,
+        hard_grace_s=extras.eviction_hard_grace_s,
+        transition_period_s=config.eviction_pressure_transition_period_s,
+        storage_limits=config.local_storage_capacity_isolation,
+        gates=setting.policy.gates,
+    )
+
+
+class EvictionSink(Protocol):
+    """Where the eviction manager reports."""
+
+    def event(self, kind: str, reason: str, message: str, /) -> None:
+        """An event about the node."""
+
+    def condition_changed(self) -> None:
+        """The pressure conditions of the node are not what they were."""
+
+    def evicted(self, signal: str, age_s: float, /) -> None:
+        """A pod is evicted for this signal, `age_s` seconds after the signal was read."""
 
 
 class SignalSource(Protocol):
@@ -75,8 +122,12 @@ def observe_now(signals: SignalSource) -> Observations:
     return {**signals.others(), **signals.memory()}
 
 
-class EvictablePods(LimitedPods, Protocol):
+class EvictablePods(Protocol):
     """The pods that can be evicted (`active`, with their allocated resources), and how they are evicted."""
+
+    def active(self) -> Sequence[Pod]: ...
+    async def usage(self, *, disks: bool) -> Mapping[str, PodUsage]: ...
+    async def evict_for_limit(self, finding: LimitFinding, grace_s: int) -> None: ...
 
     def terminating(self) -> Sequence[Pod]:
         """Pods that the node terminates, that still use resources and that eviction waits for."""
@@ -136,10 +187,6 @@ class EvictionManager:
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:
         return self._pressure.conditions
-
-    @property
-    def observations(self) -> Observations:
-        return self._pressure.observations
 
     async def run(self, files: CgroupOpener | None, pods_path: str) -> None:
         """Until cancelled. `files` and `pods_path`: where kernel notifications come from."""
@@ -270,9 +317,7 @@ class EvictionManager:
             return acting.result()
         finally:
             self._is_slow = False
-            if not acting.done():
-                acting.cancel()
-                await asyncio.wait([acting])
+            await cancel_all([acting])
 
     async def _act(self, urgent: Sequence[Threshold], observations: Observations) -> bool:
         first = urgent[0]
@@ -280,7 +325,10 @@ class EvictionManager:
         self._sink.event("Warning", THRESHOLD_MET, attempt_text(resource))
         gained = await self._reclaim_memory(first, observations) if resource == MEMORY else 0
         for action in node_reclaim(first.signal, self._config.layout):
-            await self._reclaim_node(action)
+            try:
+                await self._pods.reclaim(action)
+            except (PlimsollError, OSError) as error:  # the next action is tried, and then a pod is evicted (§4)
+                _LOG.warning("%s before eviction: %s", action, error)
         if (gained or resource != MEMORY) and reclaimed(self._config.thresholds, observe_now(self._signals)):
             _LOG.info("%s: enough was reclaimed, no pod is evicted", first.signal)
             return True
@@ -313,13 +361,6 @@ class EvictionManager:
         await self._pods.evict(victim.uid, result)
         return True
 
-    async def _reclaim_node(self, action: Reclaim) -> None:
-        """After a failure the next action is tried, and then a pod is evicted (§4)."""
-        try:
-            await self._pods.reclaim(action)
-        except (PlimsollError, OSError) as error:
-            _LOG.warning("%s before eviction: %s", action, error)
-
     async def _reclaim_memory(self, threshold: Threshold, observations: Observations) -> int:
         now_s = self._clock()
         if now_s - self._reclaimed_s < RECLAIM_EVERY_S:
@@ -332,3 +373,49 @@ class EvictionManager:
         except (PlimsollError, OSError) as error:
             _LOG.info("reclaim before eviction: %s", error)
             return 0
+
+
+class StorageLimits:
+    """Evicts pods that exceed a storage limit of their own, whether or not the node is under pressure (04 §6).
+
+    Disk usage is measured by walking volumes and logs, which may be slow. So this is a task beside the eviction
+    manager, at the kubelet's interval and only while a pod declares a limit. The eviction manager waits for a pod that
+    was evicted here as for any terminating pod (§3.10).
+    """
+
+    def __init__(
+        self, pods: EvictablePods, config: EvictionConfig, sink: EvictionSink, *, clock: Callable[[], float]
+    ) -> None:
+        self._pods, self._config, self._sink, self._clock = pods, config, sink, clock
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                await self.sync()
+            except (PlimsollError, OSError) as error:
+                _LOG.error("storage limits: %s", error)
+            await asyncio.sleep(OTHERS_EVERY_S)
+
+    async def sync(self) -> None:
+        """Evict every pod that is above a limit now."""
+        if not any(_limits_storage(pod) for pod in self._pods.active()):
+            return
+        start_s = self._clock()
+        usage = await self._pods.usage(disks=True)
+        for pod in self._pods.active():
+            if not _limits_storage(pod):
+                continue
+            config = self._config
+            finding = limit_finding(pod, usage.get(pod.metadata.uid), config.layout, gates=config.gates)
+            if finding is not None:
+                self._sink.evicted(finding.signal, self._clock() - start_s)
+                await self._pods.evict_for_limit(finding, LIMIT_GRACE_S)
+
+
+def _limits_storage(pod: Pod) -> bool:
+    """Whether any storage limit is declared: measuring disks is expensive."""
+    return any(
+        EPHEMERAL_STORAGE in (container.resources.limits or {})
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+    ) or any(volume.empty_dir is not None and volume.empty_dir.size_limit is not None for volume in pod.spec.volumes)

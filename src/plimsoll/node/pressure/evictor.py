@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -23,10 +24,11 @@ from plimsoll.cgroups.drivers.interface import CgroupError
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.pods.manager import Pods
 from plimsoll.node.pods.worker import PodWorker
-from plimsoll.node.pressure.monitored_pods import RecordEvent
+from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.resources.pleg import NOTHING, RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.stats.stats import Stats
+from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from plimsoll.rules.eviction.assessment import EVICTED, Reclaim, is_waited_for, kill_timeout_s
 from plimsoll.rules.eviction.decision import EVICTION_DECISION, EvictionDecision, LimitFinding, why_sentence
 from plimsoll.rules.eviction.usage import PodUsage
@@ -34,11 +36,14 @@ from plimsoll.rules.lifecycle.events import exceeded_grace
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import LifecycleEvent
+from plimsoll.rules.model.runnable import RunPod
 from plimsoll.runtime.interface import RuntimeCallError
 
 DISK_AGE_S = 5.0
 LIST_TIMEOUT_S = 1.0  # a machine that runs out of memory often has a runtime that hangs
 log = logging.getLogger(__name__)
+
+RecordEvent = Callable[[RunPod, LifecycleEvent], None]
 
 
 class Reclaimers(msgspec.Struct, frozen=True):
@@ -156,7 +161,8 @@ class Evictor:
     # --- terminating pods ---
 
     def _is_waited_for(self, worker: PodWorker, now_s: float) -> bool:
-        if worker.released.is_set() or not self._is_terminated_by_node(worker):
+        is_terminated_by_node = self._checkpoint.get(worker.uid).verdict is not None or worker.is_over
+        if worker.released.is_set() or not is_terminated_by_node:
             return False
         termination, is_alive = self._terminations.get(worker.uid), self._is_alive(worker.uid)
         if termination is None:
@@ -171,9 +177,6 @@ class Evictor:
             termination.is_abandoned = True
             log.warning("pod %s is still terminating after %.0f s", worker.title, now_s - termination.since_s)
         return False
-
-    def _is_terminated_by_node(self, worker: PodWorker) -> bool:
-        return self._checkpoint.get(worker.uid).verdict is not None or worker.is_over
 
     def _is_alive(self, uid: str) -> bool:
         return bool(self._view.last.get(uid, NOTHING).live())
@@ -190,3 +193,44 @@ class Evictor:
             return
         if self._is_alive(worker.uid) and self._checkpoint.get(worker.uid).verdict is not None:
             self._record(worker.pod, exceeded_grace())
+
+
+class MonitoredPods:
+    """The agent's pods as OOM kills and throttling concern them: cgroups of containers, events, memory.high."""
+
+    def __init__(
+        self,
+        pods: Pods,
+        cgroups: PodCgroups,
+        view: RuntimeView,
+        record: RecordEvent,
+        lift: Callable[[MonitoredContainer, str], Awaitable[None]],
+    ) -> None:
+        """`record`: emit an event about a pod. `lift`: give a container another memory.high until it ends."""
+        self._pods, self._cgroups, self._view, self._record = pods, cgroups, view, record
+        self.lift = lift
+
+    def containers(self) -> Iterator[MonitoredContainer]:
+        """Every container that has a cgroup of its own, running or not."""
+        observed = self._view.last
+        for uid, title in self._cgroups.known().items():
+            namespace, _, pod_name = title.partition("/")
+            pids = {container.id: container.pid for container in observed.get(uid, NOTHING).containers}
+            for name, path in self._cgroups.paths(uid).items():
+                if name and (container_id := _container_id(path)):
+                    pid = pids.get(container_id, 0)
+                    yield MonitoredContainer(container_id, name, uid, namespace, pod_name, path, pid)
+
+    def warn(self, uid: str, container: str, reason: str, message: str) -> None:
+        """Emit a Warning about the pod or, where `container` is not empty, about that container; then sync the pod."""
+        worker = self._pods.workers.get(uid)
+        if worker is not None:
+            is_init = any(each.name == container for each in worker.pod.spec.init_containers)
+            self._record(worker.pod, LifecycleEvent(reason, message, "Warning", container, is_init))
+            worker.wake()
+
+
+@lru_cache(4096)
+def _container_id(path: str) -> str:
+    """Cached: each change of one pod reads all of them."""
+    return owner_of(path).container_id

@@ -8,7 +8,6 @@ events about what they find, and serves two pages for people (`plimsoll pressure
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -16,15 +15,13 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff, supervise
 from plimsoll.cgroups.stats.usage import CgroupOpener
 from plimsoll.codec.node_pages import oom_page, pressure_page
-from plimsoll.errors import PlimsollError
 from plimsoll.linux.processes import is_running
-from plimsoll.node.pressure.config import EvictionSink, eviction_config
 from plimsoll.node.pressure.decision_log import DecisionLog
-from plimsoll.node.pressure.eviction_manager import RETRY_S, EvictionManager, observe_now
-from plimsoll.node.pressure.evictor import Evictor
-from plimsoll.node.pressure.monitored_pods import MonitoredPods
+from plimsoll.node.pressure.eviction_manager import RETRY_S, EvictionManager, EvictionSink, eviction_config, observe_now
+from plimsoll.node.pressure.evictor import Evictor, MonitoredPods
 from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.pressure.oom_watcher import OomWatcher
 from plimsoll.node.pressure.reclaim import MemoryReclaim
@@ -40,7 +37,6 @@ from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.oom.report import OomKill, oom_sentence, system_oom_message
 
 OOM_KILLING, SYSTEM_OOM = "OOMKilling", "SystemOOM"
-log = logging.getLogger(__name__)
 
 
 class PressureSetup(msgspec.Struct, frozen=True):
@@ -54,15 +50,6 @@ class PressureSetup(msgspec.Struct, frozen=True):
     state: Path
     boot_id: str = ""
     log_prefix: str = ""
-
-    def signals(self) -> Signals:
-        return Signals(
-            self.files,
-            self.place,
-            capacity_bytes=self.setting.machine.memory_bytes,
-            memory_from=self.extras.memory_available_from,
-            clock=time.monotonic,
-        )
 
     def reclaim(self) -> MemoryReclaim | None:
         """How the kernel is asked for memory before a pod is evicted; None where it is not asked."""
@@ -78,7 +65,13 @@ class PressureManager:
     ) -> None:
         """`ready`: set once the node's cgroups exist."""
         self._setup, self._pods, self._evictor, self._sink, self._ready = setup, pods, evictor, sink, ready
-        self._signals = setup.signals()
+        self._signals = Signals(
+            setup.files,
+            setup.place,
+            capacity_bytes=setup.setting.machine.memory_bytes,
+            memory_from=setup.extras.memory_available_from,
+            clock=time.monotonic,
+        )
         self._config = eviction_config(setup.setting, setup.extras, self._signals.layout)
         self._eviction = EvictionManager(
             self._signals,
@@ -125,22 +118,20 @@ class PressureManager:
         return self._oom_watcher.totals
 
     async def run(self) -> None:
-        """Until cancelled."""
-        await self._ready.wait()
-        try:
-            async with asyncio.TaskGroup() as group:
-                for name, loop in self._loops().items():
-                    group.create_task(_supervise(name, loop), name=name)
-        finally:
-            self._signals.close()
-            self._oom_watcher.close()
-
-    def _loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
-        return {
+        """Until cancelled. A failure in one loop does not stop the others."""
+        loops: dict[str, Callable[[], Awaitable[None]]] = {
             "eviction": partial(self._eviction.run, self._setup.files, self._setup.place.pods_path),
             "oom kills": self._oom_watcher.run,
             "throttle watchdog": self._watchdog.run,
         }
+        await self._ready.wait()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for name, loop in loops.items():
+                    group.create_task(supervise(name, loop, ExponentialBackoff(RETRY_S, RETRY_S)), name=name)
+        finally:
+            self._signals.close()
+            self._oom_watcher.close()
 
     async def _reclaim_from(self, container: MonitoredContainer, wanted_bytes: int) -> None:
         if self._setup.files is not None:
@@ -177,16 +168,6 @@ class PressureManager:
                 hard_grace_s=config.hard_grace_s,
             )
         )
-
-
-async def _supervise(name: str, loop: Callable[[], Awaitable[None]]) -> None:
-    """Restart a failed loop after a delay; a failure in one must not stop the others."""
-    while True:
-        try:
-            return await loop()
-        except (PlimsollError, OSError) as error:
-            log.error("%s: restarting in %g s: %s", name, RETRY_S, error)
-            await asyncio.sleep(RETRY_S)
 
 
 def _survives(container: MonitoredContainer, killed_pid: int) -> bool | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -190,14 +191,7 @@ class OomWatcher:
 
     def _with_group(self, container: MonitoredContainer) -> MonitoredContainer:
         """Whether the kernel kills it as a whole."""
-        assert self._files is not None
-        if self._files.version == 1:
-            return container
-        try:
-            with self._files.directory(container.path, "memory.oom.group") as directory:
-                text = directory.read_if_there("memory.oom.group")
-        except CgroupError:
-            return container
+        (text,) = self._read(2, container.path, "memory.oom.group")
         return msgspec.structs.replace(container, group=text is not None and text.strip() == "1")
 
     def _read_log(self) -> None:
@@ -260,16 +254,16 @@ class OomWatcher:
     def _is_full(self, path: str) -> bool:
         """Whether the limit of memory and swap was reached. v1 counts no failure there, and checks it first where both
         limits are equal; but the highest usage shows it."""
+        limit, most = self._read(1, path, "memory.memsw.limit_in_bytes", "memory.memsw.max_usage_in_bytes")
+        return most is not None and limit is not None and int(most) >= int(limit)
+
+    def _read(self, version: int, path: str, *names: str) -> list[str | None]:
+        """Files that only this cgroup version has; None for one that cannot be read."""
         assert self._files is not None
-        most, limit = "memory.memsw.max_usage_in_bytes", "memory.memsw.limit_in_bytes"
-        if self._files.version == 2:
-            return False
-        try:
-            with self._files.directory(path, limit) as directory:
-                texts = directory.read_if_there(most), directory.read_if_there(limit)
-        except CgroupError:
-            return False
-        return texts[0] is not None and texts[1] is not None and int(texts[0]) >= int(texts[1])
+        if self._files.version == version:
+            with suppress(CgroupError), self._files.directory(path, names[0]) as directory:
+                return [directory.read_if_there(name) for name in names]
+        return [None] * len(names)
 
     def _limit(self, level: Level, path: str) -> LimitHit:
         current = self._usage(path)
@@ -308,12 +302,10 @@ class OomWatcher:
 
     # --- reports ---
 
-    def _record(self, kills: Iterable[OomKill]) -> None:
-        recorded = list(kills)
-        if not recorded:
-            return
-        self._save()
-        for kill in recorded:
+    def _record(self, kills: list[OomKill]) -> None:
+        if kills:
+            self._save()
+        for kill in kills:
             self._report(kill)
 
     def _save(self) -> None:

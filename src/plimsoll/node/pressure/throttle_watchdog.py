@@ -10,10 +10,10 @@ kernel then has in memory.high. See https://docs.kernel.org/admin-guide/cgroup-v
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
+from plimsoll.aio import Wakeup
 from plimsoll.cgroups.stats.usage import CgroupOpener
 from plimsoll.codec.kernel.files import flat_keyed, number_or_max, pressure
 from plimsoll.errors import PlimsollError
@@ -35,13 +35,8 @@ from plimsoll.rules.resources.files import MAX
 EVERY_S = 1.0
 DISCOVER_S = 10.0
 THROTTLED = "MemoryThrottled"
-_HIGH, _MAX, _CURRENT, _EVENTS, _PRESSURE = (
-    "memory.high",
-    "memory.max",
-    "memory.current",
-    "memory.events",
-    "memory.pressure",
-)
+_HIGH, _MAX, _CURRENT = "memory.high", "memory.max", "memory.current"
+_EVENTS, _PRESSURE = "memory.events", "memory.pressure"
 log = logging.getLogger(__name__)
 
 Lift = Callable[[MonitoredContainer, str], Awaitable[None]]
@@ -67,7 +62,7 @@ class ThrottleWatchdog:
         self._files, self._containers, self._policy = files, containers, policy
         self._lift, self._reclaim, self._warn, self._clock = lift, reclaim, warn, clock
         self._monitors: dict[str, _Monitor] = {}
-        self._changed = asyncio.Event()
+        self._changed = Wakeup()
 
     async def run(self) -> None:
         """Until cancelled; returns at once where the kernel or the policy leaves nothing to watch."""
@@ -75,7 +70,6 @@ class ThrottleWatchdog:
             return
         try:
             while True:
-                self._changed.clear()
                 self._follow()
                 await self._poll()
         finally:
@@ -86,14 +80,11 @@ class ThrottleWatchdog:
     async def _poll(self) -> None:
         """Until containers have changed, or it is time to check whether they have."""
         end_s = self._clock() + DISCOVER_S
-        while not self._changed.is_set() and self._clock() < end_s:
+        while self._clock() < end_s:
             for monitor in list(self._monitors.values()):
                 await self._check(monitor)
-            try:
-                async with asyncio.timeout(EVERY_S if self._monitors else DISCOVER_S):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            if await self._changed.wait(EVERY_S if self._monitors else DISCOVER_S):
+                return
 
     # --- CgroupListener ---
 

@@ -25,6 +25,8 @@ from plimsoll.node.reporting.event_correlator import (
     EventType,
     ObjectReference,
 )
+from plimsoll.rules.model.observed import LifecycleEvent
+from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
@@ -109,11 +111,12 @@ class Recorder:
 
     async def _create(self, event: CorrelatedEvent, key: EventKey) -> None:
         reference, namespace = key.reference, key.reference.namespace or "default"
+        annotations = {"annotations": dict(key.annotations)} if key.annotations else {}
         name = f"{reference.name}.{secrets.token_hex(8)}"
         document = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace, **_annotated(key)},
+            "metadata": {"name": name, "namespace": namespace, **annotations},
             "involvedObject": _involved_object(reference),
             "type": key.type,
             "reason": key.reason,
@@ -148,5 +151,27 @@ def _involved_object(reference: ObjectReference) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value}
 
 
-def _annotated(key: EventKey) -> dict[str, Any]:
-    return {"annotations": dict(key.annotations)} if key.annotations else {}
+class PodEvents:
+    """Events about the pods of this node."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def emit(
+        self,
+        pod: RunPod,
+        kind: EventType,
+        reason: str,
+        message: str,
+        field_path: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        self._recorder.record(pod_reference(pod, field_path), kind, reason, message, annotations)
+
+    def emit_lifecycle(self, pod: RunPod, event: LifecycleEvent) -> None:
+        self.emit(pod, event.type, event.reason, event.message, event.field_path)
+
+
+def pod_reference(pod: RunPod, field_path: str = "") -> ObjectReference:
+    meta = pod.metadata
+    return ObjectReference("Pod", meta.name, meta.namespace, meta.uid, meta.resource_version, "v1", field_path)

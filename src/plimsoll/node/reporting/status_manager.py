@@ -19,6 +19,7 @@ from collections import deque
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, UnreachableError
@@ -61,7 +62,7 @@ class _PodStatus(msgspec.Struct):
     is_over: bool = False
     is_queued: bool = False
     is_sending: bool = False
-    retry_s: float = RETRY_FIRST_S
+    backoff: ExponentialBackoff = msgspec.field(default_factory=lambda: ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S))
 
 
 class Reporter:
@@ -69,9 +70,8 @@ class Reporter:
         """`versioned`: whether patches about resizes carry the version they were computed from."""
         self._client, self._versioned = client, versioned
         self._pods: dict[str, _PodStatus] = {}
-        self._queue: deque[str] = deque()
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._wake = asyncio.Condition()
-        self._ready = asyncio.Semaphore(0)
 
     def report(
         self,
@@ -139,13 +139,11 @@ class Reporter:
         if not pod.is_queued:
             pod.is_queued = True
             if not pod.is_sending:  # else its sender continues with it
-                self._queue.append(uid)
-                self._ready.release()
+                self._queue.put_nowait(uid)
 
     async def _sender(self) -> None:
         while True:
-            await self._ready.acquire()
-            uid = self._queue.popleft()
+            uid = await self._queue.get()
             pod = self._pods.get(uid)
             if pod is None:
                 continue
@@ -156,16 +154,11 @@ class Reporter:
                 pod.is_sending = False
             if pause_s:
                 pod.is_queued = True
-                asyncio.get_running_loop().call_later(pause_s, self._requeue, uid)
+                asyncio.get_running_loop().call_later(pause_s, self._queue.put_nowait, uid)
             elif pod.is_queued:
-                self._queue.append(uid)
-                self._ready.release()
+                self._queue.put_nowait(uid)
             async with self._wake:
                 self._wake.notify_all()
-
-    def _requeue(self, uid: str) -> None:
-        self._queue.append(uid)
-        self._ready.release()
 
     async def _send(self, uid: str, pod: _PodStatus) -> float:
         """Seconds until the next attempt; 0 when done."""
@@ -187,10 +180,9 @@ class Reporter:
                     pod.stored = pod.last.status
                 return 0
         else:
-            pod.retry_s = RETRY_FIRST_S
+            pod.backoff.reset()
             return 0
-        pause_s, pod.retry_s = pod.retry_s, min(pod.retry_s * 2, RETRY_MOST_S)
-        return pause_s
+        return pod.backoff.next_s()
 
     async def _patch(self, uid: str, pod: _PodStatus) -> None:
         """Send the first pending status. It is removed when it was stored, or can never be."""

@@ -11,12 +11,12 @@ caller carries out before it takes the next one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Literal, Protocol
 
 import msgspec
 
+from plimsoll.aio import Wakeup
 from plimsoll.node.checkpoint import Checkpoint, CheckpointWriteError
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.rules.eviction.assessment import NodeCondition
@@ -83,7 +83,7 @@ class Resizes:
         self._node_conditions, self._clock, self._meters = conditions, clock, meters
         self._conditions: dict[str, ResizeConditions] = {}
         self._queue: dict[str, None] = {}  # uids, in the order they arrived
-        self._wake = asyncio.Event()
+        self._wake = Wakeup()
         self._trigger: Trigger | None = None  # why all pending ones are to be judged
         self._started = False
 
@@ -126,12 +126,8 @@ class Resizes:
         """Judge pending resizes again after a trigger, or some time after the last verdict."""
         pause_s = RETRY_FIRST_S
         while True:
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._wake.wait()
-            except TimeoutError:
+            if not await self._wake.wait(pause_s):
                 self._trigger = "periodic_retry"
-            self._wake.clear()
             pause_s = RETRY_S
             trigger, self._trigger = self._trigger, None
             if trigger is not None:

@@ -158,7 +158,7 @@ class CgroupLocator:
                 path = actual
                 message = _misplaced(container.name, actual, pod_path, self._driver)
                 findings.append(Finding(DRIVER_MISMATCH, container.name, message))
-        elif not self._exists(expected):
+        elif self._read(expected) is None:
             return LocatedCgroup(container.name, "", is_read_back=True)
         outdated = _outdated(container, unified) if self._driver.version == 2 else {}
         return LocatedCgroup(container.name, path, tuple(findings), outdated)
@@ -175,26 +175,23 @@ class CgroupLocator:
                 unified = each.path
         return unified
 
-    def _exists(self, path: str) -> bool:
+    def _read(self, path: str, files: tuple[str, ...] = ()) -> Mapping[str, str] | None:
+        """None where the cgroup does not exist or cannot be read."""
         try:
-            return self._driver.read(path, ()) is not None
+            seen = self._driver.read(path, files)
         except CgroupError:
-            return False
+            return None
+        return None if seen is None else seen.files
 
     def _ignored(self, path: str, name: str, unified: Mapping[str, str]) -> Iterable[Finding]:
         desired = {file: unified[file] for file in _MEMORY_QOS_FILES if file in unified}
         if not desired or self._driver.version != 2:
             return
-        try:
-            seen = self._driver.read(path, tuple(desired))
-        except CgroupError:
-            return
-        if seen is None:
-            return
+        texts = self._read(path, tuple(desired)) or {}
         wrong = {
-            file: seen.files[file]
-            for file, text in desired.items()
-            if file in seen.files and not same_value(file, text, seen.files[file], self._page_size)
+            file: text
+            for file, text in texts.items()
+            if file in desired and not same_value(file, desired[file], text, self._page_size)
         }
         if wrong:
             listed = ", ".join(f"{file} is {has}, not {desired[file]}" for file, has in sorted(wrong.items()))

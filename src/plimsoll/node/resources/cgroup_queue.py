@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 
+from plimsoll.aio import Wakeup
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.model.objects import Pod
 
@@ -34,7 +35,7 @@ class CgroupQueue:
         """`apply` carries out requests of one kind, by pod uid: all add or all remove."""
         self._apply = apply
         self._waiting: dict[str, tuple[CgroupRequest, asyncio.Future[None]]] = {}
-        self._wake = asyncio.Event()
+        self._wake = Wakeup()
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._waiting
@@ -52,7 +53,6 @@ class CgroupQueue:
     async def run(self) -> None:
         while True:
             await self._wake.wait()
-            self._wake.clear()
             while self._waiting:
                 uids = list(self._waiting)[:BATCH_MAX]
                 await self._sync({uid: self._waiting.pop(uid) for uid in uids})

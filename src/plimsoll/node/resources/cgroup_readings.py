@@ -46,16 +46,11 @@ class CgroupReadings:
         return self._oom_kills(path, _OOM_FILES[1:]) if self._driver.version == 2 else None
 
     def _oom_kills(self, path: str, files: tuple[str, ...]) -> int | None:
-        if not path or self._driver.simulated:
+        texts = None if not path or self._driver.simulated else self._read(path, files)
+        if texts is None:
             return None
-        try:
-            seen = self._driver.read(path, files)
-        except CgroupError:
-            return None
-        if seen is None:
-            return None
-        file = next((file for file in _OOM_FILES if file in seen.files), None)
-        return None if file is None else flat_keyed(seen.files[file].encode()).get("oom_kill")
+        file = next((file for file in _OOM_FILES if file in texts), None)
+        return None if file is None else flat_keyed(texts[file].encode()).get("oom_kill")
 
     def kernel_values(self, pod: Pod, container: str, container_id: str) -> Values | None:
         """The values in force in a container's cgroup, which was sized for this pod."""
@@ -70,13 +65,15 @@ class CgroupReadings:
 
     def _values(self, path: str, desired: Values, weight: Weight) -> Values | None:
         version = self._driver.version
+        texts = self._read(path, STATUS_FILES[version])
+        return None if texts is None else kernel_values(texts, desired, version, weight, self._config.machine.page_size)
+
+    def _read(self, path: str, files: tuple[str, ...]) -> Mapping[str, str] | None:
         try:
-            seen = self._driver.read(path, STATUS_FILES[version])
+            seen = self._driver.read(path, files)
         except CgroupError:
             return None
-        if seen is None:
-            return None
-        return kernel_values(seen.files, desired, version, weight, self._config.machine.page_size)
+        return None if seen is None else seen.files
 
     def memory_used(self, uid: str, container: str = "") -> int | None:
         """By one container, or by the whole pod."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
+from plimsoll.aio import cancel_all
 from plimsoll.cgroups.engine.executor import StepError
 from plimsoll.node.resources.cgroup_locator import Finding
 from plimsoll.node.resources.pod_cgroups import PodCgroups
@@ -64,9 +65,7 @@ class AgentCgroups:
             paths = await self._pods.ensure(pod, ids)
             return paths, await making
         finally:
-            if not making.done():
-                making.cancel()
-            await asyncio.wait([making])
+            await cancel_all([making])
 
     async def actuate(self, pod: Pod, actuated: Allocation, mark: MarkActuated) -> None:
         """One transaction, which knows the safe order and never kills a process to lower a limit."""

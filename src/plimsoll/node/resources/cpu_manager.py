@@ -13,11 +13,11 @@ refuses it. On a drained node the agent starts with a new one.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from plimsoll.aio import Wakeup
 from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateCorruptError, cpu_state_from_json, cpu_state_json
 from plimsoll.errors import InvalidConfigError, PlimsollError, StructuredError
 from plimsoll.linux.atomic_file import replace_whole
@@ -180,7 +180,7 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
 class CpuPinning:
     def __init__(self, cpus: CpuManager, pods: PodCgroups, containers: ContainerCgroups, period_s: float) -> None:
         self._cpus, self._pods, self._containers, self._period_s = cpus, pods, containers, period_s
-        self._wake = asyncio.Event()
+        self._wake = Wakeup()
 
     def check(self) -> None:
         """Refuse a policy that this kernel cannot enforce, when the agent starts."""
@@ -200,13 +200,7 @@ class CpuPinning:
         """`active`: uids of pods that may have processes; None while not all pods are known. `freed` is called when
         CPUs were released."""
         while True:
-            try:
-                async with asyncio.timeout(self._period_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
-            is_periodic = not self._wake.is_set()
-            self._wake.clear()
+            is_periodic = not await self._wake.wait(self._period_s)
             if not self._cpus.is_static:
                 continue
             try:

@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plimsoll.rules.cgroups.desired import Workload, workload
+from plimsoll.cgroups.engine.desired import WorkloadCache
 from plimsoll.rules.model.objects import Container, Metadata, Pod, PodSpec
 from plimsoll.rules.model.observed import CriResources
-from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.cri import cri_resources
 from plimsoll.rules.resources.values import Values
 
 
-class Workloads:
-    def __init__(self, config: NodeConfig) -> None:
-        self._config = config
-        self._cache: dict[str, tuple[Pod, Workload]] = {}
-
-    def of(self, pod: Pod) -> Workload:
-        """Cached for as long as the pod stays the same."""
-        cached = self._cache.get(pod.metadata.uid)
-        if cached is None or cached[0] != pod:
-            cached = self._cache[pod.metadata.uid] = (pod, workload(pod, self._config))
-        return cached[1]
-
-    def forget(self, uid: str) -> None:
-        self._cache.pop(uid, None)
-
+class Workloads(WorkloadCache):
     def values(self, pod: Pod) -> dict[str, Values]:
         """By container name."""
         work = self.of(pod)
@@ -47,7 +32,7 @@ class Workloads:
 
     def cri_resources_once(self, pod: Pod, name: str) -> CriResources:
         """Of one container in a pod that is only assumed; not cached."""
-        return Workloads(self._config).cri_resources(pod)[name]
+        return Workloads(self.config).cri_resources(pod)[name]
 
 
 def lean_pod_of(pod: Pod) -> Pod:

@@ -15,8 +15,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from plimsoll.aio import cancel_all
 from plimsoll.errors import PlimsollError
-from plimsoll.node.server.http import HttpError
+from plimsoll.node.server.http import HttpError, HttpRequest
 from plimsoll.node.server.logs import Query, flag
 from plimsoll.runtime.interface import ExecSession
 
@@ -112,9 +113,7 @@ async def _bridge(socket: ChannelSocket, options: ExecOptions, session: ExecSess
                 disconnect.result()
         return None
     finally:
-        for task in (result, *disconnects):
-            task.cancel()
-        await asyncio.gather(result, *disconnects, return_exceptions=True)
+        await cancel_all((result, *disconnects))
 
 
 async def _result(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any]:
@@ -129,9 +128,7 @@ async def _result(socket: ChannelSocket, options: ExecOptions, session: ExecSess
     except PlimsollError as error:
         return failure(f"Internal error occurred: error executing command in container: {error}")
     finally:
-        for task in outputs:
-            task.cancel()
-        await asyncio.gather(*outputs, return_exceptions=True)
+        await cancel_all(outputs)
     return exit_status(code)
 
 
@@ -201,3 +198,22 @@ def exit_status(code: int) -> dict[str, Any]:
 
 def failure(message: str) -> dict[str, Any]:
     return {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}
+
+
+def offered_subprotocols(request: HttpRequest) -> list[str]:
+    values = [value for name, value in request.headers if name == b"sec-websocket-protocol"]
+    return [name.strip() for value in values for name in value.decode("latin-1").split(",") if name.strip()]
+
+
+def handshake_problem(request: HttpRequest) -> str:
+    """Why this is not a WebSocket request; empty where it is one."""
+    upgrade = request.header(b"upgrade").lower()
+    if not request.wants_upgrade or not upgrade:
+        return "Upgrade request required"
+    if b"spdy" in upgrade:
+        return "SPDY is not supported: exec uses WebSockets (kubectl 1.30 or newer)"
+    if request.method != "GET" or upgrade != b"websocket" or request.header(b"sec-websocket-version") != b"13":
+        return "exec needs a GET request for a WebSocket of version 13"
+    if not request.header(b"sec-websocket-key") or not request.header(b"host"):
+        return "the WebSocket request lacks Sec-WebSocket-Key or Host"
+    return ""

@@ -24,6 +24,7 @@ from urllib.parse import parse_qs, unquote
 import httptools
 import msgspec
 
+from plimsoll.aio import cancel_all
 from plimsoll.errors import StructuredError
 
 HEAD_BYTES, HEAD_S, IDLE_S, HANDSHAKE_S = 16384, 10.0, 120.0, 10.0
@@ -120,9 +121,7 @@ class HttpServer:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await cancel_all(self._connections)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -204,9 +203,7 @@ class _Connection:
             sending.result()
             return True
         finally:
-            for task in (sending, disconnected):
-                task.cancel()
-            await asyncio.gather(sending, disconnected, return_exceptions=True)
+            await cancel_all((sending, disconnected))
 
     async def _send(self, pieces: AsyncGenerator[bytes, None]) -> None:
         async with aclosing(pieces):

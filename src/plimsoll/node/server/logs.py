@@ -15,7 +15,9 @@ kubelet's message, which kubectl shows.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -23,10 +25,15 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.codec.kernel.cri_log import fixed_time, parse
+from plimsoll.errors import PlimsollError
+from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.server.http import HttpError
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import NANOS, unix_nanos
+from plimsoll.runtime.interface import ContainerRuntime, ObservedContainer
+
+log = logging.getLogger(__name__)
 
 Query = Mapping[str, Sequence[str]]
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False", "")
@@ -158,6 +165,7 @@ def logged_container_id(pod: JsonObject, name: str, *, previous: bool) -> str:
 
 CHUNK = 1 << 16
 POLL_S = 0.5  # for the end of the container; changes of the log notify
+ROTATION_POLL_S = 10.0  # containerLogMonitorInterval
 _COMPRESSED = (".gz", ".tmp")
 
 
@@ -374,3 +382,50 @@ def _first_line(piece: bytes) -> bytes | None:
     begin = piece.find(b"\n") + 1
     end = piece.find(b"\n", begin)
     return piece[begin:end] if begin and end >= 0 else None
+
+
+class LogRotation:
+    """Rotates the logs that a CRI runtime writes. The embedded runtime rotates its own.
+
+    A log that is larger than containerLogMaxSize is renamed with a timestamp, and the runtime is asked to reopen it.
+    Older files are removed, so that with the current one there are containerLogMaxFiles. If the runtime does not reopen
+    the log, the file gets its name back: no line is lost, and the next pass tries again.
+    """
+
+    def __init__(self, runtime: ContainerRuntime, view: RuntimeView, max_bytes: int, max_files: int) -> None:
+        self._runtime, self._view, self._max_bytes, self._max_files = runtime, view, max_bytes, max_files
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(ROTATION_POLL_S)
+            await self.sync()
+
+    async def sync(self) -> None:
+        containers = [container for pod in self._view.last.values() for container in pod.containers]
+        for container in containers:
+            try:
+                if container.phase == "running":
+                    await self._rotate(container)
+            except (PlimsollError, OSError) as error:
+                log.warning("cannot rotate the log of container %s: %s", container.name, error)
+
+    async def _rotate(self, container: ObservedContainer) -> None:
+        file = self._runtime.log_file(container)
+        if not container.log_file or not file.exists() or file.stat().st_size <= self._max_bytes:
+            return
+        rotated = file.with_name(f"{file.name}.{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
+        file.rename(rotated)
+        try:
+            await self._runtime.reopen_log(container.id)
+        except PlimsollError:
+            rotated.rename(file)
+            raise
+        for old in oldest(file, self._max_files - 1):
+            old.unlink()
+
+
+def oldest(file: Path, kept: int) -> list[Path]:
+    """The rotated files of a log, except the newest `kept`."""
+    files = rotated_files(file)
+    return files[: max(0, len(files) - kept)]

@@ -24,7 +24,14 @@ import msgspec
 from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
 from plimsoll.node.server.auth import EndpointAccess
-from plimsoll.node.server.exec import SUBPROTOCOLS, ExecOptions, exec_options, run_exec
+from plimsoll.node.server.exec import (
+    SUBPROTOCOLS,
+    ExecOptions,
+    exec_options,
+    handshake_problem,
+    offered_subprotocols,
+    run_exec,
+)
 from plimsoll.node.server.http import (
     JSON,
     HttpError,
@@ -43,7 +50,6 @@ from plimsoll.node.server.logs import (
     logged_container_id,
     running_container_id,
 )
-from plimsoll.node.server.websocket import handshake_problem, offered_subprotocols
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.runtime.interface import ExecSession, ObservedContainer
@@ -163,12 +169,8 @@ class NodeServer:
                 return Reply(200, await pages.own[name](), JSON)
             case ("metrics",):
                 return _page(pages.metrics)
-            case ("metrics", "resource"):
-                return _page(pages.resource)
-            case ("metrics", "cadvisor"):
-                return _page(pages.cadvisor)
-            case ("metrics", "probes"):
-                return _page(pages.probes)
+            case ("metrics", "resource" | "cadvisor" | "probes" as name):
+                return _page(getattr(pages, name))
             case _:
                 return NOT_FOUND
 

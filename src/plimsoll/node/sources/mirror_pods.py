@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.aio import ExponentialBackoff
+from plimsoll.aio import ExponentialBackoff, Wakeup
 from plimsoll.codec.manifests.static_pods import StaticPod, mirror_document
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
@@ -70,7 +70,7 @@ class MirrorPods:
         API, empty before it is registered."""
         self._client, self._static_pods, self._is_running, self._node_uid = client, static_pods, is_running, node_uid
         self._mirrors: dict[Key, Mirror] = {}
-        self._wake = asyncio.Event()
+        self._wake = Wakeup()
         self.listed = False  # the first list was received
 
     def wake(self) -> None:
@@ -112,7 +112,6 @@ class MirrorPods:
         backoff = ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             await self._wake.wait()
-            self._wake.clear()
             if not self.listed:
                 continue
             if await self._sync():
@@ -134,31 +133,28 @@ class MirrorPods:
 
     async def _delete(self, key: Key, mirror: Mirror) -> bool:
         namespace, name = key
-        try:
-            await self._client.ask(request.delete(request.PODS, name, namespace, grace_s=0, uid=mirror.uid))
-        except ApiError as error:
-            if not error.is_gone and not error.is_conflict:
-                log.warning("mirror pod %s/%s: %s", namespace, name, error)
-                return False
-        except (PlimsollError, TimeoutError) as error:
-            log.info("mirror pod %s/%s: %s", namespace, name, error)
-            return False
-        if self._mirrors.get(key) == mirror:
+        delete = request.delete(request.PODS, name, namespace, grace_s=0, uid=mirror.uid)
+        is_gone = await self._ask(delete, key, lambda error: error.is_gone or error.is_conflict)
+        if is_gone and self._mirrors.get(key) == mirror:
             del self._mirrors[key]
-        return True
+        return is_gone
 
     async def _create(self, pod: StaticPod) -> bool:
         node_uid = self._node_uid()
         if not node_uid:
             return False  # not registered yet
+        create = request.create(request.PODS, mirror_document(pod, node_uid), pod.namespace)
+        # A conflict with the node's own mirror, received meanwhile, is no error.
+        return await self._ask(create, pod.key, lambda error: error.code == 409 and pod.key in self._mirrors)
+
+    async def _ask(self, call: request.Request, key: Key, is_accepted: Callable[[ApiError], bool]) -> bool:
         try:
-            await self._client.ask(request.create(request.PODS, mirror_document(pod, node_uid), pod.namespace))
+            await self._client.ask(call)
         except ApiError as error:
-            if error.code == 409 and pod.key in self._mirrors:
-                return True  # the node's own, received meanwhile
-            log.warning("mirror pod %s/%s: %s", pod.namespace, pod.name, error)
-            return False
+            if not is_accepted(error):
+                log.warning("mirror pod %s/%s: %s", *key, error)
+                return False
         except (PlimsollError, TimeoutError) as error:
-            log.info("mirror pod %s/%s: %s", pod.namespace, pod.name, error)
+            log.info("mirror pod %s/%s: %s", *key, error)
             return False
         return True

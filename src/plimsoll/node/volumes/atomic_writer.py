@@ -13,11 +13,12 @@ import os
 import secrets
 from collections.abc import Sequence
 
-from plimsoll.linux.safe_tree import remove_tree
+from plimsoll.linux.safe_tree import closing_fd, remove_tree
 from plimsoll.rules.lifecycle.volumes import VolumeFile
 
 _DATA = "..data"
 _NEXT = "..data_tmp"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def publish(directory: int, files: Sequence[VolumeFile], group: int | None = None) -> bool:
@@ -53,14 +54,12 @@ def _mode(file: VolumeFile, group: int | None) -> int:
 
 def _contains(directory: int, current: str, files: Sequence[VolumeFile], group: int | None) -> bool:
     try:
-        top = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        top = os.open(current, _DIRECTORY, dir_fd=directory)
     except OSError:
         return False
-    try:
+    with closing_fd(top):
         count = sum(len(names) for _, _, names, _ in os.fwalk(".", dir_fd=top))
         return count == len(files) and all(_is_same(top, file, group) for file in files)
-    finally:
-        os.close(top)
 
 
 def _is_same(top: int, file: VolumeFile, group: int | None) -> bool:
@@ -78,13 +77,10 @@ def _is_same(top: int, file: VolumeFile, group: int | None) -> bool:
 def _write_all(directory: int, files: Sequence[VolumeFile], group: int | None) -> str:
     name = f"..{secrets.token_hex(8)}"
     os.mkdir(name, 0o755, dir_fd=directory)
-    top = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-    try:
+    with closing_fd(os.open(name, _DIRECTORY, dir_fd=directory)) as top:
         os.fchmod(top, 0o755)  # regardless of the umask
         for file in files:
             _write(top, file, group)
-    finally:
-        os.close(top)
     return name
 
 

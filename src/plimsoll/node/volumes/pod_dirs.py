@@ -21,7 +21,7 @@ from pathlib import Path
 from plimsoll.codec.kernel.files import mountinfo
 from plimsoll.errors import InvalidNameError
 from plimsoll.linux.mounts import detach
-from plimsoll.linux.safe_tree import remove_tree
+from plimsoll.linux.safe_tree import closing_fd, remove_tree
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import FALLBACK_TO_LOGS
@@ -114,11 +114,8 @@ def make_message_file(state: Path, uid: str, container: str, attempt: int) -> Pa
     for name in os.listdir(path.parent):
         if name.isdecimal() and int(name) < attempt - 1:
             (path.parent / name).unlink(missing_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
+    with closing_fd(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)) as fd:
         os.fchmod(fd, 0o666)
-    finally:
-        os.close(fd)
     return path
 
 
@@ -177,17 +174,20 @@ def remove_pod_files(state: Path, uid: str) -> None:
     directory = pod_directory(state, uid)
     if not os.path.lexists(directory):
         return
-    unmount_below(directory)
-    parent = os.open(pods_directory(state), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        remove_tree(parent, directory.name)
-    finally:
-        os.close(parent)
-
-
-def unmount_below(directory: Path) -> None:
     for mount_point in mounts_below(directory):
         unmount(mount_point)
+    _remove(directory)
+
+
+def remove_logs(logs: Path, name: str) -> None:
+    """One pod's directory below `logs`."""
+    if os.path.lexists(logs):
+        _remove(logs / name)
+
+
+def _remove(directory: Path) -> None:
+    with closing_fd(os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as parent:
+        remove_tree(parent, directory.name)
 
 
 def unmount(path: str | Path) -> None:

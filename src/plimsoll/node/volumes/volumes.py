@@ -28,7 +28,7 @@ import msgspec
 
 from plimsoll.errors import ContainerConfigError
 from plimsoll.linux.mounts import BIND, NODEV, NOSUID, mount
-from plimsoll.linux.safe_tree import open_within, real_path
+from plimsoll.linux.safe_tree import closing_fd, open_within, real_path
 from plimsoll.node.volumes.atomic_writer import publish
 from plimsoll.node.volumes.pod_dirs import checked_label, make_directory, pod_directory, unmount
 from plimsoll.rules.gotext import quoted
@@ -93,12 +93,9 @@ class Volumes:
                 else:
                     files = volume_files(volume, pod, config_maps, surroundings)
                     path = self._make_directory(pod, volume, kind)
-                    directory = os.open(path, _DIRECTORY)
-                    try:
+                    with closing_fd(os.open(path, _DIRECTORY)) as directory:
                         if publish(directory, files.files, fs_group(pod)):
                             changed.append(volume.name)
-                    finally:
-                        os.close(directory)
                     notes.extend(files.notes)
                     ready[volume.name] = Ready(str(path), read_only=True, may_grow=False)
             except OSError as error:
@@ -170,11 +167,9 @@ class Volumes:
             fd = os.open(source.path, os.O_PATH | os.O_CLOEXEC)
         except FileNotFoundError:
             raise VolumeError(volume.name, _wrong_type(source)) from None
-        try:
+        with closing_fd(fd):
             _check_type(volume.name, source, os.fstat(fd).st_mode)
             path = real_path(fd)
-        finally:
-            os.close(fd)
         self._check_exposed(volume.name, path)
         return Ready(path)
 
@@ -253,8 +248,7 @@ def open_sub_path(volume: str, sub_path: str, *, make: bool) -> int:
     the mode of the volume."""
     if sub_path.startswith("/") or ".." in sub_path.split("/") or "\0" in sub_path:
         raise OSError(errno.EINVAL, "must be relative and without '..'")
-    top = os.open(volume, os.O_PATH | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(volume, os.O_PATH | os.O_CLOEXEC)) as top:
         names = [name for name in sub_path.split("/") if name not in ("", ".")]
         try:
             return open_within(top, "/".join(names) or ".", os.O_PATH)
@@ -264,24 +258,16 @@ def open_sub_path(volume: str, sub_path: str, *, make: bool) -> int:
         for depth in range(len(names)):
             _make_one(top, names[:depth], names[depth])
         return open_within(top, "/".join(names), os.O_PATH)
-    finally:
-        os.close(top)
 
 
 def _make_one(top: int, above: list[str], name: str) -> None:
-    parent = open_within(top, "/".join(above) or ".", os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with closing_fd(open_within(top, "/".join(above) or ".", os.O_RDONLY | os.O_DIRECTORY)) as parent:
         try:
             os.mkdir(name, dir_fd=parent)
         except FileExistsError:
             return  # a dangling link fails when it is opened
-        created = open_within(parent, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
+        with closing_fd(open_within(parent, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as created:
             os.fchmod(created, stat.S_IMODE(os.fstat(top).st_mode))
-        finally:
-            os.close(created)
-    finally:
-        os.close(parent)
 
 
 def _make_mount_point(target: Path, *, is_directory: bool) -> None:

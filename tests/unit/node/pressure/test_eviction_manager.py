@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.node.pressure.config import EvictionConfig
 from plimsoll.node.pressure.decision_log import DecisionLog
-from plimsoll.node.pressure.eviction_manager import EvictionManager
+from plimsoll.node.pressure.eviction_manager import EvictionConfig, EvictionManager
 from plimsoll.node.pressure.signals import Observations, UsageThreshold
 from plimsoll.rules.config.thresholds import Threshold, parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation

@@ -20,10 +20,8 @@ from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
 from plimsoll.node.pods.manager import PREEMPTED
 from plimsoll.node.pressure import evictor as victims_module
-from plimsoll.node.pressure.config import EvictionConfig
-from plimsoll.node.pressure.eviction_manager import EvictionManager
-from plimsoll.node.pressure.evictor import Evictor, Reclaimers
-from plimsoll.node.pressure.monitored_pods import MonitoredPods
+from plimsoll.node.pressure.eviction_manager import EvictionConfig, EvictionManager
+from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.pressure.signals import Observations, UsageThreshold
 from plimsoll.node.stats.stats import NodePlace, Stats

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.server.log_rotation import LogRotation, oldest
+from plimsoll.node.server.logs import LogRotation, oldest
 from plimsoll.rules.model.observed import ObservedPod
 from plimsoll.runtime.interface import ObservedContainer, RuntimeCallError
 
