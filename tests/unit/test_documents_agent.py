@@ -38,9 +38,9 @@ def cpus(tmp_path: Path) -> CpuManager:
 def given(cpus: CpuManager, document: Any) -> set[int]:
     """Which CPUs its first container runs on, once it has its own."""
     document["metadata"]["uid"] = document["metadata"]["name"]
-    wanted = cpus.wanted(lean(document))
-    assert isinstance(wanted, dict)
-    cpus.give(document["metadata"]["uid"], wanted)
+    pod = lean(document)
+    assert cpus.refusal(pod) is None
+    cpus.assign(pod)
     name = document["spec"]["containers"][0]["name"]
     return set(cpu_numbers(cpus.cpus_of(document["metadata"]["uid"], name)) or ())
 

@@ -9,8 +9,9 @@ import msgspec
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.explain.advice import pod_warnings, setting_warnings
 from plimsoll.rules.model.objects import Node
+from plimsoll.rules.model.observed import CriResources
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.resources.cri import CriResources, cri_resources
+from plimsoll.rules.resources.cri import cri_resources
 from plimsoll.rules.scheduling.fit import node_load, verdict, waiting_load
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (

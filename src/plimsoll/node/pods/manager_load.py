@@ -1,8 +1,8 @@
-"""What is allocated on this node, kept as a sum: a verdict need not add up all pods each time.
+"""What is allocated on this node, kept as a sum, so that a verdict need not add up all pods each time.
 
-A pod counts as long as it is active: taken by the node, not ended and not being ended by it. Before each answer every
-pod is compared with what it was counted by (its document, its status, its record; all three are replaced, never
-changed), and only those of which something is new are weighed again. So nobody has to tell, and nothing can be missed.
+A pod counts as long as it is active: admitted by the node, not ended and not being terminated by it. Before each answer
+every pod is compared with what it was counted by (the pod, its status, its record; all three are replaced, never
+changed), and only those that have changed are counted again. So no caller has to report a change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Allocated:
         self._load = EMPTY
 
     def load(self) -> NodeLoad:
-        """The pods and their sums, on no node yet."""
+        """The pods and their sums, without a node."""
         changed, counted, records = [], self._counted, self._checkpoint.all()
         for uid, worker in self._workers.items():
             now, record = counted.get(uid), records.get(uid, NO_RECORD)
@@ -50,16 +50,16 @@ class Allocated:
 
     def _count(self, uids: list[str]) -> None:
         counted: dict[str, _Counted] = {}
-        going, coming = [], []
+        removed, added = [], []
         for uid in uids:
             worker, record = self._workers[uid], self._checkpoint.get(uid)
             counted[uid] = _Counted(worker.pod, worker.status, record)
             load = self._load.residents.get(uid)
             if record.allocation is None or record.verdict is not None or worker.is_over:
                 if load is not None:
-                    going.append(uid)
+                    removed.append(uid)
             elif load is None or load.pod is not worker.allocated_pod(record.allocation):
-                coming.append(requesting_load(worker.allocated_pod(record.allocation)))
-        if going or coming:
-            self._load = self._load.without_pods(going).with_pods(coming)
+                added.append(requesting_load(worker.allocated_pod(record.allocation)))
+        if removed or added:
+            self._load = self._load.without_pods(removed).with_pods(added)
         self._counted |= counted

@@ -1,7 +1,7 @@
-"""How a CRI runtime is, asked again and again: whether it and its network are ready, and which images it has.
+"""Polls a CRI runtime: whether it and its network are ready, and which images it has.
 
-The node's status is made of plain values, so what was last heard is kept here. A runtime that does not answer makes the
-node NotReady with the kubelet's words; whoever shows the node is woken when anything has changed.
+The node's status is built from plain values, so the last answer is kept here. A runtime that does not answer makes the
+node NotReady with the kubelet's message. `changed` is called when anything has changed.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ class RuntimeStatusSource(Protocol):
 class RuntimeHealth:
     def __init__(self, runtime: RuntimeStatusSource, changed: Callable[[], None]) -> None:
         self._runtime, self._changed = runtime, changed
-        self.troubles: tuple[str, ...] = ()
+        self.errors: tuple[str, ...] = ()
         self.images: tuple[ImageOnNode, ...] = ()
 
     async def run(self) -> None:
-        """For ever."""
+        """Until cancelled."""
         clock = asyncio.get_running_loop().time
         images_s = clock()
         while True:
-            before = (self.troubles, self.images)
+            before = (self.errors, self.images)
             try:
-                self.troubles = (await self._runtime.health()).sentences
+                self.errors = (await self._runtime.health()).sentences
                 if clock() >= images_s:
-                    self.images = tuple(map(_shown, await self._runtime.images()))
+                    self.images = tuple(map(_image_on_node, await self._runtime.images()))
                     images_s = clock() + IMAGES_S
-            except RuntimeCallError as trouble:
-                if DOWN not in self.troubles:
-                    log.warning("the container runtime does not answer: %s", trouble)
-                self.troubles = (DOWN,)
-            if before != (self.troubles, self.images):
+            except RuntimeCallError as error:
+                if DOWN not in self.errors:
+                    log.warning("the container runtime does not answer: %s", error)
+                self.errors = (DOWN,)
+            if before != (self.errors, self.images):
                 self._changed()
             await asyncio.sleep(STATUS_S)
 
 
-def _shown(image: StoredImage) -> ImageOnNode:
+def _image_on_node(image: StoredImage) -> ImageOnNode:
     """Digests before tags, as a kubelet lists them."""
-    digests = [each for each in image.names if "@" in each]
-    return ImageOnNode((*digests, *(each for each in image.names if "@" not in each)), image.size_bytes)
+    digests = [name for name in image.names if "@" in name]
+    return ImageOnNode((*digests, *(name for name in image.names if "@" not in name)), image.size_bytes)
