@@ -115,7 +115,8 @@ def _decision(program: _Program, rules: Sequence[Rule], default: int) -> int:
 def _condition(program: _Program, argument: Argument, yes: int, no: int) -> int:
     """Compare a 64-bit argument by its halves; both ABIs here are little-endian."""
     low_at, high_at = _ARGS + 8 * argument.index, _ARGS + 8 * argument.index + 4
-    operator, value = argument.operator, argument.value
+    operator: str = argument.operator
+    value = argument.value
     if operator in ("!=", "<", "<="):
         operator, (yes, no) = {"!=": "==", "<": ">=", "<=": ">"}[operator], (no, yes)
     if operator == "&==":
