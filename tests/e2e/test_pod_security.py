@@ -262,3 +262,76 @@ def test_what_is_not_honoured_is_refused(place: Place, field: Document) -> None:
     place.create(name, shell("c", "true", securityContext=field))
     until(lambda: any(next(iter(field)) in each for each in place.events(name)))
     assert place.status(name)["phase"] in ("Pending", "Failed")
+
+
+def seccomp_of(log: str) -> str:
+    return next(line.split()[1] for line in log.splitlines() if line.startswith("Seccomp:"))
+
+
+@pytest.mark.parametrize(
+    ("name", "context", "mode"),
+    [
+        pytest.param("unset", {}, "2", id="the default is a filter"),
+        pytest.param("runtime-default", {"seccompProfile": {"type": "RuntimeDefault"}}, "2", id="RuntimeDefault"),
+        pytest.param("unconfined", {"seccompProfile": {"type": "Unconfined"}}, "0", id="Unconfined"),
+        pytest.param("escalating", {"allowPrivilegeEscalation": True}, "2", id="with privilege escalation"),
+        pytest.param("privileged", {"privileged": True}, "0", id="privileged"),
+    ],
+)
+def test_seccomp_profiles(place: Place, name: str, context: Document, mode: str) -> None:
+    place.create(f"seccomp-{name}", shell("c", "cat /proc/self/status", securityContext=context))
+    assert seccomp_of(place.ended(f"seccomp-{name}")) == mode
+
+
+def test_a_restricted_pod_runs(place: Place) -> None:
+    """Every field that the Pod Security level `restricted` asks for."""
+    shared = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+    own = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    place.create("restricted", shell("c", "cat /proc/self/status", securityContext=own), securityContext=shared)
+    assert seccomp_of(place.ended("restricted")) == "2"
+
+
+def test_localhost_profiles(place: Place) -> None:
+    profiles = next(path for path in place.up.state.rglob("node") if path.is_dir()) / "seccomp"
+    profiles.mkdir(exist_ok=True)
+    refused = {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 28}
+    (profiles / "no-mkdir.json").write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]}))
+
+    def context(profile: str) -> Document:
+        return {"seccompProfile": {"type": "Localhost", "localhostProfile": profile}}
+
+    command = "mkdir /tmp/x; echo code $?"
+    place.create("localhost", shell("c", command, securityContext=context("no-mkdir.json")))
+    log = place.ended("localhost")
+    assert "code 1" in log and "No space left" in log
+    place.create("missing-profile", shell("c", command, securityContext=context("missing.json")))
+    until(lambda: any("seccomp profile" in message for message in place.events("missing-profile")))
+
+
+ESCAPE = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+flags = 0x10000000 | 0x00020000  # CLONE_NEWUSER | CLONE_NEWNS
+print("unshare", libc.unshare(flags), os.strerror(ctypes.get_errno()))
+os.makedirs("/tmp/cgroup", exist_ok=True)
+for options in (b"memory", b"cpu", b"cpu,cpuacct"):
+    print("mount", libc.mount(b"none", b"/tmp/cgroup", b"cgroup", 0, options), os.strerror(ctypes.get_errno()))
+print("mount2", libc.mount(b"none", b"/tmp/cgroup", b"cgroup2", 0, None), os.strerror(ctypes.get_errno()))
+for folder, _, names in os.walk("/tmp/cgroup"):
+    for name, value in (("memory.limit_in_bytes", "-1"), ("cpu.cfs_quota_us", "-1"), ("memory.max", "max"), ("cpu.max", "max")):
+        if name in names:
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(value)
+            print("LIFTED", folder, name)
+"""
+
+
+def test_a_container_cannot_take_off_its_own_limits(place: Place) -> None:
+    """Without a filter, root could make a user and mount namespace, mount a hierarchy of its own, and write there."""
+    limits = {"limits": {"cpu": "100m", "memory": "64Mi"}}
+    command = ["python3", "-c", ESCAPE]
+    place.create("escape", {"name": "c", "image": "busybox", "command": command, "resources": limits})
+    log = place.ended("escape")
+    assert "unshare -1 Operation not permitted" in log
+    assert log.count("mount -1 Operation not permitted") == 3
+    assert "LIFTED" not in log

@@ -104,7 +104,14 @@ class Agent:
         self.recorder = Recorder(client, node_name, clock=clock)
         self.reporter = Reporter(client, versioned=setting.profile.resize_status_field)
         self.events = PodEvents(self.recorder)
-        self.paths = NodePaths(state_dir, state_dir / "logs", node_names(), makes_etc=not runtime.makes_cgroups)
+        is_confined = not self._is_remote or setting.config.seccomp_default
+        self.paths = NodePaths(
+            state_dir,
+            state_dir / "logs",
+            node_names(),
+            makes_etc=not self._is_remote,
+            seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
+        )
         self.volumes = Volumes(state_dir, hidden)
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
         self._locator = (

@@ -60,6 +60,7 @@ class Security(msgspec.Struct, frozen=True):
     privileged: bool = False
     no_new_privileges: bool = True
     read_only_root: bool = False
+    seccomp: str = "RuntimeDefault"  # or Unconfined, or localhost/<absolute path of a profile>
 
 
 class SandboxSpec(msgspec.Struct, frozen=True):

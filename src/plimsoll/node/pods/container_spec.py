@@ -27,7 +27,7 @@ from plimsoll.node.volumes.pod_dirs import (
 )
 from plimsoll.rules.lifecycle.environment import expanded
 from plimsoll.rules.lifecycle.host_files import NodeNames, dns_of, hostname, hosts_text, pod_dns, resolv_text
-from plimsoll.rules.lifecycle.security_context import security_values
+from plimsoll.rules.lifecycle.security_context import LOCALHOST, security_values
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import DEFAULT_MESSAGE_PATH, RunContainer, RunPod, grace_period_s
 from plimsoll.runtime.interface import ContainerMount, ContainerSpec, CriResources, Image, SandboxSpec, Security
@@ -43,12 +43,13 @@ GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 
 class NodePaths(msgspec.Struct, frozen=True):
     """The node's directories and names. `makes_etc`: the agent writes /etc/hostname and /etc/resolv.conf, because the
-    embedded runtime does not; CRI runtimes create their own."""
+    embedded runtime does not; CRI runtimes create their own. `seccomp_default`: for containers without a profile."""
 
     state: Path
     logs: Path
     names: NodeNames = NodeNames()
     makes_etc: bool = True
+    seccomp_default: str = "RuntimeDefault"
 
 
 def node_names() -> NodeNames:
@@ -98,6 +99,7 @@ def container_spec(
     security = security_values(pod, container, image.user)
     if security.user is None and image.user is not None:  # a group can only be set together with a user
         security = msgspec.structs.replace(security, user=image.user)
+    security = msgspec.structs.replace(security, seccomp=_seccomp(security.seccomp, paths))
     command = tuple(expanded(word, environment) for word in container.command)
     args = tuple(expanded(word, environment) for word in container.args)
     if any("\0" in word for word in (*command, *args, container.working_dir)):
@@ -135,6 +137,16 @@ def container_spec(
             GRACE_PERIOD: str(grace_period_s(pod)),
         },
     )
+
+
+def _seccomp(profile: str, paths: NodePaths) -> str:
+    """Localhost profiles are files below `seccomp` in the node's state, as below the kubelet's root directory."""
+    if not profile.startswith(LOCALHOST):
+        return profile or paths.seccomp_default
+    name = profile.removeprefix(LOCALHOST)
+    if not name or name.startswith("/") or ".." in name.split("/"):
+        raise ContainerConfigError(f"seccompProfile.localhostProfile: {name!r} is not a relative path without '..'")
+    return f"{LOCALHOST}{paths.state / 'seccomp' / name}"
 
 
 def container_hash(container: RunContainer) -> str:

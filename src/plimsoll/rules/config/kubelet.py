@@ -60,6 +60,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     fail_cgroup_v1: bool
     kubelet_cgroups: str
     system_cgroups: str
+    seccomp_default: bool
     # Reserved resources
     system_reserved: ResourceList
     kube_reserved: ResourceList

@@ -248,10 +248,14 @@ ROWS: tuple[Row, ...] = (
     Row("imageGCHighThresholdPercent", "integer", 85, "--image-gc-high-threshold", "Disk use that starts a clean-up."),
     Row("imageGCLowThresholdPercent", "integer", 80, "--image-gc-low-threshold", "Disk use that ends a clean-up."),
 
+    # Security
+    Row("seccompDefault", "boolean", False, "--seccomp-default",
+        "Containers without a seccompProfile get RuntimeDefault; always so with the embedded runtime.",
+        "seccomp_default"),
+
     # Without effect: runtime, network, volumes
     Row("imageServiceEndpoint", "text", "", "--image-service-endpoint", "Socket of the image service, if it differs."),
     Row("runtimeRequestTimeout", "duration", "2m", "--runtime-request-timeout", "Timeout of requests to the runtime."),
-    Row("seccompDefault", "boolean", False, "--seccomp-default", "Use the runtime's seccomp profile by default."),
     Row("userNamespaces.idsPerPod", "long", 65536, "", "Users and groups mapped per pod."),
     Row("allowedUnsafeSysctls", "texts", [], "--allowed-unsafe-sysctls", "Sysctls that pods may set."),
     Row("clusterDomain", "text", "", "--cluster-domain", "DNS domain of the cluster."),

@@ -2,9 +2,10 @@
 
 A container's field overrides the pod's. Supported: runAsUser, runAsGroup, runAsNonRoot, supplementalGroups, fsGroup
 (as a group of every process, and as the group of volumes), capabilities, privileged, readOnlyRootFilesystem,
-allowPrivilegeEscalation. Every other field is refused with its path, because a setting that promises protection and
-does nothing is worse than none. Values that change nothing are accepted: an `Unconfined` profile, the `Default` proc
-mount, and fsGroupChangePolicy, which Kubernetes does not apply to the volumes that this node supports.
+allowPrivilegeEscalation, seccompProfile. Every other field is refused with its path, because a setting that promises
+protection and does nothing is worse than none. Values that change nothing are accepted: an `Unconfined` AppArmor
+profile, the `Default` proc mount, and fsGroupChangePolicy, which Kubernetes does not apply to the volumes that this
+node supports.
 
 Privileges cannot be gained unless the manifest allows it (`allowPrivilegeEscalation: true`, or `privileged`); the
 default of Kubernetes is to allow it.
@@ -17,8 +18,9 @@ from collections.abc import Iterator
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
-from plimsoll.rules.model.runnable import PodSecurityContext, RunContainer, RunPod, SecurityContext
+from plimsoll.rules.model.runnable import PodSecurityContext, RunContainer, RunPod, SeccompProfile, SecurityContext
 
+LOCALHOST = "localhost/"
 _UNCONFINED = {"type": "Unconfined"}
 _NOTHING = SecurityContext()
 _NOTHING_OF_POD = PodSecurityContext()
@@ -33,6 +35,7 @@ class SecurityValues(msgspec.Struct, frozen=True):
     privileged: bool = False
     no_new_privileges: bool = True
     read_only_root: bool = False
+    seccomp: str = ""  # RuntimeDefault, Unconfined or localhost/<profile>; empty: the default of the node
 
 
 def security_values(pod: RunPod, container: RunContainer, image_user: int | None = None) -> SecurityValues:
@@ -59,7 +62,14 @@ def security_values(pod: RunPod, container: RunContainer, image_user: int | None
         privileged=privileged,
         no_new_privileges=not (privileged or own.allow_privilege_escalation),
         read_only_root=bool(own.read_only_root_filesystem),
+        seccomp=_seccomp(own.seccomp_profile or shared.seccomp_profile),
     )
+
+
+def _seccomp(profile: SeccompProfile | None) -> str:
+    if profile is None:
+        return ""
+    return LOCALHOST + profile.localhost_profile if profile.type == "Localhost" else profile.type
 
 
 def fs_group(pod: RunPod) -> int | None:
@@ -117,8 +127,6 @@ def _refused_profiles(context: SecurityContext | PodSecurityContext, at: str) ->
         yield f"{at}.seLinuxOptions"
     if context.windows_options is not None:
         yield f"{at}.windowsOptions"
-    if context.seccomp_profile is not None and context.seccomp_profile != _UNCONFINED:
-        yield f"{at}.seccompProfile"
     if context.app_armor_profile is not None and context.app_armor_profile != _UNCONFINED:
         yield f"{at}.appArmorProfile"
 

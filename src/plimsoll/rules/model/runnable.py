@@ -153,6 +153,11 @@ class Lifecycle(Lean, frozen=True, gc=False):
 # Security
 
 
+class SeccompProfile(Lean, frozen=True, gc=False):
+    type: str = ""
+    localhost_profile: str = ""
+
+
 class Capabilities(Lean, frozen=True, gc=False):
     add: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
@@ -171,7 +176,7 @@ class SecurityContext(Lean, frozen=True, gc=False):
     proc_mount: str | None = None
     se_linux_options: RefusedField | None = None
     windows_options: RefusedField | None = None
-    seccomp_profile: RefusedField | None = None
+    seccomp_profile: SeccompProfile | None = None
     app_armor_profile: RefusedField | None = None
 
 
@@ -186,7 +191,7 @@ class PodSecurityContext(Lean, frozen=True, gc=False):
     sysctls: tuple[RefusedField, ...] = ()
     se_linux_options: RefusedField | None = None
     windows_options: RefusedField | None = None
-    seccomp_profile: RefusedField | None = None
+    seccomp_profile: SeccompProfile | None = None
     app_armor_profile: RefusedField | None = None
     se_linux_change_policy: str | None = None
 

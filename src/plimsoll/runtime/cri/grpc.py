@@ -60,7 +60,7 @@ class GrpcUnavailableError(GrpcError):
 
 class GrpcClient:
     def __init__(self, socket_path: str, *, outlives_us: bool = False) -> None:
-        """`outlives_us`: the server completes pending calls even if this process is killed (`_Lifeline`)."""
+        """`outlives_us`: the server completes pending calls even if this process is killed (`_Keepalive`)."""
         self.socket_path = socket_path
         self._outlives_us = outlives_us
         self.connections = 0  # made so far
@@ -168,7 +168,7 @@ class _Call:
         self._connection.forget(self)
 
 
-class _Lifeline:
+class _Keepalive:
     """Keeps the connection to the runtime open for a while after this process was killed.
 
     A runtime cancels a call when its client disappears. containerd then kills a container that has started and reports
@@ -198,7 +198,7 @@ class _Lifeline:
 class _Connection(asyncio.Protocol):
     def __init__(self, *, outlives_us: bool = False) -> None:
         self._outlives_us = outlives_us
-        self._lifeline: _Lifeline | None = None
+        self._keepalive: _Keepalive | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, _Call] = {}
@@ -208,7 +208,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if self._outlives_us:
-            self._lifeline = _Lifeline(transport.get_extra_info("socket").fileno())
+            self._keepalive = _Keepalive(transport.get_extra_info("socket").fileno())
         self._h2.initiate_connection()
         self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW, SettingCodes.ENABLE_PUSH: 0})
         self._h2.increment_flow_control_window(WINDOW)
@@ -236,8 +236,8 @@ class _Connection(asyncio.Protocol):
         self._calls.clear()
         if self._transport is not None:
             self._transport.close()
-        if self._lifeline is not None:
-            self._lifeline.end()
+        if self._keepalive is not None:
+            self._keepalive.end()
 
     async def start(self, method: str, request: bytes, deadline_s: float | None, more: Headers = ()) -> _Call:
         if self.lost:

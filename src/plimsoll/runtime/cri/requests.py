@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.codec.protobuf.structs import Unsigned
+from plimsoll.rules.lifecycle.security_context import LOCALHOST
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.interface import ContainerSpec, CriResources, SandboxSpec, Security
 
@@ -96,7 +97,14 @@ def security_context(sandbox: SandboxSpec, security: Security) -> m.LinuxContain
         no_new_privs=security.no_new_privileges and not security.privileged,
         masked_paths=() if security.privileged else MASKED_PATHS,
         readonly_paths=() if security.privileged else READONLY_PATHS,
+        seccomp=None if security.privileged else seccomp_profile(security.seccomp),
     )
+
+
+def seccomp_profile(profile: str) -> m.SecurityProfile:
+    if profile.startswith(LOCALHOST):
+        return m.SecurityProfile(profile_type=2, localhost_ref=profile.removeprefix(LOCALHOST))
+    return m.SecurityProfile(profile_type=0 if profile == "RuntimeDefault" else 1)
 
 
 def namespaces(spec: SandboxSpec) -> m.NamespaceOption:

@@ -7,15 +7,20 @@ known beforehand. `limitations` says in whole sentences what this machine does n
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import hashlib
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import plimsoll
+from plimsoll.codec.seccomp.bpf import compiled
+from plimsoll.codec.seccomp.profiles import InvalidProfileError, default_profile, read_profile
 from plimsoll.linux import capabilities
+from plimsoll.rules.lifecycle.security_context import LOCALHOST
 from plimsoll.runtime.embedded.client import SupervisorClient
 from plimsoll.runtime.embedded.exec import PipeSession, StreamEnd, TerminalSession
 from plimsoll.runtime.interface import (
@@ -68,6 +73,7 @@ def plan_document(spec: ContainerSpec) -> dict[str, object]:
             capabilities.mask(granted),
             security.no_new_privileges and not security.privileged,
         ),
+        "seccomp": _seccomp_program(spec, granted),
         "privileged": security.privileged,
         "read_only_root": security.read_only_root,
         "stdin": spec.stdin,
@@ -76,6 +82,28 @@ def plan_document(spec: ContainerSpec) -> dict[str, object]:
         "oom_score_adj": spec.resources.oom_score_adj,
         "stop_signal": spec.stop_signal,
     }
+
+
+def _seccomp_program(spec: ContainerSpec, granted: Collection[str]) -> str:
+    """The BPF program in base64; empty for a container without a filter."""
+    profile, machine = spec.security.seccomp, os.uname().machine
+    if spec.security.privileged or profile == "Unconfined":
+        return ""
+    try:
+        if profile.startswith(LOCALHOST):
+            program = compiled(read_profile(Path(profile.removeprefix(LOCALHOST)).read_bytes()), machine)
+        else:
+            program = _default_program(frozenset(granted), machine)
+    except (OSError, InvalidProfileError) as error:
+        raise RuntimeCallError("make_container", f"container {spec.name}: seccomp profile: {error}") from None
+    if not program:
+        raise RuntimeCallError("make_container", f"container {spec.name}: no seccomp filter for {machine} machines")
+    return base64.b64encode(program).decode()
+
+
+@lru_cache(maxsize=32)
+def _default_program(granted: frozenset[str], machine: str) -> bytes:
+    return compiled(default_profile(granted, machine), machine)
 
 
 def _digest(*words: str) -> str:

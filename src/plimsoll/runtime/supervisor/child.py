@@ -11,6 +11,7 @@ when exec has succeeded, the end of the stream.
 from __future__ import annotations
 
 import array
+import binascii
 import errno
 import fcntl
 import json
@@ -23,7 +24,7 @@ import struct
 import termios
 from typing import Any, NamedTuple, NoReturn
 
-from plimsoll.linux import capabilities, mounts, namespaces
+from plimsoll.linux import capabilities, mounts, namespaces, seccomp
 from plimsoll.linux.nice import reset_priority
 from plimsoll.runtime.supervisor import rootfs
 from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, LaunchPlan
@@ -99,6 +100,8 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
     if plan.tty:
         streams = _terminal(notes, plan.identity.user)
     _streams(streams, plan.identity.user)
+    if plan.seccomp and not plan.identity.no_new_privileges:
+        install_seccomp(plan)  # it takes the privileges that are given up next
     _give_up_privileges(plan, isolated=place.view is not None or bool(place.join))
     # After setuid, which would clear it. The kernel reparents the children of a dead process before it sends this
     # signal, so a child that still has its old parent now will get it. (In a new pid namespace getppid() is 0.)
@@ -112,6 +115,8 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
         raise StartError(NOT_STARTED, START_ERROR, f"working directory {where}: {error.strerror}") from None
     _reset_signals()
     program = found_program(plan.argv[0], environment.get("PATH", DEFAULT_PATH))
+    if plan.seccomp and plan.identity.no_new_privileges:
+        install_seccomp(plan)
     try:
         os.execve(program, plan.argv, environment)
     except OSError as error:
@@ -255,6 +260,10 @@ def _give_up_privileges(plan: LaunchPlan, *, isolated: bool) -> None:
             capabilities.set_own(mask, mask)
     if who.no_new_privileges:
         namespaces.no_new_privileges()
+
+
+def install_seccomp(plan: LaunchPlan) -> None:
+    seccomp.install(binascii.a2b_base64(plan.seccomp))
 
 
 def _reset_signals() -> None:

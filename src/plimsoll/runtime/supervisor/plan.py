@@ -34,6 +34,7 @@ class LaunchPlan(NamedTuple):
     expose: tuple[str, ...] = ()  # host paths, read-only, also where the view hides them
     binds: tuple[Bind, ...] = ()
     identity: Identity = Identity()
+    seccomp: str = ""  # a BPF program in base64; "": no filter
     privileged: bool = False
     read_only_root: bool = False
     stdin: bool = False

@@ -35,7 +35,7 @@ STANDS_FOR = {
 CASES = [(ours, theirs) for ours in OURS for theirs in STANDS_FOR.get(ours, (ours,))]
 NUMBERS = {"int32": int, "int64": int, "uint32": int, "uint64": Unsigned, "bool": bool, "string": str, "bytes": bytes}
 ENUMS = {
-    "NamespaceMode", "PodSandboxState", "ContainerState", "ContainerEventType", "CgroupDriver", "Signal",
+    "NamespaceMode", "PodSandboxState", "ContainerState", "ContainerEventType", "CgroupDriver", "ProfileType", "Signal",
 }  # fmt: skip
 
 
