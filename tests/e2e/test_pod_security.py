@@ -21,6 +21,7 @@ import msgspec
 import pytest
 
 from plimsoll.kube.request import Request
+from tests.e2e.manifests import shell
 from tests.e2e.up_process import Up, problem
 from tests.e2e.waiting import until
 
@@ -28,7 +29,7 @@ PODS = "/api/v1/namespaces/default/pods"
 HOSTILE = Path(__file__).with_name("hostile.py")
 DEFAULT_CAPABILITIES = 0x00000000A80425FB  # containerd's default set
 NET_ADMIN, CHOWN = 12, 0
-SECRET = "nobody else may read this"
+SECRET = "no other pod may read this"
 Document = dict[str, Any]
 
 
@@ -60,11 +61,11 @@ class Place:
         return found
 
     def phase(self, name: str, *wanted: str) -> Document:
-        def look() -> Document:
+        def read() -> Document:
             found = self.status(name)
             return found if found.get("phase") in wanted else {}
 
-        return until(look, 60.0)
+        return until(read)
 
     def log(self, name: str) -> str:
         return self.ask("GET", f"{PODS}/{name}/log")[1].decode()
@@ -93,10 +94,6 @@ def place(exercised: Callable[[str, str], None]) -> Iterator[Place]:
         shutil.rmtree(outside)
 
 
-def shell(name: str, script: str, **more: Any) -> Document:
-    return {"name": name, "image": "busybox", "command": ["sh", "-c", script], **more}
-
-
 def own(volume: Document | None = None) -> Document:
     return {"volumes": [{"name": "own", **(volume or {"emptyDir": {}})}]}
 
@@ -107,7 +104,7 @@ MOUNT = {"volumeMounts": [{"name": "own", "mountPath": "/own"}]}
 def test_nothing_of_the_cluster_the_machine_or_other_pods_is_in_reach(place: Place) -> None:
     place.create("victim", shell("c", f"echo {SECRET} > /own/secret; exec sleep 1000.4242", **MOUNT), **own())
     place.phase("victim", "Running")
-    volume = until(lambda: list(place.up.state.glob("**/secret")), 20.0)
+    volume = until(lambda: list(place.up.state.glob("**/secret")))
     files = [str(path) for path in place.up.state.rglob("*") if path.is_file()]
     names = {Path(each).name for each in files}
     assert {"admin.kubeconfig", "ca.key"} <= names or any("key" in name for name in names), sorted(names)
@@ -179,7 +176,7 @@ def test_a_host_path_never_shows_what_is_secret(place: Place, which: str) -> Non
         shell("c", "ls -R /own; cat /own/state/admin.kubeconfig", **MOUNT),
         **own({"hostPath": {"path": str(path)}}),
     )
-    until(lambda: any("which no pod may see" in each for each in place.events(name)), 30.0)
+    until(lambda: any("which is hidden from pods" in each for each in place.events(name)))
     assert place.status(name)["phase"] == "Pending"
 
 
@@ -225,7 +222,6 @@ def test_a_link_in_a_volume_leads_nowhere_as_a_sub_path(
             )
             and state
         ),
-        60.0,
     )
     if "terminated" in found:
         said = place.log(name)
@@ -241,7 +237,7 @@ def test_a_link_in_a_volume_is_not_followed_when_the_volume_goes(place: Place) -
     )
     place.ended("linked")
     place.ask("DELETE", f"{PODS}/linked")
-    until(lambda: place.ask("GET", f"{PODS}/linked")[0] == 404, 30.0)
+    until(lambda: place.ask("GET", f"{PODS}/linked")[0] == 404)
     assert (kept / "file").read_text() == "stays\n"
 
 
@@ -264,5 +260,5 @@ def test_a_link_for_its_log_or_message_is_not_followed(place: Place) -> None:
 def test_what_is_not_honoured_is_refused(place: Place, field: Document) -> None:
     name = f"refused-{next(iter(field)).lower()}"
     place.create(name, shell("c", "true", securityContext=field))
-    until(lambda: any(next(iter(field)) in each for each in place.events(name)), 30.0)
+    until(lambda: any(next(iter(field)) in each for each in place.events(name)))
     assert place.status(name)["phase"] in ("Pending", "Failed")

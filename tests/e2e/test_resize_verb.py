@@ -1,4 +1,4 @@
-"""`plimsoll resize` against a real API server with a played node, as each profile answers."""
+"""`plimsoll resize` against a real API server with a fake node, as each profile answers."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.fake_cluster import FakeCluster
 from tests.e2e.manifests import container, pod, together
 from tests.e2e.verbs import Verbs, namespace
 from tests.e2e.waiting import until
-from tests.e2e.world import World
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "examples" / "documents"
-ENDS_S = 20.0
+ENDS_S = 90.0
 _NUMBER = itertools.count(1)
 
 pytestmark = [
@@ -36,7 +36,7 @@ pytestmark = [
 
 
 @pytest.fixture
-def verbs(cluster: World) -> Iterator[Verbs]:
+def verbs(cluster: FakeCluster) -> Iterator[Verbs]:
     """With the pod of document 003."""
     made = Verbs(cluster, f"resize-{next(_NUMBER)}")
     made("apply", "-f", "-", stdin=json.dumps(namespace(made.namespace)))
@@ -95,7 +95,7 @@ def test_with_a_restart(verbs: Verbs) -> None:
     assert amounts(verbs)["memory"] == "500Mi"
 
 
-def test_larger_than_the_node(verbs: Verbs, cluster: World) -> None:
+def test_larger_than_the_node(verbs: Verbs, cluster: FakeCluster) -> None:
     ran = verbs.ran("resize", "demo", "--cpu", "100", "--yes", "--wait")
     assert re.search("cpu: the most for container demo here is 15500m(; [0-9m]+ fits now)?\n", ran.out)
     if cluster.profile == "1.36":
@@ -108,13 +108,13 @@ def test_larger_than_the_node(verbs: Verbs, cluster: World) -> None:
     assert ran.err.splitlines()[-1].split()[2] == "infeasible"
     assert "Resize:            infeasible: Node didn't have enough capacity: cpu" in verbs("describe", "pod", "demo")
     ran = verbs.ran("resize", "demo", "--cpu", "1", "--wait")
-    assert (ran.code, "what was pending is taken back" in ran.out, "infeasible" in ran.err) == (0, True, False), ran
+    assert (ran.code, "the pending resize is withdrawn" in ran.out, "infeasible" in ran.err) == (0, True, False), ran
     assert amounts(verbs)["cpu"] == "1"
     ran = verbs.ran("resize", "demo", "--cpu", "2", "--wait")
     assert ran.code == 0, ran
 
 
-def test_refused_before_it_is_sent(verbs: Verbs, cluster: World) -> None:
+def test_refused_before_it_is_sent(verbs: Verbs, cluster: FakeCluster) -> None:
     ran = verbs.ran("resize", "demo", "--cpu", "3", "--limits-only")
     assert ran.code == 2
     words = "Pod QoS is immutable" if cluster.profile == "1.27" else "Pod QOS Class may not change as a result of"
@@ -125,7 +125,7 @@ def test_refused_before_it_is_sent(verbs: Verbs, cluster: World) -> None:
 
 
 def test_no_room_now(verbs: Verbs) -> None:
-    """Who would have to go."""
+    """The pods that would have to be removed."""
     big = container("c", cpu="12", memory="1Gi")
     verbs.apply(pod("big", big), pod("small", container("c", cpu="1", memory="1Gi")))
     verbs.running("big")
@@ -139,13 +139,13 @@ def test_no_room_now(verbs: Verbs) -> None:
 
 
 def test_unsafe_shrink(verbs: Verbs) -> None:
-    """The played containers use 10Mi each."""
+    """The fake containers use 10Mi each."""
     limits = {"cpu": "100m", "memory": "64Mi"}
     verbs.apply(pod("web", container("c", "50m", "8Mi", limits=limits)))
     verbs.running("web")
 
     def known() -> bool:
-        """Metrics of a new pod come with the second look at it."""
+        """Metrics of a new pod come with its second sample."""
         return "unsafe" in verbs.ran("resize", "web", "--memory", "9Mi", "--limits-only", "--dry-run").out
 
     until(known)
@@ -179,25 +179,25 @@ def test_mistakes(verbs: Verbs) -> None:
         assert (ran.code, ran.out, text in ran.err) == (2, "", True), ran
 
 
-def test_nobody_judges_it(verbs: Verbs) -> None:
+def test_without_a_node_that_judges_it(verbs: Verbs) -> None:
     """A pod without a node waits for the scheduler; one that is being deleted has nothing to wait for."""
     verbs.apply(pod("lost", container("c", cpu="100m", memory="8Mi"), nodeSelector={"no": "where"}))
     ran = verbs.ran("resize", "lost", "--cpu", "200m")
     assert (ran.code, "not on a node yet: the scheduler will see the new size" in ran.out) == (0, True)
-    verbs("apply", "-f", "-", stdin=json.dumps(held("ending")))
+    verbs("apply", "-f", "-", stdin=json.dumps(with_finalizer("ending")))
     verbs.running("ending")
     verbs("delete", "pod", "ending", "--no-wait")
     ran = verbs.ran("resize", "ending", "--cpu", "200m", "--wait", "--yes")
     assert (ran.code, "no node judges this pod any more" in ran.out) == (1, True)
     assert ran.err.splitlines()[-1].split()[2] == "ended"
-    free = json.dumps({**held("ending", cpu="200m"), "metadata": {"name": "ending"}})
+    free = json.dumps({**with_finalizer("ending", cpu="200m"), "metadata": {"name": "ending"}})
     verbs("apply", "-f", "-", "--force-conflicts", stdin=free)
 
 
-def held(name: str, cpu: str = "100m") -> dict[str, Any]:
+def with_finalizer(name: str, cpu: str = "100m") -> dict[str, Any]:
     """A pod that stays until its finalizer is taken away."""
     document: dict[str, Any] = json.loads(pod(name, container("c", cpu=cpu, memory="8Mi")))
-    document["metadata"]["finalizers"] = ["example.com/held"]
+    document["metadata"]["finalizers"] = ["example.com/kept"]
     return document
 
 
@@ -217,7 +217,7 @@ def test_ctrl_c(verbs: Verbs, words: tuple[str, ...], at: str, says: str) -> Non
 
 
 def is_asleep(pid: int) -> bool:
-    """Waits for something, and has done so for a while."""
+    """Whether it is blocked, and has been for a while."""
 
     def seen() -> tuple[str, str]:
         status = Path(f"/proc/{pid}/status").read_text()

@@ -30,7 +30,7 @@ def up(exercised: Callable[[str, str], None]) -> Iterator[Up]:
 
 
 def nothing_left(up: Up) -> None:
-    until(lambda: not (up.processes() or up.members() or up.mounts()), 30)
+    until(lambda: not (up.processes() or up.members() or up.mounts()))
     assert not (up.state / "containerd").exists() or not any((up.state / "containerd").iterdir())
 
 
@@ -58,4 +58,4 @@ def test_it_is_killed_itself(up: Up) -> None:
     """The agent ends its pods, then the guard ends containerd."""
     up.ready()
     up.process.send_signal(signal.SIGKILL)
-    until(lambda: not (up.processes() or up.members() or up.mounts()), 60)
+    until(lambda: not (up.processes() or up.members() or up.mounts()))

@@ -1,4 +1,4 @@
-"""What must hold with a real containerd, whatever the kernel and the driver; told by the tests that have one.
+"""What must hold with a real containerd, whatever the kernel and the driver; called by the tests that have one.
 
 `Bench` is a node's worth of it: a runtime, a cgroup to stand in and a place for logs.
 """
@@ -158,8 +158,8 @@ async def check_commands(bench: Bench) -> None:
     assert (cut.exit_code, len(cut.output)) == (0, 100)
     try:
         await runtime.run_in(main, ("/no/such/command",), 30)
-    except RuntimeCallError as trouble:
-        assert "/no/such/command" in str(trouble)
+    except RuntimeCallError as error:
+        assert "/no/such/command" in str(error)
     else:
         raise AssertionError("a command that is not there cannot be run")
 
@@ -189,7 +189,7 @@ async def check_commands(bench: Bench) -> None:
 async def check_oom(bench: Bench, *, sees_reason: bool = True) -> None:
     """One container of two has too little memory: it alone is killed, its pod is named, and the runtime says why.
 
-    `sees_reason` is False where the cgroup may be gone before containerd's shim looks for the reason (systemd).
+    `sees_reason` is False where the cgroup may be gone before containerd's shim reads the reason (systemd).
     """
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)
@@ -203,7 +203,7 @@ async def check_oom(bench: Bench, *, sees_reason: bool = True) -> None:
     listening = asyncio.create_task(listen())
     try:
         assert await asyncio.wait_for(woken.get(), SOON_S) == ""
-        # It waits until it is told, so that the kill comes after everybody has begun to watch.
+        # It waits for a file, so that the kill comes after every watcher has started.
         limits = CriResources(cpu_shares=512, memory_limit_bytes=24 * MIB, memory_swap_limit_bytes=0, oom_score_adj=500)
         hungry = ("sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.05; done; exec tail /dev/zero")
         hog = await bench.run(spec, sandbox_id, "hog", hungry, resources=limits)

@@ -248,7 +248,7 @@ def valid_pods(draw: st.DrawFn, *, pod_level: bool = True, stored: bool = True) 
 def _pod_level(draw: st.DrawFn, document: Json) -> Json:
     """A block that covers what the containers need: V-24 to V-26."""
     pod = defaulted(lean(document))
-    needed, held = container_requests(pod), container_limits(pod)
+    needed, container_total = container_requests(pod), container_limits(pod)
     largest = {
         name: max((c.resources.limits or {}).get(name, parse("0")).milli for c in pod.spec.containers)
         for name in ("cpu", "memory")
@@ -268,7 +268,7 @@ def _pod_level(draw: st.DrawFn, document: Json) -> Json:
     pages = draw(_PAGES)
     if pages is not None and (requests or limits):
         for name, size in HUGEPAGE_BYTES.items():
-            total = held[name].value if name in held else 0
+            total = container_total[name].value if name in container_total else 0
             limits[name] = requests[name] = str(total + size * pages)
     empty_requests, empty_limits = draw(_BLANKS)
     block: Json = {}

@@ -23,7 +23,7 @@ from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.scheduling.cycle import decide
 from plimsoll.rules.scheduling.fit import NodeLoad, node_load
 from plimsoll.scheduler.loop import Scheduler
-from tests.unit.api.asking import PODS, Asker, api
+from tests.unit.api.api_client import PODS, ApiClient, api
 from tests.unit.documents.examples import lean, manifest
 from tests.unit.documents.waiting import until
 
@@ -37,7 +37,7 @@ async def _schedule(app: App) -> None:
 
 
 class Cluster:
-    def __init__(self, ask: Asker) -> None:
+    def __init__(self, ask: ApiClient) -> None:
         self.ask = ask
 
     async def node(self, name: str, allocatable: Json, labels: Json | None = None) -> None:

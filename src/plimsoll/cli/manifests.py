@@ -20,12 +20,10 @@ from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, pat
 from plimsoll.codec.manifests.unknown_fields import unknown_fields
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from plimsoll.errors import FieldError, PlimsollError
-from plimsoll.rules.admission.validation import create_errors
-from plimsoll.rules.model.cgroup_names import uid_errors
+from plimsoll.rules.explain.refusal import refusal_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resources.bounds import oversized
 from plimsoll.rules.resources.defaulting import admitted, defaulted
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -143,29 +141,11 @@ def on_node(inputs: Inputs, node: Node | None) -> Inputs:
     return Inputs(pods, inputs.problems, passed)
 
 
-def refused(given: GivenManifest, setting: NodeConfig) -> list[ManifestProblem]:
-    """What cannot be read of the pod, and what an API server would refuse about the rest.
-
-    What follows from something unreadable is not said again: a container with a broken amount is judged no further.
-    """
-    gated = setting.policy.pod_level
-    errors = list(given.unreadable)
-    broken = {_owner(error.field) for error in errors}
-    pod = defaulted(given.pod, pod_level=gated)
-    findings = [*uid_errors(pod.metadata.uid), *create_errors(pod, pod_level=gated), *oversized(pod)]
-    for error in findings:
-        if _owner(error.field) not in broken and not any(_is_below(error.field, each.field) for each in errors):
-            errors.append(error)
-    return problems_of(errors, given.found, given.file, given.document)
-
-
-def _is_below(field: str, other: str) -> bool:
-    return field == other or field.startswith((f"{other}.", f"{other}["))
-
-
-def _owner(field: str) -> str:
-    """The block a field's neighbours may have been judged with: its container's, or the pod's, resources."""
-    return field.partition(".resources")[0] if ".resources" in field else field
+def refused(given: GivenManifest, setting: NodeConfig, desired: Pod | None = None) -> list[ManifestProblem]:
+    """What cannot be read of the pod, and what an API server would refuse about the rest."""
+    gates = setting.policy.gates
+    pod = defaulted(given.pod, gates=gates) if desired is None else desired
+    return problems_of(refusal_errors(pod, given.unreadable, gates), given.found, given.file, given.document)
 
 
 def problems_of(

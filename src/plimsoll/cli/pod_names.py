@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.cgroups.engine.ownership import state_in
+from plimsoll.cgroups.engine.ownership import decode_state
 from plimsoll.cli.manifests import ManifestProblem, read_inputs
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.linux.state_dir import UnsafeStateError, state_home
 
 CONFIG_HASH = "kubernetes.io/config.hash"
@@ -41,7 +41,7 @@ class PodNames(msgspec.Struct, frozen=True):
 def our_pod_names(state: Path) -> PodNames:
     """Of pods whose cgroups we made ourselves; none where that file is not there or not ours to read."""
     try:
-        found = state_in(MembersFile(state).read()).pods.values()
+        found = decode_state(AppendLog(state).read()).pods.values()
     except (OSError, msgspec.DecodeError, PlimsollError):
         return PodNames()
     return PodNames(

@@ -21,7 +21,6 @@ from typing import Any
 import click
 import msgspec
 
-from plimsoll.api.machinery.timestamps import age, epoch_seconds
 from plimsoll.cgroups.engine.executor import step_text
 from plimsoll.cgroups.engine.transaction import Applied
 from plimsoll.cli.terminal import Paint, colourful, display_width, inert, on_terminal, table
@@ -34,6 +33,7 @@ from plimsoll.rules.eviction.ranking import PIDS
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY
 from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.timestamps import age, epoch_seconds
 
 ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 GAP = "   "  # three blanks, as kubectl

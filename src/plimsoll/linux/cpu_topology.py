@@ -1,4 +1,4 @@
-"""The CPUs of this machine, as the kernel tells them in /sys."""
+"""The CPU topology of this machine, read from /sys/devices/system."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def this_topology(system: Path = SYSTEM) -> CpuTopology:
     online = _text(system / "cpu/online")
     texts = {}
     for cpu in cpu_numbers(online.strip()) or ():
-        place = system / f"cpu/cpu{cpu}/topology"
-        texts[cpu] = CpuTexts(_text(place / "physical_package_id"), _text(place / "thread_siblings_list"))
+        topology = system / f"cpu/cpu{cpu}/topology"
+        texts[cpu] = CpuTexts(_text(topology / "physical_package_id"), _text(topology / "thread_siblings_list"))
     nodes = {
         int(path.name.removeprefix("node")): _text(path / "cpulist")
         for path in sorted((system / "node").glob("node[0-9]*"))
@@ -24,7 +24,7 @@ def this_topology(system: Path = SYSTEM) -> CpuTopology:
 
 
 def node_topology(cores: int, *, simulated: bool) -> CpuTopology:
-    """Of a node with so many CPUs: all of the machine's, or the first ones where fewer were declared."""
+    """The topology of a node with so many CPUs: those of the machine, or the first of them where fewer are declared."""
     if simulated:
         return flat(cores)
     topology = this_topology()
@@ -32,7 +32,7 @@ def node_topology(cores: int, *, simulated: bool) -> CpuTopology:
 
 
 def _text(path: Path) -> str:
-    """Empty where this kernel does not tell."""
+    """Empty where this kernel does not have the file."""
     try:
         return path.read_text(encoding="ascii")
     except FileNotFoundError:

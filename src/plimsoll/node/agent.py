@@ -200,13 +200,13 @@ class Agent:
 
     def _without_mirrors(self, changes: list[ObjectChange]) -> list[ObjectChange]:
         """What the API shows of static pods is looked at, and no work of its own."""
-        others, mirrors = self.mirrors.sorted_out(changes)
+        others, mirrors = self.mirrors.split(changes)
         for key, is_news in mirrors.items():
             worker = self.pods.named(*key)
             mirror = self._mirror_of(worker.uid) if worker is not None else None
             if worker is None or mirror is None:
                 continue
-            self.reporter.seen(mirror.uid, mirror.status, mirror.version)
+            self.reporter.observe(mirror.uid, mirror.status, mirror.version)
             if is_news:
                 worker.wake()
         return others
@@ -216,11 +216,11 @@ class Agent:
         if worker is None:
             return None
         pod = self.static.pods.get((worker.pod.metadata.namespace, worker.pod.metadata.name))
-        return self.mirrors.standing_for(pod) if pod is not None and pod.uid == uid else None
+        return self.mirrors.mirror_of(pod) if pod is not None and pod.uid == uid else None
 
     def _broken_manifest(self, sentence: str) -> None:
         about = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
-        self.recorder.tell(about, "Warning", "InvalidStaticPod", sentence)
+        self.recorder.record(about, "Warning", "InvalidStaticPod", sentence)
 
     def _cpus_freed(self) -> None:
         self.pods.resizes.room("pod_terminated")

@@ -21,7 +21,7 @@ import msgspec
 
 from plimsoll.codec.lean.lean import quantity_hook
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.model.observed import Backoff
@@ -59,7 +59,7 @@ class CheckpointWriteError(PlimsollError):
 
 class Checkpoint:
     def __init__(self, path: Path) -> None:
-        self._path, self._file = path, MembersFile(path)
+        self._path, self._file = path, AppendLog(path)
         self._pods: dict[str, PodRecord] = {}
         self._stale: set[str] = set()  # uids whose record in the file is not the one here any more
         self._changed = asyncio.Event()
@@ -75,7 +75,7 @@ class Checkpoint:
         except FileNotFoundError:
             return
         except (msgspec.DecodeError, PlimsollError) as error:
-            self._file.begin_anew()
+            self._file.discard()
             aside = self._path.with_suffix(".damaged")
             os.replace(self._path, aside)
             self.note = (

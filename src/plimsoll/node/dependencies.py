@@ -28,7 +28,6 @@ from plimsoll.rules.lifecycle.host_files import NodeNames, dns_of
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resize.verdict import node_resize_gates
 from plimsoll.runtime.interface import ContainerRuntime
 
 log = logging.getLogger(__name__)
@@ -79,7 +78,7 @@ class Dependencies:
         self.volumes = Volumes(state_dir, hidden)
         self.config_maps = ConfigMapCache(client, clock)
         self.place = NodePaths(state_dir, self.logs, node_names(), makes_etc=not runtime.makes_cgroups)
-        self.gates = node_resize_gates(setting.config)
+        self.gates = setting.policy.gates
         self.limits = backoff_limits(setting.config)
         self.surroundings = Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable)
 
@@ -92,7 +91,7 @@ class Dependencies:
         field_path: str = "",
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        self.recorder.tell(about(pod, field_path), kind, reason, message, annotations)
+        self.recorder.record(about(pod, field_path), kind, reason, message, annotations)
 
     def tell_lifecycle(self, pod: RunPod, event: LifecycleEvent) -> None:
         self.tell(pod, event.type, event.reason, event.message, event.field_path)

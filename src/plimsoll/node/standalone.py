@@ -17,7 +17,7 @@ from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.schema import KINDS
 from plimsoll.kube.request import ApiResponse, Request
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339
 
 _POD = next(kind for kind in KINDS if kind.name == "Pod")
 
@@ -48,7 +48,7 @@ class OnePodApi:
         metadata = dict(self.pod["metadata"])
         before = metadata.get("deletionGracePeriodSeconds", grace_s)
         metadata["deletionGracePeriodSeconds"] = min(before, grace_s)
-        metadata["deletionTimestamp"] = utc_text(now_s + min(before, grace_s))
+        metadata["deletionTimestamp"] = rfc3339(now_s + min(before, grace_s))
         self.pod = {**self.pod, "metadata": metadata}
         self._changed("MODIFIED")
 

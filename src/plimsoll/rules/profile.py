@@ -1,7 +1,7 @@
-"""Where Kubernetes versions disagree: one field per difference (design: two profiles, `1.27` and `1.36`).
+"""The differences between Kubernetes versions: one field each, in two profiles, `1.27` and `1.36`.
 
-`1.27` is Kubernetes as the five documents describe it; `1.36` is what the real code answers. Where the real 1.27 code
-did otherwise than the documents, `notes` says so, and whoever prints such a value prints the note with it.
+`1.27` is Kubernetes as the five documents describe it; `1.36` is how the code behaves. If the 1.27 code differs from
+the documents, `notes` has a sentence, which is printed with the value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from plimsoll.errors import InvalidConfigError
 
-DOCUMENTED = "documented; real "  # how a note begins that must stand beside its value, however brief the output
+DOCUMENTED = "documented; real "  # the start of notes that are printed even in brief output
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Profile(msgspec.Struct, frozen=True):
     qos_change_at_metadata: bool  # where and how a QoS change is refused (03 §4.2 step 4)
     too_large_is_infeasible: bool  # larger than the node: the agent's Infeasible (03 §6 step 6)
     too_large_refused_by_api: bool  # … or the API's 403 (03 §4.2, PodResizeValidator)
-    resize_may_remove: bool  # a request or limit may be taken away (01 §12)
+    resize_may_remove: bool  # a request or limit may be removed (01 §12)
     resize_policy_defaulted: bool  # D-3
     static_cpu_resize: bool  # integers allowed under the static CPU policy (02 §10)
     quota_with_exclusive_cpus: bool  # 02 §4.3
@@ -37,18 +37,18 @@ class Profile(msgspec.Struct, frozen=True):
     sidecar_oom_rule: bool  # O-3 step 5
     pod_level_oom_share: bool  # O-3 step 3
     shares_after_limit_on_shrink: bool  # 02 §9: pod limit before pod shares when shrinking
-    sandbox_told_first: bool  # 03 §10: the runtime may refuse a pod's new size, else it only hears of it
-    preemption_text: str  # 05 A4: what precedes `preemption:` in FailedScheduling
+    sandbox_updated_first: bool  # 03 §10: the runtime may refuse a pod's new size; otherwise it is only notified
+    preemption_text: str  # 05 A4: the text before `preemption:` in FailedScheduling
     taint_text_names_taint: bool  # 05 A2
-    predicate_text_has_reason: bool  # 03 §6: whether the node's refusal ends in the scheduler's reason
-    invalid_variables_skipped: bool  # keys of envFrom that are no C-like names: left out with an event, or taken
-    node_grace_s: int  # 05 B9: how long a node may be silent before its state is unknown
-    scheduler_observed_generation: bool  # 05 A4: the PodScheduled condition tells for which generation
+    predicate_text_has_reason: bool  # 03 §6: whether the node's message ends with the scheduler's reason
+    invalid_variables_skipped: bool  # keys of envFrom that are not C identifiers: skipped with an event, or used
+    node_grace_s: int  # 05 B9: how long after the last heartbeat a node becomes unknown
+    scheduler_observed_generation: bool  # 05 A4: observedGeneration of the PodScheduled condition
     balanced_by_difference: bool  # 05 A3: BalancedAllocation compares with and without the pod
-    memory_pressure_tolerated: bool  # 04 §8: pods that are not BestEffort may go to a node under memory pressure
+    memory_pressure_tolerated: bool  # 04 §8: only BestEffort pods are kept from a node under memory pressure
     driver_from_cri: bool  # 02 §2.2
-    container_weight: Literal["linear", "quadratic"]  # what that time's runtimes write (02 §4.2)
-    # What an agent reports of a pod's life, in words and fields.
+    container_weight: Literal["linear", "quadratic"]  # as runtimes of that time write it (02 §4.2)
+    # Texts and fields of events and pod status.
     start_event_names_container: bool  # `Created container c` against `Container created`
     image_event_says_accessible: bool  # … `already present on machine` `and can be accessed by the pod`
     pull_event_says_size: bool  # … `Image size: 2 bytes.`
@@ -56,7 +56,7 @@ class Profile(msgspec.Struct, frozen=True):
     probe_error_says_state: bool  # `Liveness probe errored and resulted in unknown state: …`
     init_started_reported: bool  # `started` of ordinary init containers
     ready_to_start_condition: bool  # PodReadyToStartContainers
-    pod_observed_generation: bool  # status and conditions tell for which generation
+    pod_observed_generation: bool  # observedGeneration of the status and its conditions
     host_ips_reported: bool  # `hostIPs` beside `hostIP`
     volume_mounts_reported: bool  # `volumeMounts` of container statuses
     notes: dict[str, str]
@@ -82,7 +82,7 @@ PROFILE_1_27 = Profile(
     sidecar_oom_rule=False,
     pod_level_oom_share=False,
     shares_after_limit_on_shrink=True,
-    sandbox_told_first=False,
+    sandbox_updated_first=False,
     preemption_text="",
     taint_text_names_taint=True,
     predicate_text_has_reason=False,
@@ -134,7 +134,7 @@ PROFILE_1_36 = Profile(
     sidecar_oom_rule=True,
     pod_level_oom_share=True,
     shares_after_limit_on_shrink=False,
-    sandbox_told_first=True,
+    sandbox_updated_first=True,
     preemption_text="no new claims to deallocate, ",
     taint_text_names_taint=False,
     predicate_text_has_reason=True,

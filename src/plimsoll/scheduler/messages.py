@@ -1,4 +1,4 @@
-"""What the scheduler writes to the API, as documents (spec 05 A4, A5; 06 E9)."""
+"""The objects and patches that the scheduler sends to the API server (05 A4, A5; 06 E9)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def binding(pod: Pod, node: str) -> dict[str, Any]:
 
 
 def unschedulable(pod: Pod, message: str, now: str, *, generation: int | None, nominated: str | None) -> dict[str, Any]:
-    """A patch of the status. `nominated`: set it, `""` clears it, None leaves it."""
+    """A patch of the status. `nominated`: the nominated node; `""` clears it, None keeps it."""
     condition: dict[str, Any] = {
         "type": "PodScheduled",
         "status": "False",
@@ -60,7 +60,7 @@ def no_nomination(pod: Pod) -> dict[str, Any]:
 def event(
     pod: Pod, suffix: str, kind: str, reason: str, action: str, note: str, now: str, host: str, version: str
 ) -> dict[str, Any]:
-    """An event of the new style; `now` has microseconds."""
+    """An events.k8s.io/v1 event; `now` has microseconds."""
     metadata = pod.metadata
     return {
         "apiVersion": "events.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""What can go wrong with a store, in words for whoever operates it. Each error says what to do next."""
+"""The errors of a store, written for its operator: each says what to do next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class StoreError(PlimsollError):
 
 
 class StoreCorruptError(StoreError):
-    """The file on disk is not what this store has written. Nothing was changed; it is never replaced by itself."""
+    """The file on disk is not what this store has written. Nothing was changed; it is never replaced automatically."""
 
     def __init__(self, path: Path, found: str) -> None:
         super().__init__(path, found)
@@ -68,7 +68,7 @@ class StoreLockedError(StoreError):
 
     def __str__(self) -> str:
         owner = f"process {self.pid}" if self.pid else "another process"
-        return f"the store {self.path} is in use by {owner}: stop that one first, or choose another state directory"
+        return f"the store {self.path} is in use by {owner}: stop that process first, or choose another state directory"
 
 
 class WriteFailedError(StoreError):
@@ -82,9 +82,9 @@ class WriteFailedError(StoreError):
 
     def __str__(self) -> str:
         then = (
-            "writes are refused until the server is restarted; reads go on"
+            "writes are refused until the server is restarted; reads continue"
             if self.lasting
-            else "later writes are tried"
+            else "later writes are attempted"
         )
         return f"nothing was written to {self.path}: {self.reason}; {then}"
 

@@ -19,7 +19,7 @@ import msgspec
 
 from plimsoll.store.errors import StoreCorruptError, StoreNewerError
 
-APPLICATION_ID = 0x504C_4D53  # "PLMS", so that `file` and we know whose database it is
+APPLICATION_ID = 0x504C_4D53  # "PLMS", so that `file` and Plimsoll recognize the database
 
 MIGRATIONS: Sequence[Sequence[str]] = (
     (
@@ -92,11 +92,11 @@ def read_state(connection: sqlite3.Connection, path: Path) -> State:
 
 
 def identify(connection: sqlite3.Connection, path: Path, known: int = len(MIGRATIONS)) -> int:
-    """The schema of one of our databases; looks only, so that somebody else's file stays as it is."""
+    """The schema of a Plimsoll database. Only reads, so a file of another program stays as it is."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id != APPLICATION_ID or not version:
-        raise StoreCorruptError(path, "it is not a database of Plimsoll's")
+        raise StoreCorruptError(path, "it is not a Plimsoll database")
     if version > known:
         raise StoreNewerError(path, version, known)
     return int(version)
@@ -105,7 +105,7 @@ def identify(connection: sqlite3.Connection, path: Path, known: int = len(MIGRAT
 def migrate(
     connection: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[str]] = MIGRATIONS, *, new: bool = False
 ) -> None:
-    """Brings the tables to the newest schema, each step in a transaction of its own; with `new` from nothing."""
+    """Migrate the tables to the newest schema, each step in its own transaction; with `new`, from an empty file."""
     version = 0 if new else identify(connection, path, len(migrations))
     for number in range(version, len(migrations)):
         connection.execute("BEGIN IMMEDIATE")

@@ -92,7 +92,7 @@ TOLD = [
         [
             "1970-01-01T00:16:40Z  90s ago  shop/hog app",
             "  Process stress (pid 77) in container app was killed by the kernel: out of memory at the container's "
-            "memory limit (256Mi); the container goes on",
+            "memory limit (256Mi); the container continues",
             "  process    stress (pid 77), oom_score_adj 1000",
             "  limit of   /kubepods/podu1/c",
             "  limit      256.0 MiB",

@@ -87,7 +87,7 @@ def test_strict_reservation_keeps_reserved_cpus_from_everybody(desk: Desk) -> No
 def test_more_exclusive_cpus_than_can_be_given(desk: Desk) -> None:
     config = {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}
     pods = [pod(name, {"limits": {"cpu": "3", "memory": "1Gi"}}) for name in ("a", "b")]
-    assert "6 CPUs are wanted exclusively but only 3 can be given" in desk.explain(pods, *CAPACITY, config=config).out
+    assert "6 exclusive CPUs are requested but only 3 are available" in desk.explain(pods, *CAPACITY, config=config).out
 
 
 @pytest.mark.parametrize("words", [("--capacity", "cpu=4,memory=16Gi,pods=250"), ("--node", "")], ids=["list", "Node"])

@@ -91,14 +91,14 @@ def guaranteed(name: str, cpu: str) -> dict[str, Any]:
 
 SETTINGS = [
     ("no resizes", pod("web", "1Gi"), pod("web", "1Gi", cpu="2"), {"featureGates": {"InPlacePodVerticalScaling": False}},
-     2, ["refused by the API server", "lets no amounts of a running pod change"]),
+     2, ["refused by the API server", "does not change the resources of a running pod"]),
     ("no init containers", init("web", "1"), init("web", "2"),
      {"featureGates": {"InPlacePodVerticalScalingInitContainers": False}},
      2, ["resources for non-sidecar init containers are immutable"]),
     ("swap", pod("web", "1Gi"), pod("web", "2Gi"), {"failSwapOn": False, "memorySwap": {"swapBehavior": "LimitedSwap"}},
-     1, ["In-place resize of containers with swap is not supported.", "change the limit alone"]),
+     1, ["In-place resize of containers with swap is not supported.", "change only the memory limit"]),
     ("parts of CPUs", guaranteed("web", "1"), guaranteed("web", "1500m"),
-     {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}, 1, ["ask for 2 (container app)"]),
+     {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}, 1, ["request 2 (container app)"]),
     ("CPUs that others own", guaranteed("web", "1"), guaranteed("web", "5"),
      {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "500m"}},
      1, ["Deferred", "not enough cpus available to satisfy request: requested=5, available=4",

@@ -47,7 +47,7 @@ def shares_from_weight_line(weight: int, shares: int, milli: int) -> None:
 
 def oom_line(request: str, capacity: str, adj: int) -> None:
     pod = lean(one_container({"cpu": "1m", "memory": request}))
-    assert oom_scores(pod, "Burstable", amount(capacity).value) == [adj]
+    assert oom_scores(pod, "Burstable", NodePolicy(amount(capacity).value)) == [adj]
 
 
 def oom_constants_line(

@@ -202,7 +202,7 @@ async def test_a_shorter_grace_ends_a_stop_that_is_under_way(tmp_path: Path) -> 
     async with world.running():
         await world.until(phase("Running"))
         world.api.delete(600, time.time())
-        await asyncio.sleep(0.1)
+        await eventually(lambda: "Killing" in world.reasons())
         world.api.delete(1, time.time())
         await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
         assert container(world.statuses[-1])["state"]["terminated"]["exitCode"] == 137

@@ -1,4 +1,4 @@
-"""`kubectl auth can-i [--list]` and `auth whoami`: questions about oneself, answered and never stored."""
+"""`kubectl auth can-i [--list]` and `auth whoami`: reviews of the requesting user, never stored."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from plimsoll.rules.model.json_object import JsonObject
 async def access_review(cluster: Cluster, call: ApiCall) -> Response:
     review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
     spec = review.get("spec") or {}
-    asked, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if (asked is None) == (path is None):
+    attributes, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (attributes is None) == (path is None):
         reason = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         raise invalid_object(call.info.resource, "", [FieldError("FieldValueInvalid", "spec", reason)])
-    if asked is not None:
-        found = verdict(call.user, _attributes(asked))
+    if attributes is not None:
+        decision = verdict(call.user, _attributes(attributes))
     else:
-        found = path_verdict(call.user, (path or {}).get("path") or "/")
-    status: JsonObject = {"allowed": found != "deny"}
-    if found == "own-pod":
+        decision = path_verdict(call.user, (path or {}).get("path") or "/")
+    status: JsonObject = {"allowed": decision != "deny"}
+    if decision == "own-pod":
         status["reason"] = "for pods that are bound to this node"
     document = {**review, "metadata": review.get("metadata") or {}, "status": status}
     return Response(201, line(document), is_ready=True)
 
 
-def _attributes(asked: JsonObject) -> Attributes:
+def _attributes(attributes: JsonObject) -> Attributes:
     return Attributes(
-        asked.get("verb") or "",
-        asked.get("resource") or "",
-        asked.get("group") or "",
-        asked.get("subresource") or "",
-        asked.get("namespace") or "",
-        asked.get("name") or "",
+        attributes.get("verb") or "",
+        attributes.get("resource") or "",
+        attributes.get("group") or "",
+        attributes.get("subresource") or "",
+        attributes.get("namespace") or "",
+        attributes.get("name") or "",
     )
 
 
@@ -50,8 +50,8 @@ async def rules_review(cluster: Cluster, call: ApiCall) -> Response:
         raise bad_request("no namespace on request")
     rules = rules_of(call.user, namespace)
     status: JsonObject = {
-        "resourceRules": [_written(each) for each in rules.resources],
-        "nonResourceRules": [{"verbs": list(each.verbs), "nonResourceURLs": list(each.paths)} for each in rules.paths],
+        "resourceRules": [_written(rule) for rule in rules.resources],
+        "nonResourceRules": [{"verbs": list(rule.verbs), "nonResourceURLs": list(rule.paths)} for rule in rules.paths],
         "incomplete": bool(rules.beyond),
     }
     if rules.beyond:

@@ -1,6 +1,6 @@
 """What the server serves: one row per resource. Discovery, routing, storage and tables all read this table.
 
-A resource is known by (group, version, plural). `storage` names the shelf its objects lie on in the store: both event
+A resource is known by (group, version, plural). `storage` names the resource that its objects are stored as: both event
 groups share one. `fields` are the field selectors beside `metadata.name` and `metadata.namespace` (05 B6 Selectors).
 """
 
@@ -40,7 +40,7 @@ class ApiResource(msgspec.Struct, frozen=True):
     has_generation: bool = False
     graceful: bool = False  # deletion in two steps (pods)
     fields: tuple[str, ...] = ()
-    own_fields: bool = False  # the kind words its own refusal of an unknown field selector
+    own_fields: bool = False  # the kind has its own error for an unknown field selector
     dns_label_name: bool = False  # the name may have no dots
 
     @property
@@ -57,10 +57,10 @@ class ApiResource(msgspec.Struct, frozen=True):
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     def subresource(self, name: str) -> Subresource | None:
-        return next((each for each in self.subresources if each.name == name), None)
+        return next((subresource for subresource in self.subresources if subresource.name == name), None)
 
     def opening(self) -> bytes:
-        """What stands before the stored members of one object of this kind."""
+        """What precedes the stored members of one object of this kind."""
         return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.group_version.encode())
 
 
@@ -234,7 +234,7 @@ RESOURCES: tuple[ApiResource, ...] = (
         "certificatesigningrequest",
         ("csr",),
         namespaced=False,
-        verbs=("create",),  # answered at once and never stored
+        verbs=("create",),  # never stored
     ),
     ApiResource("coordination.k8s.io", "v1", "leases", "Lease", "lease", storage="leases"),
     ApiResource(
@@ -274,7 +274,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ),
 )
 
-_BY_PATH = {(each.group, each.version, each.plural): each for each in RESOURCES}
+_BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
 _BY_STORAGE: dict[str, ApiResource] = {}
 for _each in RESOURCES:
     if _each.storage:
@@ -286,21 +286,17 @@ def resource_at(group: str, version: str, plural: str) -> ApiResource | None:
 
 
 def stored_resource(storage: str) -> ApiResource:
-    """The resource in whose form objects of this shelf are stored."""
+    """The resource whose form the stored objects have."""
     return _BY_STORAGE[storage]
-
-
-def shelves() -> tuple[str, ...]:
-    return tuple(_BY_STORAGE)
 
 
 def group_versions() -> Iterator[tuple[str, str, tuple[ApiResource, ...]]]:
     """(group, version, resources), core first, then by group name."""
     seen: dict[tuple[str, str], list[ApiResource]] = {}
-    for each in RESOURCES:
-        seen.setdefault((each.group, each.version), []).append(each)
+    for resource in RESOURCES:
+        seen.setdefault((resource.group, resource.version), []).append(resource)
     for (group, version), resources in sorted(seen.items()):
         yield group, version, tuple(resources)
 
 
-GROUPS = frozenset((each.group, each.version) for each in RESOURCES)
+GROUPS = frozenset((resource.group, resource.version) for resource in RESOURCES)

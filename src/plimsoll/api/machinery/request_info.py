@@ -1,11 +1,10 @@
-"""Kubernetes' paths are one small grammar; this reads them, and the options in the query (05 B1, B6).
+"""Parse the paths of the Kubernetes API, and the options in the query (05 B1, B6).
 
     /api/v1                           /{resource}[/{name}[/{subresource}[/rest…]]]
     /apis/{group}/{version}           /namespaces/{namespace}/{resource}[/{name}[/{subresource}[/rest…]]]
                                       /watch/…                                        (the old spelling of ?watch=1)
 
-A path that leaves the served groups is no business of the API machinery (`None`: plain text 404); inside them every
-refusal is a Status.
+A path outside the served groups is not parsed (`None`: plain text 404); inside them every error is a Status.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _VERBS: dict[tuple[str, bool], Verb] = {
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """What a request is about, in the words that authorization and audit use too."""
+    """What a request is about, as authorization and audit use it."""
 
     verb: Verb
     resource: ApiResource
@@ -69,7 +68,7 @@ def parsed_query(text: bytes) -> Query:
 
 
 def request_info(method: str, path: str, query: Query) -> RequestInfo | None:
-    """`path` is percent-encoded. Raises ApiError (404, 405) for what a served group does not have."""
+    """`path` is percent-encoded. Raises StatusError (404, 405) for what a served group does not have."""
     parts = path.removesuffix("/").split("/")[1:] if path != "/" else []
     if "" in parts:
         return None
@@ -129,7 +128,7 @@ def _check_allowed(info: RequestInfo) -> None:
         return
     if info.verb not in resource.verbs or (info.verb == "create" and info.name):
         raise method_not_allowed()
-    # Across all namespaces one can only read.
+    # Across all namespaces only reads are possible.
     if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
         raise method_not_allowed()
 
@@ -138,7 +137,7 @@ def _check_allowed(info: RequestInfo) -> None:
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """Create, update and patch: `kind` is how Kubernetes names them in refusals."""
+    """Create, update and patch: `kind` is their name in error messages."""
 
     kind: str
     dry_run: bool
@@ -189,7 +188,7 @@ def _dry_run_errors(values: list[str]) -> list[FieldError]:
 
 
 def _agent(user_agent: str) -> str:
-    """The manager of who names none: the program's name."""
+    """The default field manager: the name of the client program."""
     name = user_agent.partition("/")[0][:MAX_MANAGER_BYTES]
     return "".join(letter for letter in name if letter.isprintable()) or "unknown"
 
@@ -291,7 +290,7 @@ def delete_options(document: dict[str, Any] | None, info: RequestInfo) -> Delete
 
 
 def check_timeout(info: RequestInfo, *, is_watch: bool = False) -> None:
-    """We answer at once, so only the text is judged."""
+    """The server answers at once, so only the syntax is checked."""
     text = info.option("timeout")
     if not text or is_watch:
         return

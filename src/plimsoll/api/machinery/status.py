@@ -1,6 +1,6 @@
-"""Kubernetes' Status: what every answer that is not an object looks like, and one function per kind of refusal (05 B6).
+"""Kubernetes' Status: the response that is not an object, and one function for each kind of error (05 B6).
 
-Handlers raise `StatusError`; the app turns it into bytes once. A rule's findings (`FieldError`) become causes here.
+Handlers raise `StatusError`; the app encodes it. A rule's findings (`FieldError`) become causes here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
 class StatusError(PlimsollError):
-    """A refusal with everything its Status says."""
+    """An error with everything that its Status contains."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class StatusError(PlimsollError):
 
 
 def success(code: int = 0, details: JsonObject | None = None) -> bytes:
-    """What a request answers that returns no object: binding, eviction, deletion of a plain kind."""
+    """The response to a request that returns no object: binding, eviction, deletion of a plain kind."""
     body: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         body["details"] = details
@@ -74,7 +74,7 @@ def success(code: int = 0, details: JsonObject | None = None) -> bytes:
     return line(body)
 
 
-# --- the kinds of refusal ---
+# --- the kinds of errors ---
 
 
 def bad_request(message: str) -> StatusError:
@@ -156,10 +156,10 @@ def unsupported_patch() -> StatusError:
 
 
 def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> StatusError:
-    """422 from a rule's findings. The sentence says each finding once; the causes keep every one."""
+    """422 from a rule's findings. The message has each finding once; the causes have every one."""
     findings = list(errors)
-    told = list(dict.fromkeys(map(str, findings)))
-    text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    messages = list(dict.fromkeys(map(str, findings)))
+    text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     shown = f"{kind}.{group}" if group else kind
     details: JsonObject = {}
     if name:
@@ -195,12 +195,12 @@ def too_many_requests(message: str, causes: Sequence[Mapping[str, str]] = (), re
 
 
 def internal(message: str) -> StatusError:
-    """The 500s that Kubernetes answers on purpose: neither reason nor details."""
+    """A 500 that Kubernetes returns deliberately: neither reason nor details."""
     return StatusError(500, "", message)
 
 
 def internal_error(message: str) -> StatusError:
-    """A fault of ours: the log has the rest."""
+    """An error of the server: the log has the rest."""
     text = f"Internal error occurred: {message}"
     return StatusError(500, "InternalError", text, {"causes": [{"message": message}]})
 
@@ -209,12 +209,12 @@ def unavailable(message: str, retry_after_s: int = 1) -> StatusError:
     return StatusError(503, "ServiceUnavailable", message, {}, retry_after_s=retry_after_s)
 
 
-def too_large_version(wanted: int, current: int) -> StatusError:
+def too_large_version(requested: int, current: int) -> StatusError:
     details: JsonObject = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
-    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return StatusError(504, "Timeout", message, details, retry_after_s=1)
 
 

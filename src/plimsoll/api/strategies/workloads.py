@@ -29,14 +29,14 @@ _LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
 class WorkloadStrategy(Strategy):
     restart_policies: tuple[str, ...] = ("Always",)
 
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         errors = _replica_errors(spec) + _rolling_errors(spec) + _selector_errors(spec)
-        return errors + _template_errors(spec.get("template") or {}, self.restart_policies, setting)
+        return errors + _template_errors(spec.get("template") or {}, self.restart_policies, context)
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        errors = self.create_errors(new, setting)
-        before, after = ((each.get("spec") or {}).get("selector") for each in (old, new))
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        errors = self.create_errors(new, context)
+        before, after = ((document.get("spec") or {}).get("selector") for document in (old, new))
         if before != after:
             errors.append(immutable("spec.selector", after))
         return errors
@@ -48,9 +48,9 @@ class WorkloadStrategy(Strategy):
 class JobStrategy(WorkloadStrategy):
     restart_policies = ("OnFailure", "Never")
 
-    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         """A job without a selector gets one by its uid, and its pods the labels for it."""
-        document = super().prepared_for_create(document, setting)
+        document = super().prepared_for_create(document, context)
         spec, metadata = dict(document.get("spec") or {}), document["metadata"]
         if spec.get("manualSelector") or spec.get("selector"):
             return document
@@ -63,9 +63,9 @@ class JobStrategy(WorkloadStrategy):
         spec["selector"] = {"matchLabels": {_LABELS[0]: metadata["uid"]}}
         return {**document, "spec": spec}
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        errors = super().update_errors(old, new, setting)
-        before, after = ((each.get("spec") or {}).get("template") for each in (old, new))
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        errors = super().update_errors(old, new, context)
+        before, after = ((document.get("spec") or {}).get("template") for document in (old, new))
         if before != after:
             errors.append(immutable("spec.template", after))
         return errors
@@ -81,7 +81,7 @@ def _replica_errors(spec: JsonObject) -> list[FieldError]:
 
 
 def _rolling_errors(spec: JsonObject) -> list[FieldError]:
-    """Only Deployments have a strategy. A loop computes with these numbers, so they must be some."""
+    """Only Deployments have a strategy. A controller computes with these numbers, so they must be valid."""
     rolling = (spec.get("strategy") or {}).get("rollingUpdate") or {}
     errors = []
     for field in ("maxUnavailable", "maxSurge"):
@@ -94,11 +94,11 @@ def _selector_errors(spec: JsonObject) -> list[FieldError]:
     if selector is None:
         return [required("spec.selector")]
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    wanted: dict[str, Any] = selector.get("matchLabels") or {}
-    terms = [msgspec.convert(each, SelectorTerm) for each in selector.get("matchExpressions") or []]
-    if not wanted and not terms:
+    match_labels: dict[str, Any] = selector.get("matchLabels") or {}
+    terms = [msgspec.convert(term, SelectorTerm) for term in selector.get("matchExpressions") or []]
+    if not match_labels and not terms:
         return [invalid("spec.selector", None, "{}: empty selector is invalid for deployment")]
-    if all(labels.get(key) == value for key, value in wanted.items()) and all(
+    if all(labels.get(key) == value for key, value in match_labels.items()) and all(
         matches_label(term, labels) for term in terms
     ):
         return []
@@ -107,13 +107,13 @@ def _selector_errors(spec: JsonObject) -> list[FieldError]:
     return [FieldError("FieldValueInvalid", path, f"{{{shown}}}: `selector` does not match template `labels`")]
 
 
-def _template_errors(template: JsonObject, policies: tuple[str, ...], setting: WriteContext) -> list[FieldError]:
+def _template_errors(template: JsonObject, policies: tuple[str, ...], context: WriteContext) -> list[FieldError]:
     """The template is validated like a pod, below `spec.template`."""
     pod = lean_pod(
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
     )
-    found = pod_errors(pod, pod_level=setting.resize_gates.pod_level)
-    errors = [msgspec.structs.replace(each, field=f"spec.template.{each.field}") for each in found]
+    findings = pod_errors(pod, gates=context.gates)
+    errors = [msgspec.structs.replace(finding, field=f"spec.template.{finding.field}") for finding in findings]
     policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
     if policy not in policies:
         errors.append(unsupported("spec.template.spec.restartPolicy", policy, policies))

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.machinery.timestamps import epoch_seconds, human_duration
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import epoch_seconds, human_duration
 
 NONE = "<none>"
 _ENDED = {
@@ -35,7 +35,7 @@ def pod_cells(pod: JsonObject, now_s: float) -> list[Any]:
     """Ready, Status, Restarts, then the wide ones: IP, Node, Nominated Node, Readiness Gates."""
     spec, status = _part(pod, "spec"), _part(pod, "status")
     shown = _walked(pod, spec, status)
-    sidecars = sum(1 for each in _items(spec, "initContainers") if each.get("restartPolicy") == "Always")
+    sidecars = sum(1 for container in _items(spec, "initContainers") if container.get("restartPolicy") == "Always")
     total = len(_items(spec, "containers")) + sidecars
     restarts = str(shown.restarts)
     if shown.restarts and shown.last_restart_s is not None:
@@ -53,7 +53,7 @@ def pod_cells(pod: JsonObject, now_s: float) -> list[Any]:
 
 
 def pod_conditions(pod: JsonObject) -> list[JsonObject]:
-    """Of the row, not of the pod: kubectl leaves finished pods out of some views by it."""
+    """Of the row, not of the pod: kubectl omits finished pods from some views by them."""
     ended = _ENDED.get(_part(pod, "status").get("phase") or "")
     if ended is None:
         return []
@@ -63,24 +63,29 @@ def pod_conditions(pod: JsonObject) -> list[JsonObject]:
 def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
     reason = status.get("reason") or status.get("phase") or ""
     conditions = _items(status, "conditions")
-    if any(each.get("type") == "PodScheduled" and each.get("reason") == "SchedulingGated" for each in conditions):
+    if any(
+        condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated"
+        for condition in conditions
+    ):
         reason = "SchedulingGated"
     sidecar_names = {
-        each.get("name") for each in _items(spec, "initContainers") if each.get("restartPolicy") == "Always"
+        container.get("name")
+        for container in _items(spec, "initContainers")
+        if container.get("restartPolicy") == "Always"
     }
     initializing, of_sidecars = _Shown(reason), _Shown(reason)
     still = False
-    for index, each in enumerate(_items(status, "initContainerStatuses")):
-        is_sidecar = each.get("name") in sidecar_names
-        initializing.count_restarts(each)
+    for index, container in enumerate(_items(status, "initContainerStatuses")):
+        is_sidecar = container.get("name") in sidecar_names
+        initializing.count_restarts(container)
         if is_sidecar:
-            of_sidecars.count_restarts(each)
-        terminated, waiting = _part(each, "state", "terminated"), _part(each, "state", "waiting")
-        has_ended = _present(each, "state", "terminated")
+            of_sidecars.count_restarts(container)
+        terminated, waiting = _part(container, "state", "terminated"), _part(container, "state", "waiting")
+        has_ended = _present(container, "state", "terminated")
         if has_ended and not terminated.get("exitCode"):
             continue
-        if is_sidecar and each.get("started"):
-            initializing.ready += bool(each.get("ready"))
+        if is_sidecar and container.get("started"):
+            initializing.ready += bool(container.get("ready"))
             continue
         still = True
         if has_ended:
@@ -98,18 +103,18 @@ def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
 
 
 def _running(shown: _Shown, status: JsonObject, conditions: list[JsonObject]) -> _Shown:
-    """From the last container to the first, so that the first with something to say has the last word."""
+    """From the last container to the first, so that the first one with a reason wins."""
     some_run, failure = False, ""
-    for each in reversed(_items(status, "containerStatuses")):
-        shown.count_restarts(each)
-        waiting, terminated = _part(each, "state", "waiting"), _part(each, "state", "terminated")
+    for container in reversed(_items(status, "containerStatuses")):
+        shown.count_restarts(container)
+        waiting, terminated = _part(container, "state", "waiting"), _part(container, "state", "terminated")
         if waiting.get("reason"):
             shown.reason = waiting["reason"]
-        elif _present(each, "state", "terminated"):
+        elif _present(container, "state", "terminated"):
             shown.reason = _end_reason(terminated)
             if terminated.get("exitCode"):
                 failure = shown.reason
-        elif each.get("ready") and _present(each, "state", "running"):
+        elif container.get("ready") and _present(container, "state", "running"):
             some_run = True
             shown.ready += 1
     if shown.reason == "Completed":
@@ -143,12 +148,12 @@ def _readiness_gates(spec: JsonObject, status: JsonObject) -> str:
     if not gates:
         return NONE
     conditions = _items(status, "conditions")
-    held = sum(1 for gate in gates if _is_true(conditions, gate.get("conditionType")))
-    return f"{held}/{len(gates)}"
+    met = sum(1 for gate in gates if _is_true(conditions, gate.get("conditionType")))
+    return f"{met}/{len(gates)}"
 
 
 def _is_true(conditions: list[JsonObject], type_: str | None) -> bool:
-    return any(each.get("type") == type_ and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == type_ and condition.get("status") == "True" for condition in conditions)
 
 
 def _present(document: JsonObject, outer: str, inner: str) -> bool:

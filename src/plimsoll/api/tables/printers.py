@@ -1,7 +1,7 @@
 """One line of `kubectl get` for every kind but pods: columns and cells (05 B7).
 
 A `Printer` has its columns in the order they are sent; those with priority 1 show up with `-o wide`. Cells are computed
-when the answer is, because ages and some states are relative to now.
+for each response, because ages and some states depend on the current time.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.api.machinery.timestamps import age, epoch_seconds, human_duration
 from plimsoll.api.tables.pod_printer import NONE, pod_cells
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.timestamps import age, epoch_seconds, human_duration
 
 Cells = Callable[[JsonObject, float], list[Any]]
 
@@ -110,9 +110,11 @@ def _node(profile: str) -> Cells:
 
 
 def _node_status(node: JsonObject) -> str:
-    ready = [each for each in _part(node, "status").get("conditions") or [] if each.get("type") == "Ready"]
-    told = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
-    return f"{told},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else told
+    ready = [
+        condition for condition in _part(node, "status").get("conditions") or [] if condition.get("type") == "Ready"
+    ]
+    status = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
+    return f"{status},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else status
 
 
 def _node_roles(node: JsonObject) -> str:
@@ -125,11 +127,11 @@ def _node_roles(node: JsonObject) -> str:
 
 
 def _address(addresses: list[JsonObject], type_: str) -> str:
-    return next((each.get("address") or NONE for each in addresses if each.get("type") == type_), NONE)
+    return next((address.get("address") or NONE for address in addresses if address.get("type") == type_), NONE)
 
 
 def _event(event: JsonObject, now_s: float) -> list[Any]:
-    """In core/v1's words, whichever group asks."""
+    """In core/v1, whichever API group is requested."""
     about, source = _part(event, "involvedObject"), _part(event, "source")
     series = _part(event, "series")
     first = event.get("firstTimestamp") or event.get("eventTime")
@@ -228,8 +230,8 @@ def _template(document: JsonObject) -> list[str]:
     """Containers, Images, Selector: the wide cells of every workload."""
     containers = _part(document, "spec", "template", "spec").get("containers") or []
     return [
-        ",".join(each.get("name") or "" for each in containers),
-        ",".join(each.get("image") or "" for each in containers),
+        ",".join(container.get("name") or "" for container in containers),
+        ",".join(container.get("image") or "" for container in containers),
         _selector(_part(document, "spec").get("selector")),
     ]
 
@@ -239,10 +241,10 @@ def _selector(selector: JsonObject | None) -> str:
         return NONE
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     words = {"In": "in", "NotIn": "notin"}
-    for each in selector.get("matchExpressions") or []:
-        key, operator = each.get("key"), each.get("operator")
+    for term in selector.get("matchExpressions") or []:
+        key, operator = term.get("key"), term.get("operator")
         if operator in words:
-            parts.append(f"{key} {words[operator]} ({','.join(sorted(each.get('values') or []))})")
+            parts.append(f"{key} {words[operator]} ({','.join(sorted(term.get('values') or []))})")
         else:
             parts.append(f"!{key}" if operator == "DoesNotExist" else f"{key}")
     return ",".join(parts) or NONE
@@ -273,15 +275,15 @@ def _replica_set(document: JsonObject, now_s: float) -> list[Any]:
 
 
 def _replicas(spec: JsonObject) -> int:
-    found = spec.get("replicas")
-    return 1 if found is None else int(found)
+    replicas = spec.get("replicas")
+    return 1 if replicas is None else int(replicas)
 
 
 def _job(job: JsonObject, now_s: float) -> list[Any]:
     spec, status = _part(job, "spec"), _part(job, "status")
-    done, wanted, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
-    if wanted is not None:
-        completions = f"{done}/{wanted}"
+    done, desired, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
+    if desired is not None:
+        completions = f"{done}/{desired}"
     else:
         completions = f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
     return [
@@ -295,14 +297,14 @@ def _job(job: JsonObject, now_s: float) -> list[Any]:
 
 
 def _job_status(job: JsonObject, status: JsonObject) -> str:
-    held = {each.get("type") for each in status.get("conditions") or [] if each.get("status") == "True"}
+    true = {condition.get("type") for condition in status.get("conditions") or [] if condition.get("status") == "True"}
     for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
-        if type_ in held:
+        if type_ in true:
             return text
     if _part(job, "metadata").get("deletionTimestamp"):
         return "Terminating"
     for type_, text in (("Suspended", "Suspended"), ("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet",) * 2):
-        if type_ in held:
+        if type_ in true:
             return text
     return "Running"
 
@@ -330,7 +332,7 @@ _PRINTERS: dict[str, Printer] = {
             TableColumn("IP", description="The pod's address, empty until it has one.", priority=1),
             TableColumn("Node", description="The node that the pod is bound to.", priority=1),
             TableColumn("Nominated Node", description="Where this pod waits for others to be preempted.", priority=1),
-            TableColumn("Readiness Gates", description="How many of the pod's readiness gates hold.", priority=1),
+            TableColumn("Readiness Gates", description="How many of the pod's readiness gates are met.", priority=1),
         ),
         _pod,
     ),
@@ -364,7 +366,7 @@ _PRINTERS: dict[str, Printer] = {
     "replicasets": Printer(
         (
             NAME,
-            TableColumn("Desired", "integer", "How many replicas are wanted."),
+            TableColumn("Desired", "integer", "How many replicas are desired."),
             TableColumn("Current", "integer", "How many replicas there are."),
             TableColumn("Ready", "integer", "How many replicas are ready."),
             *_columns("Age", wide=_WORKLOAD_WIDE)[1:],
@@ -384,7 +386,7 @@ _PLAIN = Printer((NAME, TableColumn("Created At", "date", _AGE)), _created_at)
 
 
 def printer(storage: str, profile: str) -> Printer:
-    """How objects of this shelf are printed; kinds without a printer of their own show when they were created."""
+    """How objects of this kind are printed; kinds without a printer of their own show when they were created."""
     if storage == "nodes":
         return Printer(_NODE_COLUMNS, _node(profile))
     return _PRINTERS.get(storage, _PLAIN)

@@ -1,4 +1,4 @@
-"""From stored bytes to the forms a client may ask for: the object itself, a Table row, its metadata (05 B7, 06 E3).
+"""From stored bytes to the forms a client may request: the object itself, a Table row, its metadata (05 B7, 06 E3).
 
 Bodies are stored without `kind` and `apiVersion`, as list items are printed. So one object is the resource's opening
 and the body's rest, and a list is its bodies with commas between them. Only Tables and metadata views decode anything.
@@ -37,7 +37,7 @@ _ZERO_VALUES: dict[str, bytes] = {
 
 
 def stored_form(resource: ApiResource, body: bytes) -> bytes:
-    """The members of the object in this resource's words: the stored bytes, except for the second view of events."""
+    """The members of the object in this resource's version: the stored bytes, except for events.k8s.io."""
     return encoded(as_new(_decode(body))) if resource.group == "events.k8s.io" else body
 
 
@@ -73,10 +73,10 @@ def item_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes) 
 class Viewer:
     """Prints objects of one resource in one of the converted forms."""
 
-    def __init__(self, resource: ApiResource, wanted: MediaType, include: str, profile: str) -> None:
+    def __init__(self, resource: ApiResource, form: MediaType, include: str, profile: str) -> None:
         self._resource = resource
-        self.view: View = wanted.view
-        self._api_version = f"meta.k8s.io/{wanted.view_version}".encode()
+        self.view: View = form.view
+        self._api_version = f"meta.k8s.io/{form.view_version}".encode()
         if self.view == "Table" and include not in _INCLUDES:
             raise bad_request(
                 f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
@@ -110,7 +110,7 @@ class Viewer:
         return self._table([row], b'{"resourceVersion":"%d"}' % version, columns)
 
     def _table(self, rows: list[bytes], meta: bytes, columns: bool = True) -> bytes:
-        shown = encoded([each.definition() for each in self._printer.columns]) if columns else b"null"
+        shown = encoded([column.definition() for column in self._printer.columns]) if columns else b"null"
         head = b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":['
         return b"".join((head % (self._api_version, meta, shown), b",".join(rows), b"]}"))
 

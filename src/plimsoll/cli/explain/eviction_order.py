@@ -249,7 +249,7 @@ def _decided(
         layout=layout,
         max_pod_grace_s=setting.config.eviction_max_pod_grace_period_s,
         hard_grace_s=asked.hard_grace_s,
-        pod_level=setting.policy.pod_level,
+        gates=setting.policy.gates,
         most=None,
     )
     assert found is not None  # every signal that can be chosen has a resource

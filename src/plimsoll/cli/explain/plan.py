@@ -98,7 +98,7 @@ def _read(line: bytes, policy: NodePolicy, check: bool) -> Pod:
     if not pod.spec.containers:
         raise InvalidObjectError([FieldError("FieldValueRequired", "spec.containers")])
     if check:
-        errors = create_errors(defaulted(pod, pod_level=policy.pod_level), pod_level=policy.pod_level)
+        errors = create_errors(defaulted(pod, gates=policy.gates), gates=policy.gates)
         if errors:
             raise InvalidObjectError(errors)
     return admitted(pod) if pod.spec.priority_class_name else pod

@@ -22,7 +22,7 @@ from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resize.forecast import Api, forecast
 from plimsoll.rules.resize.steps import FileChange, resize_writes
-from plimsoll.rules.resize.verdict import node_resize_gates, resize_setting
+from plimsoll.rules.resize.verdict import resize_setting
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.scheduling.fit import allocated_load
 
@@ -98,7 +98,7 @@ def _answer(
     # As the subresource does it: what is no resource and no resize policy is put back.
     sent = _version(new.found.document, name, setting, before.pod).document
     wanted = {**sent, "metadata": before.document.get("metadata")}
-    gates = node_resize_gates(setting.config)
+    gates = setting.policy.gates
     kept = kept_for_resize(before.document, wanted, gates)
     after = _version(kept, name, setting, before.pod)
     notes = []
@@ -138,7 +138,7 @@ def _version(document: JsonObject, node: str, setting: NodeConfig, stored: Pod |
     bound = {**document, "spec": {**(document.get("spec") or {}), "nodeName": node}}
     return with_defaults(
         bound,
-        pod_level=setting.policy.pod_level,
+        gates=setting.policy.gates,
         resize_policy=setting.profile.resize_policy_defaulted,
         stored=stored,
     )

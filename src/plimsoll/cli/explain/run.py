@@ -12,7 +12,7 @@ import msgspec
 from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
 from plimsoll.cli.terminal import Paint, colourful, inert
-from plimsoll.rules.cgroups.desired import Workload, workload
+from plimsoll.rules.cgroups.desired import Workload, defaulted_on, defaulted_workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
 from plimsoll.rules.node.node_config import NodeConfig
 
@@ -79,10 +79,11 @@ def _diff_words(diff: str) -> tuple[str, str]:
 def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest], list[ManifestProblem]]:
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
-        wrong = refused(given, setting)
+        desired = defaulted_on(given.pod, setting)
+        wrong = refused(given, setting, desired)
         problems += wrong
         if not wrong:
-            good.append(given)
+            good.append(msgspec.structs.replace(given, pod=desired))
     return good, problems
 
 
@@ -95,7 +96,7 @@ def _workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Work
         title = inert(f"{namespace}/{each.found.title}" if namespace not in ("", "default") else each.found.title)
         seen[title] += 1
         unique = title if seen[title] == 1 else f"{title} ({seen[title]})"
-        works.append(workload(each.pod, setting, base=each.found.base, title=unique))
+        works.append(defaulted_workload(each.pod, setting, base=each.found.base, title=unique))
     return works
 
 

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from plimsoll.cli.node.machine import LiveNode, finished, live_options, opened
+from plimsoll.cli.node.machine import finished, live_options, opened
 from plimsoll.cli.terminal import inert
 from plimsoll.errors import PlimsollError
+from plimsoll.node.machine import LiveNode
 from plimsoll.rules.model.objects import Pod
 
 if TYPE_CHECKING:
@@ -168,8 +169,7 @@ def _pods(files: Sequence[str], live: LiveNode) -> list[Pod]:
     if not inputs.pods:
         raise click.ClickException("there is no pod in " + ", ".join(files))
     pods = [
-        _with_uid(defaulted(given.pod, pod_level=live.setting.policy.pod_level), given.found.title)
-        for given in inputs.pods
+        _with_uid(defaulted(given.pod, gates=live.setting.policy.gates), given.found.title) for given in inputs.pods
     ]
     uids = [pod.metadata.uid for pod in pods]
     for pod in pods:

@@ -9,7 +9,8 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from plimsoll.cli.node.machine import LiveNode, finished, live_options, opened
+from plimsoll.cli.node.machine import finished, live_options, node_name, opened
+from plimsoll.node.machine import LiveNode
 
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print.")
 
@@ -77,9 +78,42 @@ def node(context: click.Context, /, **options: Any) -> None:
         raise click.UsageError("give --kubeconfig FILE: plimsoll api token create --node NAME prints one")
     import asyncio
 
-    from plimsoll.cli.node.assembly import run_node
+    asyncio.run(_run(opened(options), options))
 
-    asyncio.run(run_node(opened(options), options))
+
+async def _run(live: LiveNode, options: dict[str, Any]) -> None:
+    from plimsoll.cli.daemon import allow_many_files, host_and_port, stop_event
+    from plimsoll.linux.state_dir import default_state
+    from plimsoll.logs import log_to_stderr
+    from plimsoll.node.assembly import AgentOptions, run_node
+
+    stop = stop_event(while_stdin=options["while_stdin"])
+    log_to_stderr()
+    allow_many_files()
+    host, port = host_and_port(options["listen"])
+    agent_options = AgentOptions(
+        name=node_name(options["name"]),
+        host=host,
+        port=port,
+        kubeconfig=options["kubeconfig"],
+        # On a simulated kernel only the cgroups are temporary: pods, logs and keys are kept as usual.
+        state_dir=default_state(options["state_dir"]) if live.driver.simulated else live.home,
+        labels=_labels(options["node_labels"]),
+        keep_images=options["keep_images"],
+        allow_move_system_processes=options["allow_move"],
+        end_pods=options["end_pods"],
+    )
+    await run_node(live, agent_options, stop, click.echo)
+
+
+def _labels(text: str) -> dict[str, str]:
+    labels = {}
+    for label in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = label.partition("=")
+        if not equals:
+            raise click.UsageError(f"--node-labels: {label!r} is not name=value")
+        labels[name] = value
+    return labels
 
 
 @node.command(short_help="Make kubepods, the QoS classes, node allocatable.")
@@ -137,7 +171,7 @@ def teardown(output: str, kill: bool, **options: Any) -> None:
     if (live.home / "runtime" / "socket").exists():  # of an agent that has run here; nothing of its pods is left
         import asyncio
 
-        from plimsoll.cli.node.assembly import embedded_runtime, end_supervisor
+        from plimsoll.node.assembly import embedded_runtime, end_supervisor
 
         asyncio.run(end_supervisor(embedded_runtime(live, live.home)))
 

@@ -1,10 +1,4 @@
-"""The node that this machine is, opened for work: cgroup driver, resolved setting and state, from the options.
-
-What a container runtime says of itself before a node is put together: its name, its version and its cgroup driver.
-
-A node needs them early: cgroups are named by the driver, containers by the runtime. The question is asked on an event
-loop of its own, in a thread, as whoever wants to know may be inside of one.
-"""
+"""This machine as a node, opened from the options of a verb: cgroup driver, resolved configuration and state."""
 
 from __future__ import annotations
 
@@ -12,7 +6,6 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,82 +15,13 @@ import msgspec
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.state_dir import private_directory, state_home
-from plimsoll.rules.model.cgroup_names import Driver, Runtime
-from plimsoll.runtime.cri.answers import Filesystems
-from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import RuntimeCallError
+from plimsoll.node.machine import LiveNode, query_runtime
 
 if TYPE_CHECKING:
     from plimsoll.cgroups.drivers.interface import CgroupDriver
-    from plimsoll.cgroups.drivers.v1 import CgroupsV1
-    from plimsoll.cgroups.drivers.v2 import CgroupsV2
-    from plimsoll.cgroups.engine.manager import CgroupManager
-    from plimsoll.rules.node.node_config import Machine, NodeConfig
+    from plimsoll.rules.node.node_config import Machine
 
-
-UNIX = "unix://"
-PATIENCE_S = 10.0
 NAMELESS = "(none)"  # what Linux calls a host that nobody has named
-
-
-class RuntimeTold(msgspec.Struct, frozen=True):
-    endpoint: str
-    name: str
-    version: str
-    driver: Driver | None  # by RuntimeConfig: nothing else counts then (02 §2.2)
-    configured_driver: Driver | None  # as its configuration shows
-    filesystems: Filesystems = Filesystems()
-
-    @property
-    def kind(self) -> Runtime:
-        return "crio" if self.name == "cri-o" else "containerd"
-
-    def driver_for(self, said: str | None) -> tuple[str | None, str]:
-        """The driver to use where the configuration says `said` (None: nothing), and what to know about it."""
-        if self.driver is not None:
-            other = f"the runtime's cgroup driver is {self.driver}, which counts before {said}"
-            return self.driver, other if said not in (None, self.driver) else ""
-        if said is not None and self.configured_driver not in (None, said):
-            return said, (
-                f"the runtime's own configuration has cgroup driver {self.configured_driver}, this node's {said}: "
-                "containers will stand outside their pods' cgroups"
-            )
-        return said or self.configured_driver, ""
-
-
-def socket_of(endpoint: str) -> str:
-    """The path of `unix:///run/containerd/containerd.sock`, or of a path without a scheme."""
-    path = endpoint.removeprefix(UNIX)
-    if not path.startswith("/"):
-        raise PlimsollError(
-            f"--container-runtime-endpoint {endpoint!r}: a unix socket, as unix:///run/containerd/containerd.sock"
-        )
-    return path
-
-
-def query_runtime(endpoint: str, patience_s: float = PATIENCE_S) -> RuntimeTold:
-    """PlimsollError where nobody answers there."""
-    path = socket_of(endpoint)
-    with ThreadPoolExecutor(1) as thread:
-        try:
-            return thread.submit(asyncio.run, _query_runtime(endpoint, path, patience_s)).result()
-        except RuntimeCallError as trouble:
-            raise PlimsollError(
-                f"no container runtime answers at {path}: {trouble.reason} (is it running? may we open its socket?)"
-            ) from trouble
-
-
-async def _query_runtime(endpoint: str, path: str, patience_s: float) -> RuntimeTold:
-    runtime = CriRuntime(path, patience_s=patience_s)
-    try:
-        await runtime.open()
-        filesystems = await runtime.filesystems()
-    finally:
-        await runtime.close()
-    driver, configured = runtime.cgroup_driver, runtime.configured_driver
-    return RuntimeTold(endpoint, runtime.name, runtime.version, driver, configured, filesystems)
-
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
 INTERRUPTED = 130  # the exit code of shells for Ctrl-C
@@ -138,27 +62,6 @@ def live_options(command: Command) -> Command:
     return node_options(command)
 
 
-class LiveNode:
-    """`tree` does the work; `notes` is what the user should know; `home` is the state directory."""
-
-    def __init__(
-        self,
-        driver: CgroupDriver,
-        setting: NodeConfig,
-        tree: CgroupManager,
-        notes: list[str],
-        home: Path,
-        question: NodeQuestion,
-        files: CgroupsV1 | CgroupsV2 | None = None,
-        told: RuntimeTold | None = None,
-    ) -> None:
-        """`files`: the cgroup file systems themselves, whoever makes cgroups in them. `told`: whose containers are not
-        ours, what their runtime says of itself."""
-        self.told = told
-        self.driver, self.setting, self.tree, self.notes, self.files = driver, setting, tree, notes, files
-        self.home, self.extras, self.declared_capacity = home, question.extras, question.declared_capacity
-
-
 def opened(options: dict[str, Any]) -> LiveNode:
     """Raises where cgroups cannot be used, with what to do about it."""
     from plimsoll.cgroups.engine.manager import CgroupManager
@@ -184,11 +87,11 @@ def opened(options: dict[str, Any]) -> LiveNode:
         if root != "/":
             question.flags["cgroupRoot"] = [root]
     changed: dict[str, str | None] = {"cgroup": f"v{found.version}"}
-    told, warning = None, ""
+    runtime, warning = None, ""
     if endpoint:
-        told = query_runtime(endpoint)
-        driver_name, warning = told.driver_for(question.said_driver)
-        changed |= {"runtime": told.kind, "driver": driver_name}
+        runtime = query_runtime(endpoint)
+        driver_name, warning = runtime.driver_for(question.said_driver)
+        changed |= {"runtime": runtime.kind, "driver": driver_name}
     setting, notes = question.setting(**changed)
     notes += [warning] if warning else []
     files = open_cgroupfs(found)
@@ -199,7 +102,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
         driver = SystemdCgroups(files)
     home = private_directory(options["state_dir"] or state_home(dict(os.environ), os.geteuid()))
     tree = CgroupManager(driver, setting, home / "node", shrink=options["shrink"])
-    return LiveNode(driver, setting, tree, notes, home, question, files, told)
+    return LiveNode(driver, setting, tree, notes, home, question.extras, question.declared_capacity, files, runtime)
 
 
 def with_storage(machine: Machine, state_dir: Path | None) -> Machine:
@@ -244,4 +147,4 @@ def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:
     boot.write_text("simulated")
     tree = CgroupManager(driver, setting, state / "node", shrink=options["shrink"], proc=state / "proc")
     notes.append("simulated: a kernel in memory, nothing on this machine is touched")
-    return LiveNode(driver, setting, tree, notes, state, question)
+    return LiveNode(driver, setting, tree, notes, state, question.extras, question.declared_capacity)

@@ -81,7 +81,7 @@ def lines(kills: Sequence[KillShown], now_s: float, paint: Paint) -> Iterator[st
 
 
 def _kill(kill: KillShown, now_s: float, paint: Paint) -> Iterator[str]:
-    from plimsoll.api.machinery.timestamps import human_duration, rfc3339
+    from plimsoll.rules.timestamps import human_duration, rfc3339
 
     where = "/".join(filter(None, (kill.namespace, kill.pod or kill.pod_uid))) or "no pod"
     yield (

@@ -133,6 +133,6 @@ def _amount(text: str) -> Quantity | None:
 
 
 def _ago(seconds: float) -> str:
-    from plimsoll.api.machinery.timestamps import human_duration
+    from plimsoll.rules.timestamps import human_duration
 
     return human_duration(seconds)

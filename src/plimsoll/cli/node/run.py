@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from plimsoll.cli.node.machine import LiveNode, live_options, opened
+from plimsoll.cli.node.machine import live_options, opened
 from plimsoll.cli.terminal import Paint, colourful, inert
 from plimsoll.errors import PlimsollError
+from plimsoll.node.machine import LiveNode
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.timestamps import epoch_s
+from plimsoll.rules.timestamps import epoch_seconds
 
 if TYPE_CHECKING:
     from plimsoll.node.agent import Agent
@@ -85,7 +86,7 @@ def _how(container: JsonObject) -> str:
     words = []
     if ended is not None:
         words.append(f"{ended.get('reason', '')}, exit code {ended.get('exitCode', 0)}")
-        started, finished = epoch_s(ended.get("startedAt")), epoch_s(ended.get("finishedAt"))
+        started, finished = epoch_seconds(ended.get("startedAt")), epoch_seconds(ended.get("finishedAt"))
         if started is not None and finished is not None:
             words.append(f"after {finished - started:.0f} s")
     elif waiting is not None:
@@ -153,7 +154,7 @@ def run(file: str, events: bool, **options: Any) -> int:
         except CgroupsUnusableError as error:
             click.echo(f"limits are not enforced: {error}", err=True)
             live = opened({**options, "simulate": True})
-        if live.told is not None:
+        if live.runtime is not None:
             raise click.UsageError("run has the embedded runtime alone: leave --container-runtime-endpoint out")
         for note in live.notes:
             click.echo(Paint(colourful())(f"note: {inert(note)}", "dim"), err=True)
@@ -171,7 +172,7 @@ def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
     from plimsoll.codec.defaults.objects import with_kind_defaults
     from plimsoll.codec.schema.schema import KINDS
     from plimsoll.rules.admission.validation import create_errors
-    from plimsoll.rules.timestamps import utc_text
+    from plimsoll.rules.timestamps import rfc3339
 
     inputs = read_inputs([file])
     if inputs.problems:
@@ -189,7 +190,7 @@ def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
         **document.get("metadata", {}),
         "namespace": document.get("metadata", {}).get("namespace") or "default",
         "uid": str(uuid.uuid4()),
-        "creationTimestamp": utc_text(time.time()),
+        "creationTimestamp": rfc3339(time.time()),
     }
     pod = {**document, "metadata": metadata, "status": {}}
     pod["spec"] = {**pod["spec"], "nodeName": NODE}
@@ -218,10 +219,10 @@ class _Foreground:
         self._peaks: dict[str, Peak] = {}
 
     async def run(self) -> int:
-        from plimsoll.cli.node.assembly import embedded_runtime
         from plimsoll.kube.client import Client
         from plimsoll.linux.cpu_topology import node_topology
         from plimsoll.node.agent import Agent
+        from plimsoll.node.assembly import embedded_runtime
         from plimsoll.node.standalone import OnePodApi
 
         live = self._live
@@ -335,7 +336,7 @@ class _Foreground:
         paths: Mapping[str, str] = agent.cgroups.paths(self._pod["metadata"]["uid"])
         for name, path in paths.items():
             found = usage(files, path, ("memory", "cpu")) if name else None
-            kept = files.look(path, PEAKS) if found is not None else None
+            kept = files.read(path, PEAKS) if found is not None else None
             if found is None or kept is None:
                 continue
             used = [int(text) for text in kept.files.values()]

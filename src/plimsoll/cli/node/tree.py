@@ -144,7 +144,7 @@ def differences(driver: CgroupDriver, view: TreeSnapshot, wanted: Cgroup) -> dic
     seen: dict[str, Mapping[str, str]] = {}
     for one in each:
         if one.path is not None and one.path in view.standings:
-            found = driver.look(one.path, [file.name for file in one.cgroup.files])
+            found = driver.read(one.path, [file.name for file in one.cgroup.files])
             if found is not None:
                 seen[one.path] = found.files
     return drift(each, seen, driver.has)
@@ -205,13 +205,13 @@ def _missing(driver: CgroupDriver) -> dict[str, str]:
 def _chosen(driver: CgroupDriver, found: Hierarchies, cgroup: str | None, cgroup_root: str) -> str:
     if cgroup is not None:
         path = below_mounts(cgroup, found)
-        if driver.look(path, ()) is None and not driver.children(path):
+        if driver.read(path, ()) is None and not driver.children(path):
             raise NoSuchCgroupError(path, driver.children("/"))
         return path
     name = root_name(below_mounts(cgroup_root, found))
     candidates = [cgroup_path(name, "cgroupfs"), cgroup_path(name, "systemd")]
     for path in candidates:
-        if driver.look(path, ()) is not None:
+        if driver.read(path, ()) is not None:
             return path
     raise NoPodsError(candidates)
 

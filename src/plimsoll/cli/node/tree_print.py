@@ -13,7 +13,7 @@ import msgspec
 
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, display_width, inert
 from plimsoll.rules.cgroups.reasons import human_bytes
-from plimsoll.rules.cgroups.view import MARKS, Branch, MemoryUsageView, Standing, bar, scales, throttled_percent
+from plimsoll.rules.cgroups.view import BAR_MARKS, Branch, MemoryUsageView, Standing, bar, scales, throttled_percent
 
 Piece = tuple[str, tuple[str, ...]]  # text and its styles
 Cell = list[Piece]
@@ -92,7 +92,7 @@ def lines(picture: Picture, paint: Paint, screen: int) -> Iterator[str]:
         for note in picture.notes.get(branch.path, ()):
             yield paint(_below(branch, parent), "dim") + paint(inert(note), "yellow")
     if with_bar and screen and any(_marked(standing.memory) for _, standing in rows):
-        yield paint(GAP.join(f"{on_used} {name}" for name, (on_used, _) in MARKS.items()), "dim")
+        yield paint(GAP.join(f"{on_used} {name}" for name, (on_used, _) in BAR_MARKS.items()), "dim")
 
 
 def _fitted(

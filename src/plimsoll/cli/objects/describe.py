@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plimsoll.api.machinery.timestamps import age
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.printers import message, when
 from plimsoll.cli.terminal import inert, table
@@ -22,6 +21,7 @@ from plimsoll.rules.model.objects import CPU, MEMORY, Pod
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resize.progress import progress
 from plimsoll.rules.resources.effective import pod_limits, pod_requests
+from plimsoll.rules.timestamps import age
 
 if TYPE_CHECKING:
     from plimsoll.kube.discovery import DiscoveredKind

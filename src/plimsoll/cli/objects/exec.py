@@ -24,7 +24,7 @@ import msgspec
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.terminal import inert
 from plimsoll.kube.request import PODS
-from plimsoll.kube.websocket import WebSocket
+from plimsoll.net.websocket import WebSocket
 
 STDIN, STDOUT, STDERR, STATUS, SIZE, CLOSED = 0, 1, 2, 3, 4, 255
 SUBPROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -129,6 +129,11 @@ def _resolve(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
+async def _send_size(socket: WebSocket, size: bytes) -> None:
+    with contextlib.suppress(ConnectionError):  # the session may have ended
+        await socket.send(bytes([SIZE]) + size)
+
+
 def _send_sizes(socket: WebSocket) -> None:
     """Now, and whenever the window changes."""
     loop, sending = asyncio.get_running_loop(), set[asyncio.Task[None]]()
@@ -136,7 +141,7 @@ def _send_sizes(socket: WebSocket) -> None:
     def send() -> None:
         found = os.get_terminal_size(sys.stdin.fileno())
         size = msgspec.json.encode({"Width": found.columns, "Height": found.lines})
-        task = loop.create_task(socket.send(bytes([SIZE]) + size))
+        task = loop.create_task(_send_size(socket, size))
         sending.add(task)
         task.add_done_callback(sending.discard)
 

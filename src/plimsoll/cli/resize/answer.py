@@ -14,7 +14,7 @@ from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Pod, Resourc
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resize.allocation import all_containers
 from plimsoll.rules.resize.forecast import Forecast, Outcome
-from plimsoll.rules.resize.headroom import Leaving
+from plimsoll.rules.resize.headroom import PodRemoval
 from plimsoll.rules.resize.request import patch_between
 from plimsoll.rules.resize.steps import FileChange
 from plimsoll.rules.resources.qos import qos_class
@@ -138,7 +138,7 @@ def _zero_limits(changes: Sequence[AmountChange]) -> Iterator[str]:
 def _room(found: Forecast) -> Room | None:
     if found.outcome != "deferred" or not found.short:
         return None
-    gone = found.leaving or Leaving((), {})
+    gone = found.leaving or PodRemoval((), {})
     return Room(_texts(found.short), gone.pods, _texts(gone.freed), gone.then)
 
 

@@ -34,7 +34,7 @@ from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile, profile_named
 from plimsoll.rules.resize.forecast import Api, Outcome, forecast, forecast_without_node
-from plimsoll.rules.resize.request import ResourceChange, wished
+from plimsoll.rules.resize.request import ResourceChange, resized_document
 from plimsoll.rules.resize.verdict import ResizeSetting, resize_setting
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.scheduling.fit import allocated_load
@@ -49,9 +49,9 @@ def cpu_refusal(setting: NodeConfig, held: Sequence[Pod]) -> Callable[[Pod], Adm
         return lambda _pod: None
     from plimsoll.node.resources.cpu_manager import cpu_plan
     from plimsoll.rules.cpumanager.topology import flat
-    from plimsoll.rules.resize.forecast_cpus import foretold_cpu_refusal
+    from plimsoll.rules.resize.forecast_cpus import predicted_cpu_refusal
 
-    return foretold_cpu_refusal(cpu_plan(setting, flat(setting.machine.cores)), setting.policy, held)
+    return predicted_cpu_refusal(cpu_plan(setting, flat(setting.machine.cores)), setting.policy, held)
 
 
 # Of a KubeletConfiguration, what verdicts on resizes depend on; the rest need not be readable here.
@@ -110,7 +110,9 @@ async def foreseen(
     profile = profile_named(await cluster.profile_name())
     spec = lean_pod(stored)
     old = PodVersion(stored, spec)
-    new = with_defaults(wished(stored, container, change), resize_policy=profile.resize_policy_defaulted, stored=spec)
+    new = with_defaults(
+        resized_document(stored, container, change), resize_policy=profile.resize_policy_defaulted, stored=spec
+    )
     api, name = Api(subresource=subresource), spec.spec.node_name
     if not name:
         return resize_answer(forecast_without_node(old, new, profile, api=api), spec, new.pod)

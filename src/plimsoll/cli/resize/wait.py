@@ -12,7 +12,7 @@ from plimsoll.cli.client import ClusterClient
 from plimsoll.cli.resize.answer import DONE, NOT_NOW
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.resize.progress import ResizeProgress, Said, progress, verdict_said
+from plimsoll.rules.resize.progress import PendingVerdict, ResizeProgress, pending_verdict, progress
 
 _COLOURS = {"deferred": "yellow", "infeasible": "red", "reported": "green", "ended": "yellow"}
 _MEANS = {
@@ -33,7 +33,7 @@ async def followed(
     """Until it is reported, infeasible, pointless or too late. Progress goes to stderr: it is for whoever looks."""
     is_new = pod["metadata"].get("generation") != generation_before
     # What the answer to our own request says of a verdict was said of the wish before it.
-    telling = _Telling(paint, _restarts(pod), verdict_said(pod) if is_new else ())
+    telling = _Telling(paint, _restarts(pod), pending_verdict(pod) if is_new else ())
     code = telling.told(pod)
     if code is not None:
         return code
@@ -51,7 +51,7 @@ async def followed(
 
 
 class _Telling:
-    def __init__(self, paint: Paint, restarts: int, earlier: Said) -> None:
+    def __init__(self, paint: Paint, restarts: int, earlier: PendingVerdict) -> None:
         self._earlier = earlier
         self._paint, self._restarts, self._began_s = paint, restarts, time.monotonic()
         self.last: ResizeProgress | None = None

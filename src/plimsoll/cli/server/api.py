@@ -64,11 +64,11 @@ async def run(
     from plimsoll.api.auth.authenticator import server_names, write_admin_kubeconfig
     from plimsoll.api.auth.ca import Authority
     from plimsoll.api.machinery.metrics import Audit
-    from plimsoll.api.server.log_format import log_to_stderr
     from plimsoll.api.server.server import Listener, serve
     from plimsoll.cli.daemon import allow_many_files, host_and_port, settle, stop_event
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.state_dir import write_private
+    from plimsoll.logs import log_to_stderr
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
 

@@ -27,8 +27,8 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
     """
     import asyncio
 
-    from plimsoll.api.server.log_format import log_to_stderr
     from plimsoll.kube.kubeconfig import in_cluster, load
+    from plimsoll.logs import log_to_stderr
     from plimsoll.rules.profile import profile_named
 
     chosen = profile_named(profile)

@@ -21,9 +21,10 @@ import click
 import msgspec
 
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
-from plimsoll.cli.node.machine import LiveNode, node_name, opened
+from plimsoll.cli.node.machine import node_name, opened
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.errors import PlimsollError
+from plimsoll.node.machine import LiveNode
 from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
@@ -299,9 +300,9 @@ class LocalCluster:
             click.echo(self._paint(f"left behind: {inert(trouble)}", "red"), err=True)
         if self._live is None or self._live.driver.simulated:
             return
-        from plimsoll.cli.node.assembly import swept
+        from plimsoll.node.assembly import remove_leftovers
 
-        for trouble in await swept(self._live, self._state):
+        for trouble in await remove_leftovers(self._live, self._state):
             click.echo(self._paint(f"left behind: {inert(trouble)}", "red"), err=True)
 
 

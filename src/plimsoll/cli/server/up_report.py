@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.cli.node.machine import LiveNode
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, inert, table
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.processes import oom_score_adj
+from plimsoll.node.machine import LiveNode
 from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree, workload
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.model.cgroup_names import container_component
@@ -66,7 +66,7 @@ def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]]) -> NodeReport
             above.append(_compared(live, cgroup, cgroup.path))
         elif cgroup.level == "pod":
             found[cgroup.path.rpartition("/")[2]] = cgroup
-    ids = {pod["metadata"]["uid"]: _container_ids(pod) for pod in pods} if live.told is not None else {}
+    ids = {pod["metadata"]["uid"]: _container_ids(pod) for pod in pods} if live.runtime is not None else {}
     reports = [_pod(live, work, found, ids.get(work.pod.metadata.uid, {})) for work in works]
     unmet = () if live.driver.simulated else tuple(dict.fromkeys(map(_lack, live.tree.status().unmet)))
     return NodeReport(tuple(reports), tuple(above), unmet)
@@ -125,7 +125,7 @@ def _score(live: LiveNode, container: Cgroup, path: str) -> str:
 
 def _compared(live: LiveNode, cgroup: Cgroup, path: str) -> Compared:
     wanted = {file.name: str(file.value) for file in cgroup.files}
-    seen = live.driver.look(path, wanted)
+    seen = live.driver.read(path, wanted)
     have = dict(seen.files) if seen is not None else {}
     page_size = live.setting.machine.page_size
     wrong = {

@@ -1,6 +1,7 @@
-"""JSON lines → pods as `plan` needs them: what no plan depends on is stepped over, not built.
+"""JSON lines → pods for `plan`: fields that no plan depends on are skipped, not built.
 
-The structs are those of `objects` with some fields under names that no manifest has, so that they keep their defaults.
+The structs are those of `objects` with some fields renamed to names that no manifest has, so that they keep their
+defaults.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class _Pod(Pod, frozen=True, gc=False):
 
 @cache
 def quick_decode() -> Callable[[bytes], Pod]:
-    """Made on first use. Refuses more than `lean.pod_from_json`, which then has the word.
+    """Created on first use. Refuses more than `lean.pod_from_json`, which then decides.
 
-    Quantities are looked up without a Python function in between.
+    Quantities are looked up in the memo without a Python function in between.
     """
     return msgspec.json.Decoder(_Pod, dec_hook=cast("Callable[[type, Any], Any]", operator.getitem)).decode

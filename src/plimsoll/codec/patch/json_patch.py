@@ -1,7 +1,7 @@
 """RFC 6902 and RFC 7386 patches, with the quirks of the library that Kubernetes uses for the former.
 
-Those are: the root cannot be replaced or removed; negative array indexes count from the end; `test` for null passes
-where nothing is. Documents are never changed in place: a patched document shares what it did not change.
+These are: the root cannot be replaced or removed; negative array indexes count from the end; `test` for null passes for
+an absent value. Documents are never changed in place: a patched document shares the parts that did not change.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_patch(data: bytes, *, is_list: bool = False) -> Any:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        value = plain(_pairs(data))  # Python's reader takes some texts that msgspec refuses
+        value = plain(_pairs(data))  # Python's reader accepts some texts that msgspec refuses
     if is_deeper(value, MAX_DEPTH):
         raise _undecodable("exceeded max depth")
     if is_list:
@@ -60,7 +60,7 @@ def read_patch(data: bytes, *, is_list: bool = False) -> Any:
 
 
 def patch_problems(data: bytes, *, is_list: bool = False) -> tuple[str, ...]:
-    """The strict problems of a patch body itself: `duplicate field "spec.x"`, unknown members of an operation."""
+    """Strict validation errors of a patch body itself: `duplicate field "spec.x"`, unknown members of an operation."""
     if not is_list and not may_repeat_keys(data):
         return ()
     value = _pairs(data)
@@ -155,7 +155,7 @@ def apply_json_patch(document: JsonObject, operations: list[Any]) -> Any:
 
 
 class _Patching:
-    """A document while operations are applied; `_own` are the containers that have been copied for it already."""
+    """A document while operations are applied; `_own` are the containers that are already copied."""
 
     def __init__(self, document: JsonObject) -> None:
         self.document: Any = dict(document)
@@ -182,7 +182,7 @@ class _Patching:
             raise _rejected()
 
     def _holder(self, path: str) -> tuple[Any, str]:
-        """The container that a path leads into, made our own, and the last step."""
+        """The container of a path, copied if necessary, and the last step."""
         if not path.startswith("/"):
             raise _rejected()
         *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/"))
@@ -254,7 +254,7 @@ def _value(operation: JsonObject) -> Any:
 
 
 def _key(holder: Any, step: str) -> Any:
-    """An existing member's key or index."""
+    """The key or index of an existing member."""
     if isinstance(holder, dict):
         if step not in holder:
             raise _rejected()
@@ -272,7 +272,7 @@ def _index(step: str, size: int) -> int:
 
 
 def _same(found: Any, wanted: Any) -> bool:
-    """Equality of JSON: True is not 1."""
+    """Equality of JSON values: True is not 1."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         return found.keys() == wanted.keys() and all(_same(member, wanted[name]) for name, member in found.items())
     if isinstance(found, list) and isinstance(wanted, list):

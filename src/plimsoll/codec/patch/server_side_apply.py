@@ -1,8 +1,9 @@
-"""Server-side apply (05 B6): the applier's document says all it wants, and the server remembers what that was.
+"""Server-side apply (05 B6): the applied document contains all fields that the applier manages, and the server records
+them.
 
 Applied fields are merged over the live object. Fields of the last apply that are missing now are removed, unless
-somebody else owns them. Then the result is compared with the live object: what changed and belongs to others is a
-conflict, unless it is forced; the applier owns exactly what it applied.
+another manager owns them. Then the result is compared with the live object: changes of fields of other managers are
+conflicts, unless forced; the applier owns exactly what it applied.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class ApplyConflictError(PlimsollError):
 
 
 class ApplyError(PlimsollError):
-    """An applied document that does not fit the schema: 500 without reason; `message` is the text of the Status."""
+    """An applied document that does not match the schema: 500 without reason; `message` is the text of the Status."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -89,7 +90,7 @@ def apply_server_side(
     now: str,
 ) -> JsonObject:
     """The merged object with managedFields; `live` None creates. The caller decodes, defaults and validates the result;
-    if then only times in managedFields differ (`same_but_times`), nothing is to be stored. Raises Conflicts,
+    if then only times in managedFields differ (`same_but_times`), it is not stored. Raises ApplyConflictError,
     ApplyError."""
     _check(kind, applied)
     shape = root_shape(kind)
@@ -119,19 +120,19 @@ def apply_server_side(
 
 
 def _pruned(shape: Shape, new: Any, owners: Owners, last: FieldSet) -> JsonObject:
-    """Without what the applier gave up; kept is what others own, or what is not the applier's to remove."""
+    """Without the fields that the applier removed, except those of other managers and those it may not remove."""
     if not last:
         result: JsonObject = new
         return result
-    given_up = with_named_fields(shape, last)
-    kept = field_set(shape, without(shape, new, given_up) or {})
+    removed_fields = with_named_fields(shape, last)
+    retained = field_set(shape, without(shape, new, removed_fields) or {})
     everything = with_named_fields(shape, field_set(shape, new))
     for owner in owners.values():
-        kept = union(kept, owner.fields)
-    removable = difference(everything, with_named_fields(shape, kept))
+        retained = union(retained, owner.fields)
+    removable = difference(everything, with_named_fields(shape, retained))
     pruned = without(shape, new, removable) or {}
     dangling = difference(everything, with_named_fields(shape, field_set(shape, pruned)))
-    result = without(shape, new, intersection(dangling, given_up)) or {}
+    result = without(shape, new, intersection(dangling, removed_fields)) or {}
     return result
 
 
@@ -145,7 +146,7 @@ def _conflicts(owners: Owners, changed: FieldSet, applier: Manager) -> tuple[Con
 
 
 def _refuse(kind: SchemaKind, live: JsonObject, manager: str, conflicts: tuple[Conflict, ...]) -> None:
-    """kubectl may take over what its client-side apply has set: those conflicts don't count."""
+    """Conflicts with the fields of kubectl's own client-side apply do not count."""
     if manager == _KUBECTL:
         allowed = _client_side(kind, live)
         conflicts = tuple(each for each in conflicts if difference(from_paths(each.path), allowed))
@@ -154,7 +155,7 @@ def _refuse(kind: SchemaKind, live: JsonObject, manager: str, conflicts: tuple[C
 
 
 def _client_side(kind: SchemaKind, live: JsonObject) -> FieldSet:
-    """The fields that client-side apply set, as far as they still have that value."""
+    """The fields that client-side apply set, if they still have that value."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         document = msgspec.json.decode(text or "null", type=dict[str, Any] | None)
@@ -168,7 +169,7 @@ def _client_side(kind: SchemaKind, live: JsonObject) -> FieldSet:
 
 
 def _with_last_applied(live: JsonObject, new: JsonObject, applied: JsonObject, manager: str) -> JsonObject:
-    """kubectl's own applies keep the annotation of client-side apply current, where there is one."""
+    """kubectl's own applies update the annotation of client-side apply, if there is one."""
     metadata = new.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     had = LAST_APPLIED in ((live.get("metadata") or {}).get("annotations") or {})

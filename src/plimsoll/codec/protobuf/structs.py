@@ -1,9 +1,9 @@
-"""Structs as protobuf messages: the field's number stands in its annotation, `name: Annotated[str, 3] = ""`.
+"""Structs as protobuf messages: the field's number is in its annotation, `name: Annotated[str, 3] = ""`.
 
-As proto3 has it, a field at its default is not written, an absent one is read as the default, and numbers that a struct
-does not name are skipped. So a struct may name only what its reader wants of a message. Repeated fields are tuples,
-maps of text to text are dicts, messages are `Other | None`; a repeated message may be `tuple[bytes, ...]`, to be read
-later. `Unsigned` is for the few numbers that may be 2^63 or more.
+As in proto3, a field with its default value is not written, an absent one is read as the default, and unknown numbers
+are skipped. So a struct may declare only the fields that its reader needs. Repeated fields are tuples, maps of text to
+text are dicts, messages are `Other | None`; a repeated message may be `tuple[bytes, ...]`, to be decoded later.
+`Unsigned` is for numbers that may be 2^63 or more.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def encode(message: msgspec.Struct) -> bytes:
         elif field.form == "packed":
             if value:
                 parts.append(bytes_field(field.number, b"".join(map(varint, value))))
-        elif isinstance(value, msgspec.Struct) or value:  # a message is written even when it is empty: it is there
+        elif isinstance(value, msgspec.Struct) or value:  # an empty message is written, because it is present
             parts.append(field.write(field.number, value))
     return b"".join(parts)
 
 
 def decode(kind: type[M], data: bytes) -> M:
-    """Raises ProtobufError where the bytes are no such message."""
+    """Raises ProtobufError if the bytes are not such a message."""
     numbers = _by_number(kind)
     found: dict[str, Any] = {}
     for number, value in fields(data):
@@ -91,7 +91,7 @@ def _by_number(kind: type[msgspec.Struct]) -> dict[int, _Field]:
 
 @cache
 def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    """In the order of the numbers, as protobuf itself writes them."""
+    """In the order of the numbers, as protobuf writes them."""
     plan = []
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is not Annotated:

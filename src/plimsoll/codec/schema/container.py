@@ -93,7 +93,7 @@ core.FileKeySelector v1.FileKeySelector atomic | A key of a file.
   optional - bool* | Whether it may be missing.
 core.ResourceRequirements v1.ResourceRequirements | Requests and limits.
   limits 1 {Quantity}/v1.ResourceList | The most that may be used.
-  requests 2 {Quantity}/v1.ResourceList | What is set aside; limits are taken where nothing is given.
+  requests 2 {Quantity}/v1.ResourceList | What is set aside; defaults to the limit.
   claims 3 []core.ResourceClaim map=name | Claims of the pod that the container uses.
 core.ResourceClaim v1.ResourceClaim | A use of a claim.
   name 1 string! required | The entry of spec.resourceClaims.

@@ -10,7 +10,7 @@ from plimsoll.rules.model.json_object import JsonObject
 
 
 def put(name: str, document: JsonObject, defaults: JsonObject) -> JsonObject:
-    """The document of a struct (by its name in the tables) with the members it lacks; itself, if it lacks none."""
+    """The document of a struct (by its name in the tables) with the members that it lacks; itself, if it lacks none."""
     missing = {field: value for field, value in defaults.items() if document.get(field) is None}
     return in_go_order(name, {**document, **missing}) if missing else document
 

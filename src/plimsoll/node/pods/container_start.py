@@ -1,7 +1,7 @@
 """Starts containers: image, environment, mounts, cgroup, then the runtime; the hook after the start.
 
 Whatever keeps one from starting becomes its trouble, which is shown as its waiting state with the kubelet's reason, and
-tried again later. Nothing here decides what to start: that is `pod_work`.
+tried again later. Nothing here decides what to start: that is `rules.lifecycle.pod_actions`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plimsoll.node.pods.prober import ProbeTarget as ProbePlace
 from plimsoll.node.pods.prober import carried_out
 from plimsoll.node.volumes.volumes import ReadyVolumes
 from plimsoll.rules.cgroups.desired import workload
-from plimsoll.rules.lifecycle.environment import ConfigMaps, Surroundings, environment, wanted_config_maps
+from plimsoll.rules.lifecycle.environment import ConfigMaps, Surroundings, environment, referenced_config_maps
 from plimsoll.rules.lifecycle.events import ContainerEvents, never_pull_message
 from plimsoll.rules.lifecycle.probes import ProbeResult
 from plimsoll.rules.model.objects import Pod
@@ -61,7 +61,7 @@ class Starter:
     async def prepared(self, pod: RunPod, pod_ips: tuple[str, ...], *, fresh: bool = False) -> Prepared:
         """Volumes made or refreshed. VolumeRefused where one cannot be."""
         tools = self._tools
-        names = sorted(wanted_config_maps(pod))
+        names = sorted(referenced_config_maps(pod))
         found = await tools.config_maps.named(pod.metadata.namespace, names, fresh=fresh) if names else {}
         surroundings = msgspec.structs.replace(tools.surroundings, pod_ips=pod_ips)
         volumes = tools.volumes.set_up(pod, found, surroundings)

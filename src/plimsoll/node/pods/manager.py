@@ -50,7 +50,7 @@ from plimsoll.rules.resize.allocation import (
 )
 from plimsoll.rules.resize.conditions import operations
 from plimsoll.rules.resize.verdict import resize_setting
-from plimsoll.rules.resources.allocated_status import allocated_from_status, given_level, given_resources
+from plimsoll.rules.resources.allocated_status import actuated_level, actuated_resources, allocated_from_status
 from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class Pods:
             for operation in operations(before, pod):
                 self._tools.meters.resize_requested(*operation)
             self.resizes.changed(meta.uid)
-        self._tools.reporter.seen(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
+        self._tools.reporter.observe(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
 
     def _gone(self, change: ObjectChange) -> None:
         self._tools.reporter.forget(change.uid)
@@ -160,7 +160,7 @@ class Pods:
             self.load(),
             self._conditions(),
             profile=self._tools.setting.profile,
-            pod_level=self._tools.setting.policy.pod_level,
+            gates=self._tools.setting.policy.gates,
             managers=lambda: cpu_refusal(self._tools, asked),
         )
         if not isinstance(verdict, Admitted):
@@ -186,8 +186,8 @@ class Pods:
         return self._tools.checkpoint.put(
             pod.metadata.uid,
             allocation=allocation_of(held, self._tools.gates),
-            actuated=given_resources(held),
-            actuated_pod=given_level(held),
+            actuated=actuated_resources(held),
+            actuated_pod=actuated_level(held),
         )
 
     def load(self) -> NodeLoad:

@@ -13,11 +13,12 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from urllib.parse import urljoin, urlsplit
 
-import httptools
 import msgspec
 
+from plimsoll.net.http import HttpClientConnection, MalformedResponseError, TruncatedResponseError
 from plimsoll.rules.lifecycle.probes import (
     MAX_OUTPUT_BYTES,
     ProbeResult,
@@ -87,10 +88,12 @@ async def _http(place: ProbeTarget, action: HttpGet) -> ProbeResult:
     for _ in range(REDIRECTS_MOST):
         try:
             answer = await _got(place, url, action)
-        except (OSError, httptools.HttpParserError) as error:
+        except MalformedResponseError as error:
+            return ProbeResult(False, f'Get "{url}": {error}')
+        except OSError as error:
             parts = urlsplit(url)
-            words = _dial_text(parts.hostname or "", parts.port or port, error) if isinstance(error, OSError) else error
-            return ProbeResult(False, f'Get "{url}": {words}')
+            reason = _dial_text(parts.hostname or "", parts.port or port, error)
+            return ProbeResult(False, f'Get "{url}": {reason}')
         if answer.status not in (301, 302, 303, 307, 308) or not answer.location:
             break
         url = urljoin(url, answer.location)
@@ -121,60 +124,39 @@ async def _connected(place: ProbeTarget, host: str, port: int) -> socket.socket:
     return inside
 
 
-class _Response:
-    """httptools' callbacks."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.location = ""
-        self.body = b""
-        self.is_done = False
-
-    @property
-    def text(self) -> str:
-        return self.body[:MAX_OUTPUT_BYTES].decode(errors="replace")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"location":
-            self.location = value.decode("latin-1")
-
-    def on_body(self, body: bytes) -> None:
-        self.body += body
-        self.is_done = self.is_done or len(self.body) >= MAX_OUTPUT_BYTES
-
-    def on_message_complete(self) -> None:
-        self.is_done = True
+class _Response(msgspec.Struct, frozen=True):
+    status: int
+    text: str
+    location: str = ""
 
 
 async def _got(place: ProbeTarget, url: str, action: HttpGet) -> _Response:
     parts = urlsplit(url)
     is_secure = parts.scheme == "https"
     port = parts.port or (443 if is_secure else 80)
-    connection = await _connected(place, parts.hostname or LOOPBACK, port)
+    inside = await _connected(place, parts.hostname or LOOPBACK, port)
     tls = _unverified() if is_secure else None
-    reader, writer = await asyncio.open_connection(
-        sock=connection, ssl=tls, server_hostname=(parts.hostname or "") if is_secure else None
-    )
-    try:
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        writer.write(
-            _request(
-                target, parts.netloc, f"kube-probe/{place.profile.name}", {h.name: h.value for h in action.http_headers}
-            )
+    connection = HttpClientConnection(
+        *await asyncio.open_connection(
+            sock=inside, ssl=tls, server_hostname=(parts.hostname or "") if is_secure else None
         )
-        answer = _Response()
-        parser = httptools.HttpResponseParser(answer)
-        while not answer.is_done:
-            data = await reader.read(1 << 14)
-            if not data:
-                break
-            parser.feed_data(data)
-        answer.status = parser.get_status_code()
-        if not answer.status:
-            raise ConnectionError(errno.ECONNRESET, "EOF")
-        return answer
+    )
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {header.name: header.value for header in action.http_headers}
+    body = b""
+    try:
+        status = await connection.begin(_request(target, parts.netloc, f"kube-probe/{place.profile.name}", headers))
+        with suppress(TruncatedResponseError):
+            async for part in connection.parts():
+                body += part
+                if len(body) >= MAX_OUTPUT_BYTES:
+                    break
+    except EOFError:
+        raise ConnectionError(errno.ECONNRESET, "EOF") from None
     finally:
-        writer.close()
+        connection.close()
+    location = connection.headers.get(b"location", b"").decode("latin-1")
+    return _Response(status, body[:MAX_OUTPUT_BYTES].decode(errors="replace"), location)
 
 
 def _request(target: str, netloc: str, agent: str, headers: Mapping[str, str]) -> bytes:

@@ -54,7 +54,7 @@ def _pod_level(tools: Dependencies, record: PodRecord, pod: RunPod, seen: Observ
     reported = tools.cgroups.pod_kernel_values(lean_pod_of(pod)) if seen.live() else None
     shown = status_resources(own, running=reported is not None, reported=reported, actuated=record.actuated_pod)
     # Overhead comes on top of both wherever they are counted (01 E-11).
-    allocated = pod_requests(pod, pod_level=tools.gates.pod_level, overhead=False)
+    allocated = pod_requests(pod, gates=tools.gates, overhead=False)
     return {"resources": shown, "allocated_resources": allocated}
 
 

@@ -33,9 +33,16 @@ from plimsoll.node.resize.queue import Resizes
 from plimsoll.node.resources.pleg import PodParts
 from plimsoll.rules.lifecycle.backoff import ERR_IMAGE_PULL, backoff_key
 from plimsoll.rules.lifecycle.conditions import OWN_CONDITIONS, PASSING_CONDITIONS
-from plimsoll.rules.lifecycle.environment import wanted_config_maps
+from plimsoll.rules.lifecycle.environment import referenced_config_maps
 from plimsoll.rules.lifecycle.events import deadline_exceeded, sync_failed
-from plimsoll.rules.lifecycle.pod_actions import kept, pod_work, pull_failed, remember, start_failed, started
+from plimsoll.rules.lifecycle.pod_actions import (
+    after_sync,
+    compute_pod_actions,
+    pull_failed,
+    start_failed,
+    started,
+    without_stale_probes,
+)
 from plimsoll.rules.lifecycle.termination import deadline_verdict, has_ended, is_ending, stops
 from plimsoll.rules.lifecycle.volumes import VolumeError
 from plimsoll.rules.model.objects import Pod, is_static
@@ -43,7 +50,7 @@ from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartF
 from plimsoll.rules.model.pod_status import FAILED, RUNNING, SUCCEEDED, RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod, container_named, containers_of
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod
-from plimsoll.rules.resize.conditions import NO_MARKS
+from plimsoll.rules.resize.conditions import NO_RESIZE_CONDITIONS
 from plimsoll.runtime.interface import RuntimeCallError
 
 log = logging.getLogger(__name__)
@@ -184,11 +191,11 @@ class PodWorker:
                 self._tools.checkpoint.put(self.uid, verdict=verdict)
                 self._tools.tell_lifecycle(pod, deadline_exceeded())
                 continue
-            work = pod_work(
+            work = compute_pod_actions(
                 pod, seen, self._remembered(), now_s, limits=self._tools.limits, profile=self._tools.setting.profile
             )
             work, not_before_s = self._without_retries(work, now_s)
-            self._memory = remember(self._memory, work)
+            self._memory = after_sync(self._memory, work)
             self._keep_backoffs()
             for event in work.events:
                 self._tools.tell_lifecycle(pod, event)
@@ -210,7 +217,7 @@ class PodWorker:
         assert self._probes is not None
         before = self.status or pod.status
         probes = self._probes.watch(pod, seen, before, is_ending=self._is_ending())
-        self._memory = kept(msgspec.structs.replace(self._memory, probes=dict(probes)), seen)
+        self._memory = without_stale_probes(msgspec.structs.replace(self._memory, probes=dict(probes)), seen)
         return pod, seen
 
     def _seen_in(self, parts: PodParts) -> tuple[RunPod, ObservedPod]:
@@ -302,7 +309,7 @@ class PodWorker:
     async def refresh_volumes(self) -> None:
         """What the API says now, in the files of a running pod."""
         pod = self._allocated()
-        if self._is_ending() or not self.seen.live() or not wanted_config_maps(pod):
+        if self._is_ending() or not self.seen.live() or not referenced_config_maps(pod):
             return
         await self._starter.prepared(pod, pod_ips(pod, self.seen, self._tools), fresh=True)
 
@@ -349,7 +356,7 @@ class PodWorker:
     ) -> RunStatus:
         tools, record = self._tools, self._tools.checkpoint.get(self.uid)
         pod = self._allocated()  # a newer document may have come since
-        marks = NO_MARKS if is_final or record.verdict is not None else self._resizes.marks(self.uid)
+        marks = NO_RESIZE_CONDITIONS if is_final or record.verdict is not None else self._resizes.marks(self.uid)
         status = made_status(tools, record, pod, seen, self._remembered(), marks, desired=self.pod, is_final=is_final)
         if status.phase in (SUCCEEDED, FAILED):
             self._resizes.over(self.uid)

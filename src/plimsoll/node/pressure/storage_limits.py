@@ -1,8 +1,8 @@
-"""Pods above a storage limit of their own are ended, whether or not the node is short of anything (04 §6).
+"""Evict pods that exceed a storage limit of their own, whether or not the node is under pressure (04 §6).
 
-Usage on disk is counted by walking volumes and logs, which takes as long as the disk needs. So this is a task beside
-the eviction loop, as often as a kubelet looks, and only where some pod declares a limit: memory never waits for it. Who
-was ended here counts there as being ended, and so goes before anybody else (§3.10).
+Disk usage is measured by walking volumes and logs, which may be slow. So this is a task beside the eviction manager, at
+the kubelet's interval and only while a pod declares a limit: memory never waits for it. The eviction manager waits for
+a pod that was evicted here as for any terminating pod (§3.10).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from plimsoll.errors import PlimsollError
-from plimsoll.rules.config.thresholds import FsLayout
+from plimsoll.node.pressure.config import EvictionConfig, EvictionSink
 from plimsoll.rules.eviction.decision import LimitFinding, limit_finding
 from plimsoll.rules.eviction.usage import PodUsage
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, Pod
@@ -26,48 +26,43 @@ _LOG = logging.getLogger(__name__)
 class LimitedPods(Protocol):
     def active(self) -> Sequence[Pod]: ...
     async def usage(self, *, disks: bool) -> Mapping[str, PodUsage]: ...
-    async def evict_for_limit(self, found: LimitFinding, grace_s: int) -> None: ...
+    async def evict_for_limit(self, finding: LimitFinding, grace_s: int) -> None: ...
 
 
 class StorageLimits:
     def __init__(
-        self,
-        pods: LimitedPods,
-        layout: FsLayout,
-        *,
-        clock: Callable[[], float],
-        counted: Callable[[str, float], None],
-        pod_level: bool = True,
+        self, pods: LimitedPods, config: EvictionConfig, sink: EvictionSink, *, clock: Callable[[], float]
     ) -> None:
-        """`counted`: a pod goes for this signal, on figures that are so many seconds old."""
-        self._pods, self._layout, self._clock, self._counted, self._pod_level = pods, layout, clock, counted, pod_level
+        self._pods, self._config, self._sink, self._clock = pods, config, sink, clock
 
     async def run(self) -> None:
-        """For ever."""
+        """Until cancelled."""
         while True:
             try:
-                await self.turn()
+                await self.sync()
             except (PlimsollError, OSError) as error:
-                _LOG.error("looking at the pods' storage limits: %s", error)
+                _LOG.error("storage limits: %s", error)
             await asyncio.sleep(EVERY_S)
 
-    async def turn(self) -> None:
-        """Everybody who is above a limit now, several at once."""
+    async def sync(self) -> None:
+        """Evict every pod that is above a limit now."""
         if not any(_limits_storage(pod) for pod in self._pods.active()):
             return
-        began_s = self._clock()
+        start_s = self._clock()
         usage = await self._pods.usage(disks=True)
         for pod in self._pods.active():
             if not _limits_storage(pod):
                 continue
-            found = limit_finding(pod, usage.get(pod.metadata.uid), self._layout, pod_level=self._pod_level)
-            if found is not None:
-                self._counted(found.signal, self._clock() - began_s)
-                await self._pods.evict_for_limit(found, LIMIT_GRACE_S)
+            config = self._config
+            finding = limit_finding(pod, usage.get(pod.metadata.uid), config.layout, gates=config.gates)
+            if finding is not None:
+                self._sink.evicted(finding.signal, self._clock() - start_s)
+                await self._pods.evict_for_limit(finding, LIMIT_GRACE_S)
 
 
 def _limits_storage(pod: Pod) -> bool:
-    """Whether any storage limit is declared at all; looking at disks is not free."""
+    """Whether any storage limit is declared: measuring disks is expensive."""
     return any(
-        EPHEMERAL_STORAGE in (each.resources.limits or {}) for each in (*pod.spec.containers, *pod.spec.init_containers)
+        EPHEMERAL_STORAGE in (container.resources.limits or {})
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
     ) or any(volume.empty_dir is not None and volume.empty_dir.size_limit is not None for volume in pod.spec.volumes)

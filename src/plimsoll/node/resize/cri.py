@@ -118,7 +118,7 @@ async def _in_sandbox(
     tools: Dependencies, sandbox_id: str, before: Values, after: Values, write: Callable[[], Awaitable[T]]
 ) -> T:
     """Writes the pod's own cgroup, and tells the runtime that runs its sandbox: first where it may refuse (03 §10)."""
-    told_first = tools.setting.profile.sandbox_told_first
+    told_first = tools.setting.profile.sandbox_updated_first
     if sandbox_id and told_first:
         await tools.runtime.update_sandbox(sandbox_id, cri_resources(after, 0))
     try:

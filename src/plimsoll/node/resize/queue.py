@@ -18,14 +18,23 @@ import msgspec
 
 from plimsoll.node.checkpoint import Checkpoint, CheckpointWriteError
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Container, Pod, ResourceList
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.resize.allocation import Allocation, NodeResizeGates, allocated_pod, is_allocated
-from plimsoll.rules.resize.conditions import NO_MARKS, ResizeConditions, failed, finished, is_news, judged, marks_of
+from plimsoll.rules.resize.allocation import Allocation, allocated_pod, is_allocated
+from plimsoll.rules.resize.conditions import (
+    NO_RESIZE_CONDITIONS,
+    ResizeConditions,
+    conditions_from_status,
+    failed,
+    finished,
+    is_news,
+    judged,
+)
 from plimsoll.rules.resize.verdict import (
     RETRY_FIRST_S,
     RETRY_S,
@@ -44,7 +53,7 @@ class ResizePolicyOfNode(msgspec.Struct, frozen=True):
     """The settings that verdicts depend on and that do not change while the agent runs."""
 
     profile: Profile
-    gates: NodeResizeGates
+    gates: Gates
     absolute_allocatable: ResourceList
     static_cpus: bool = False
     static_memory: bool = False
@@ -101,7 +110,7 @@ class Resizes:
 
     def known(self, uid: str, conditions: Iterable[RunCondition], generation: int) -> None:
         """A pod of an earlier run: what its status says of resizes holds until it is judged anew."""
-        self._marks[uid] = marks_of(conditions, generation, self._clock())
+        self._marks[uid] = conditions_from_status(conditions, generation, self._clock())
         self._queue[uid] = None
 
     def changed(self, uid: str) -> None:
@@ -149,7 +158,7 @@ class Resizes:
     # --- what is known ---
 
     def marks(self, uid: str) -> ResizeConditions:
-        return self._marks.get(uid, NO_MARKS)
+        return self._marks.get(uid, NO_RESIZE_CONDITIONS)
 
     def pending(self) -> dict[str, int]:
         """How many wait, by reason."""
@@ -249,7 +258,7 @@ class Resizes:
             self._pods.told(pod.metadata.uid, event)
 
     def _put(self, uid: str, marks: ResizeConditions) -> None:
-        if marks == NO_MARKS:
+        if marks == NO_RESIZE_CONDITIONS:
             self._marks.pop(uid, None)
         else:
             self._marks[uid] = marks

@@ -39,7 +39,7 @@ from plimsoll.rules.cpumanager.assignment import (
     NotWholeCoresError,
     assigned,
     reserved_set,
-    state_trouble,
+    state_error,
 )
 from plimsoll.rules.cpumanager.topology import Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
@@ -101,7 +101,7 @@ class CpuManager:
         configured = STATIC if self.is_static else NONE
         if state.policy != configured:
             return f'configured policy "{configured}" differs from state checkpoint policy "{state.policy}"'
-        return state_trouble(state.owned, state.shared, self.plan) if self.plan is not None else ""
+        return state_error(state.owned, state.shared, self.plan) if self.plan is not None else ""
 
     # --- deciding ---
 
@@ -109,7 +109,7 @@ class CpuManager:
         """The CPUs that its containers would own; `pod` with its allocated resources. Nothing is given away yet."""
         if self.plan is None:
             return {}
-        whole = defaulted(pod, pod_level=self._policy.pod_level)
+        whole = defaulted(pod, gates=self._policy.gates)
         try:
             return assigned(whole, self._owned, self.plan, self._policy)
         except (NotEnoughCpusError, NotWholeCoresError) as error:

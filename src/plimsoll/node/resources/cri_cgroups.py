@@ -175,7 +175,7 @@ class RuntimeCgroups:
 
     def _is_there(self, path: str) -> bool:
         try:
-            return self._driver.look(path, ()) is not None
+            return self._driver.read(path, ()) is not None
         except CgroupError:
             return False
 
@@ -184,7 +184,7 @@ class RuntimeCgroups:
         if not wanted or self._driver.version != 2:
             return
         try:
-            seen = self._driver.look(path, tuple(wanted))
+            seen = self._driver.read(path, tuple(wanted))
         except CgroupError:
             return
         if seen is None:

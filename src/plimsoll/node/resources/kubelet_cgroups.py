@@ -71,7 +71,7 @@ class OwnPlace:
 
     async def _enter(self, path: str, pid: int) -> None:
         driver = self._driver
-        if driver.look(path, ()) is None:
+        if driver.read(path, ()) is None:
             await driver.make(path, pid=pid)
         if pid not in driver.members(path):
             await driver.move(path, pid)
@@ -79,7 +79,7 @@ class OwnPlace:
     async def _move_system(self, path: str) -> dict[int, str]:
         """Everything in the top cgroup that is neither init nor a thread of the kernel; who could not be moved."""
         driver, left = self._driver, dict[int, str]()
-        if driver.look(path, ()) is None:
+        if driver.read(path, ()) is None:
             await driver.make(path)
         for _ in range(ROUNDS):
             found = [pid for pid in self._system_processes() if pid not in left]

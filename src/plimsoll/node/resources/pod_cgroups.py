@@ -36,7 +36,7 @@ from plimsoll.rules.model.cgroup_names import cgroup_path
 from plimsoll.rules.model.kernel import CgroupVersion, Weight
 from plimsoll.rules.model.objects import Container, Metadata, Pod, PodSpec
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resize.status import TOLD_FILES, kernel_values
+from plimsoll.rules.resize.status import STATUS_FILES, kernel_values
 from plimsoll.rules.resources.files import file_map
 from plimsoll.rules.resources.values import Values
 
@@ -71,7 +71,7 @@ class PodCgroups:
     def __init__(self, tree: CgroupManager, driver: CgroupDriver, setting: NodeConfig) -> None:
         self.witnesses: list[CgroupListener] = []
         self._tree, self._driver, self._setting = tree, driver, setting
-        tree.hurry(QUICK)
+        tree.set_shrink_policy(QUICK)
         self._waiting: dict[str, tuple[CgroupRequest, asyncio.Future[None]]] = {}
         self._have: dict[str, CgroupRequest] = {}
         self._sized: set[str] = (
@@ -247,7 +247,7 @@ class PodCgroups:
 
     def _told(self, path: str, given: Values, version: CgroupVersion, weight: Weight) -> Values | None:
         try:
-            seen = self._driver.look(path, TOLD_FILES[version])
+            seen = self._driver.read(path, STATUS_FILES[version])
         except CgroupError:
             return None
         page_size = self._setting.machine.page_size
@@ -298,7 +298,7 @@ class PodCgroups:
         if not path or self._driver.simulated:
             return None
         try:
-            seen = self._driver.look(path, _OOM_FILES[1:] if deep else _OOM_FILES)
+            seen = self._driver.read(path, _OOM_FILES[1:] if deep else _OOM_FILES)
         except CgroupError:
             return None
         if seen is None:

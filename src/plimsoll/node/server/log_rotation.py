@@ -1,9 +1,8 @@
-"""Logs that a runtime writes, kept from growing without end: the agent moves them away, the runtime begins new ones.
+"""Rotate the logs that a CRI runtime writes. The embedded runtime rotates its own.
 
-A log that has become larger than containerLogMaxSize gets the time behind its name, the runtime is told to open its log
-again, and of the moved ones only so many stay that with the current one there are containerLogMaxFiles. A runtime that
-does not open a new one gets the old one back: not a line is lost, and the next look tries again. The embedded runtime
-does all this by itself.
+A log that is larger than containerLogMaxSize is renamed with a timestamp, and the runtime is asked to reopen it. Older
+files are removed, so that with the current one there are containerLogMaxFiles. If the runtime does not reopen the log,
+the file gets its name back: no line is lost, and the next pass tries again.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.server.logs import rotated_files
 from plimsoll.runtime.interface import ContainerRuntime, ContainerStateSeen
 
-LOOK_S = 10.0  # containerLogMonitorInterval
+POLL_S = 10.0  # containerLogMonitorInterval
 
 log = logging.getLogger(__name__)
 
@@ -28,35 +27,36 @@ class LogRotation:
         self._runtime, self._view, self._max_bytes, self._max_files = runtime, view, max_bytes, max_files
 
     async def run(self) -> None:
-        """For ever."""
+        """Until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            await self.look()
+            await asyncio.sleep(POLL_S)
+            await self.sync()
 
-    async def look(self) -> None:
-        running = [each for parts in self._view.last.values() for each in parts.containers if each.phase == "running"]
-        for each in running:
+    async def sync(self) -> None:
+        containers = [container for pod in self._view.last.values() for container in pod.containers]
+        for container in containers:
             try:
-                await self._looked(each)
+                if container.phase == "running":
+                    await self._rotate(container)
             except (PlimsollError, OSError) as error:
-                log.warning("the log of container %s cannot be rotated: %s", each.name, error)
+                log.warning("cannot rotate the log of container %s: %s", container.name, error)
 
-    async def _looked(self, container: ContainerStateSeen) -> None:
+    async def _rotate(self, container: ContainerStateSeen) -> None:
         file = self._runtime.log_file(container)
         if not container.log_file or not file.exists() or file.stat().st_size <= self._max_bytes:
             return
-        moved = file.with_name(f"{file.name}.{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
-        file.rename(moved)
+        rotated = file.with_name(f"{file.name}.{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}")
+        file.rename(rotated)
         try:
             await self._runtime.reopen_log(container.id)
         except PlimsollError:
-            moved.rename(file)
+            rotated.rename(file)
             raise
         for old in oldest(file, self._max_files - 1):
             old.unlink()
 
 
 def oldest(file: Path, kept: int) -> list[Path]:
-    """Of the moved files of a log, all but the newest `kept`."""
-    moved = rotated_files(file)
-    return moved[: max(0, len(moved) - kept)]
+    """The rotated files of a log, except the newest `kept`."""
+    files = rotated_files(file)
+    return files[: max(0, len(files) - kept)]

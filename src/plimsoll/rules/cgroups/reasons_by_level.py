@@ -1,7 +1,7 @@
 """The reason for each file at each level of the tree: which fields, which numbers, which formula.
 
 One function per level returns file name → Reason. Steps are built from the effective lists that the values were
-computed from; the arithmetic itself stays in `rules.resources.cpu`, `rules.resources.memory`,
+computed from; the arithmetic is in `rules.resources.cpu`, `rules.resources.memory`,
 `rules.resources.effective` and `rules.node.allocatable`.
 """
 
@@ -51,7 +51,7 @@ from plimsoll.rules.resources.values import UNLIMITED, Values, page_size_bytes
 
 Reasons = dict[str, Reason]
 
-# The memory files of both versions that a limit lands in.
+# The memory files of both versions that hold a limit.
 _LIMIT_FILES = ("memory.max", "memory.limit_in_bytes")
 
 
@@ -71,7 +71,7 @@ def _cpu_quota(cpu_milli: int, lead: str, source: str, setting: NodeConfig) -> R
 
 
 def _amount(quantity: Quantity | None, name: str) -> str:
-    """Milli-cores, or bytes, exactly: fractions are shown, so that sums stay true."""
+    """Exact milli-cores or bytes, with fractions, so that sums are correct."""
     if quantity is None:
         return "0"
     unit = NANO_PER_MILLI if name == CPU else NANO_PER_UNIT
@@ -98,8 +98,8 @@ def node_reasons(setting: NodeConfig, values: Values, sums: ClassSums, *, enforc
     for name in _LIMIT_FILES:
         reasons[name] = Reason(lead, source, note or "absolute allocatable: the eviction threshold is not subtracted")
     if values.pids is not None and setting.machine.pid_capacity is not None:
-        reserved = [each.get(PID) for each in (setting.reserved.system, setting.reserved.kube) if each]
-        terms = [_amount(each, PID) for each in reserved if each and enforced]
+        reserved = [amount.get(PID) for amount in (setting.reserved.system, setting.reserved.kube) if amount]
+        terms = [_amount(amount, PID) for amount in reserved if amount and enforced]
         rest = " − ".join([str(setting.machine.pid_capacity), *terms])
         reasons["pids.max"] = Reason(
             f"max(⌈{rest}⌉, 1) = {max(values.pids, 1)}" if terms else "",
@@ -120,7 +120,7 @@ def node_reasons(setting: NodeConfig, values: Values, sums: ClassSums, *, enforc
 
 
 def _subtraction(setting: NodeConfig, name: str, enforced: bool) -> tuple[str, str]:
-    """capacity − systemReserved − kubeReserved, the terms that exist."""
+    """capacity − systemReserved − kubeReserved, without the terms that are not set."""
     if not enforced:
         return "", f"capacity.{name}"
     terms, sources = [_amount(setting.capacity[name], name)], [f"capacity.{name}"]
@@ -156,9 +156,9 @@ def class_reasons(
     percent: int | None,
     shielded: Sequence[ResourceList],
 ) -> Reasons:
-    """`members`: requests that count for cpu, and for memory, where the gate is forgotten (02 §6.2).
+    """`members`: requests that count for cpu, and for memory, which ignores the gate (02 §6.2).
 
-    `shielded`: the latter of those pods that do not decline Memory QoS.
+    `shielded`: the memory requests of pods that do not decline Memory QoS.
     """
     policy = setting.policy
     if qos == "BestEffort":
@@ -193,7 +193,7 @@ def class_reasons(
 def _low_note(setting: NodeConfig) -> str:
     if setting.policy.reservation != "tiered":
         return ""
-    return "kubepods has no memory.low of its own: it counts only where the hierarchy is mounted memory_recursiveprot"
+    return "kubepods has no memory.low of its own: effective only if cgroup2 is mounted with memory_recursiveprot"
 
 
 # --- pod ---
@@ -209,33 +209,33 @@ def pod_reasons(
     setting: NodeConfig,
 ) -> Reasons:
     policy = setting.policy
-    lead, source = _effective_steps(pod, base, CPU, "requests", requests, policy.pod_level)
+    lead, source = _effective_steps(pod, base, CPU, "requests", requests, policy.gates.pod_level)
     if qos == "BestEffort":
         least = Reason("", "", "BestEffort: always the least, 2 shares")
         reasons: Reasons = {"cpu.weight": least, "cpu.shares": least}
     else:
         cpu = requests.get(CPU)
         reasons = _cpu_weight(0 if cpu is None else cpu.milli, lead, source, setting)
-    lead, source = _effective_steps(pod, base, CPU, "limits", limits, policy.pod_level)
+    lead, source = _effective_steps(pod, base, CPU, "limits", limits, policy.gates.pod_level)
     cpu = limits.get(CPU)
     reasons |= _cpu_quota(0 if cpu is None else cpu.milli, lead, source, setting)
     if values.cpu_quota_us == UNLIMITED:
         reasons["cpu.max"] = reasons["cpu.cfs_quota_us"] = _without_quota(source, setting)
-    lead, source = _effective_steps(pod, base, MEMORY, "limits", limits, policy.pod_level)
+    lead, source = _effective_steps(pod, base, MEMORY, "limits", limits, policy.gates.pod_level)
     for name in _LIMIT_FILES:
         reasons[name] = Reason(lead, source)
-    lead, source = _effective_steps(pod, base, MEMORY, "requests", requests, policy.pod_level)
+    lead, source = _effective_steps(pod, base, MEMORY, "requests", requests, policy.gates.pod_level)
     for name in ("memory.min", "memory.low"):
         reasons[name] = Reason(lead, source)
     request = requests.get(MEMORY)
     reasons |= _page_cache_reason(request.value if request is not None else 0, source, values, setting)
     reasons["pids.max"] = Reason("", "podPidsLimit")
     for name in hugetlb_files(values, policy.cgroup_version) or {}:
-        reasons[name] = Reason("", "", "a page size of the host that the pod does not ask for")
+        reasons[name] = Reason("", "", "a page size of the host that the pod does not request")
     for resource in requests:
         if resource.startswith(HUGEPAGES_PREFIX):
             file = _hugetlb_name(resource, setting)
-            lead, source = _effective_steps(pod, base, resource, "requests", requests, policy.pod_level)
+            lead, source = _effective_steps(pod, base, resource, "requests", requests, policy.gates.pod_level)
             reasons[file] = Reason(lead, source)
     return reasons
 
@@ -254,7 +254,7 @@ def _hugetlb_name(resource: str, setting: NodeConfig) -> str:
 def _effective_steps(
     pod: Pod, base: str, name: str, kind: str, effective: ResourceList, pod_level: bool
 ) -> tuple[str, str]:
-    """How one effective amount came about (01 §6): sum, largest init moment, pod level, overhead."""
+    """The steps to one effective amount (01 §6): sum, largest init moment, pod level, overhead."""
     spec = pod.spec
     if name not in effective:
         return "", f"{base}.containers[*].resources.{kind}.{name}"
@@ -283,22 +283,22 @@ def _effective_steps(
 def _aggregate_expression(pod: Pod, base: str, name: str, kind: str) -> tuple[str, str, bool]:
     def amount(container: object) -> Quantity | None:
         resources = container.resources  # type: ignore[attr-defined]
-        found = resources.requests if kind == "requests" else resources.limits
-        return (found or {}).get(name)
+        amounts = resources.requests if kind == "requests" else resources.limits
+        return (amounts or {}).get(name)
 
     spec = pod.spec
-    running = [_amount(amount(each), name) for each in spec.containers if amount(each) is not None]
+    running = [_amount(amount(container), name) for container in spec.containers if amount(container) is not None]
     fields = [
         f"{base}.containers[{index}].resources.{kind}.{name}"
-        for index, each in enumerate(spec.containers)
-        if amount(each) is not None
+        for index, container in enumerate(spec.containers)
+        if amount(container) is not None
     ]
     moments, sidecars = [], []
-    for index, each in enumerate(spec.init_containers):
-        own = amount(each)
+    for index, container in enumerate(spec.init_containers):
+        own = amount(container)
         if own is not None:
             fields.append(f"{base}.initContainers[{index}].resources.{kind}.{name}")
-        if is_sidecar(each):
+        if is_sidecar(container):
             if own is not None:
                 sidecars.append(_amount(own, name))
                 running.append(_amount(own, name))
@@ -322,7 +322,7 @@ def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Va
     kind = f"initContainers[{index}]" if index < inits else f"containers[{index - inits}]"
     own = f"{base}.{kind}.resources"
     requests, limits = container.resources.requests or {}, container.resources.limits or {}
-    inherited = (spec.resources.limits or {}) if spec.resources is not None and policy.pod_level else {}
+    inherited = (spec.resources.limits or {}) if spec.resources is not None and policy.gates.pod_level else {}
     cpu_limit, cpu_source = _own_or_inherited(limits, inherited, CPU, own, base)
     _, memory_source = _own_or_inherited(limits, inherited, MEMORY, own, base)
     cpu_request = requests.get(CPU)
@@ -378,7 +378,7 @@ def _protection_reasons(request_bytes: int, source: str, setting: NodeConfig) ->
 
 
 def _page_cache_reason(request_bytes: int, source: str, values: Values, setting: NodeConfig) -> Reasons:
-    """Where our extra has taken something off memory.min, so that page cache keeps room below the limit."""
+    """For pageCacheSafeMin: memory.min was reduced so that page cache has room below the limit."""
     minimum, limit = values.memory_min_bytes, values.memory_bytes
     if not setting.policy.page_cache_safe or not minimum or not limit or minimum >= request_bytes:
         return {}
@@ -393,18 +393,18 @@ def _swap_reason(request_bytes: int, values: Values, setting: NodeConfig) -> Rea
         terms = f"{request_bytes} / {policy.memory_capacity_bytes} · {policy.swap_capacity_bytes}"
         return Reason(f"⌊{terms}⌋ = {values.swap_bytes}", "memorySwap.swapBehavior: LimitedSwap")
     if policy.limited_swap and not policy.swap_capacity_bytes:
-        return Reason("", "memorySwap.swapBehavior: LimitedSwap", "no swap is known of this node (--capacity swap=…)")
+        return Reason("", "memorySwap.swapBehavior: LimitedSwap", "this node has no known swap (--capacity swap=…)")
     return Reason("", "memorySwap.swapBehavior", "no swap for this container")
 
 
 def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setting: NodeConfig) -> str:
-    """How a container came by its oom_score_adj (O-3)."""
+    """The steps to a container's oom_score_adj (O-3)."""
     policy = setting.policy
     if is_node_critical(pod):
         return "system-node-critical: −997"
     if qos != "Burstable":
         return f"{qos}: {'−997' if qos == 'Guaranteed' else '1000'}"
-    extra = pod_share_bytes(pod) if policy.pod_level and policy.pod_level_oom_share else 0
+    extra = pod_share_bytes(pod) if policy.gates.pod_level and policy.pod_level_oom_share else 0
     request, capacity = memory_request_bytes(container), policy.memory_capacity_bytes
     text, plain = _score_step(request, extra, capacity), burstable_score(request + extra, capacity)
     if is_sidecar(container) and policy.sidecar_oom_rule:

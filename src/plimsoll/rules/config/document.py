@@ -1,7 +1,7 @@
-"""A KubeletConfig as the document that gives it: what a node's `/configz` says.
+"""A KubeletConfig as a document, for a node's `/configz`.
 
-Every setting that has an effect here is written out, by the rows of `table`; read again under the same profile
-it is the same configuration. Headers for static pods may hold a secret, so only their names are told.
+Every setting with an effect is written, by the rows of `table`; parsed with the same profile it gives the same
+configuration. Headers for static pods may contain a secret, so only their names are shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.rules.model.json_object import JsonObject
 
 MASKED = "<masked>"
 
-# Kinds that are not listed are kept as they are written.
+# Kinds that are not listed are written unchanged.
 _WRITTEN: dict[Kind, Callable[[Any], Any]] = {
     "duration": lambda seconds: f"{int(seconds)}s" if seconds == int(seconds) else f"{round(seconds * 10**9)}ns",
     "period": lambda micros: f"{micros}us",
@@ -40,5 +40,5 @@ def config_document(config: KubeletConfig) -> JsonObject:
         level = document
         for group in groups:
             level = level.setdefault(group, {})
-        level[name] = _WRITTEN.get(row.kind, lambda given: given)(value)
+        level[name] = _WRITTEN.get(row.kind, lambda written: written)(value)
     return document

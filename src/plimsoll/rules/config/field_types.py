@@ -1,8 +1,8 @@
-"""The kinds of value that a kubelet setting can take: how each is read from a document, and from a flag.
+"""The kinds of values of kubelet settings: how each is read from a document and from a flag.
 
-A reader takes a value of JSON types and gives it as KubeletConfig holds it. What it cannot take it adds to the
-problems, one per fault, with the path; what it returns then does not matter. A flag's text is first brought into the
-document's form (`cpu=2,memory=4Gi` into a map), so each kind has one reader for both.
+A reader converts a value of JSON types to the one in KubeletConfig. Errors are added to the problems, one each, with
+the path; the returned value is then ignored. A flag's text is first converted to the document's form
+(`cpu=2,memory=4Gi` to a map), so each kind has one reader for both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Problems = list[InvalidConfigError]
 
 RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
 
-# How each kind of value is called in the documentation and in errors.
+# The name of each kind of value in the documentation and in errors.
 Kind = Literal[
     "text", "boolean", "integer", "long", "number", "duration", "period", "texts", "map", "amounts", "thresholds",
     "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers",
@@ -52,7 +52,7 @@ KIND_WORDS: dict[Kind, str] = {
 
 
 def _text(value: Any, path: str, problems: Problems) -> Any:
-    # type(), not isinstance(): the codec's numbers that keep their text are a kind of str.
+    # type(), not isinstance(): the codec's numbers with their text are a subclass of str.
     return value if type(value) is str else _mistyped("text", value, path, problems)
 
 
@@ -81,7 +81,7 @@ def _number(value: Any, path: str, problems: Problems) -> Any:
 
 
 def _figure(value: Any) -> int | float | None:
-    """A JSON number of a size that matters, also one that keeps its text."""
+    """A JSON number of a reasonable size, also one with its text."""
     if isinstance(value, str) and type(value) is not str:
         try:
             value = float(value) if re.search("[.eE]", value) else int(value[:40])
@@ -89,7 +89,7 @@ def _figure(value: Any) -> int | float | None:
             return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return value if abs(value) < 1e30 else None  # no NaN either
+    return value if abs(value) < 1e30 else None  # excludes NaN
 
 
 def _duration(value: Any, path: str, problems: Problems) -> Any:
@@ -135,7 +135,7 @@ def _amounts(value: Any, path: str, problems: Problems) -> Any:
 
 
 def _amount(value: Any, path: str, problems: Problems) -> str:
-    """A text, or the number that a user did not quote. Null is the empty text, as Go reads it."""
+    """A text, or an unquoted number. Null is the empty text, as in Go."""
     if value is None:
         return ""
     if isinstance(value, str) or _figure(value) is not None:
@@ -261,7 +261,7 @@ READERS: dict[Kind, Callable[[Any, str, Problems], Any]] = {
 }
 
 
-# The command line's form of each kind → the document's form. Kinds that are not listed are texts in both.
+# The command line's form of each kind → the document's form. Other kinds are texts in both.
 
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
@@ -279,7 +279,7 @@ def _pairs(text: str) -> object:
 
 
 def _header_texts(text: str) -> object:
-    """`a:one,a:two,b:three`, as the kubelet's --manifest-url-header takes them."""
+    """`a:one,a:two,b:three`, as in the kubelet's --manifest-url-header."""
     found: dict[str, list[str]] = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition(":")
@@ -299,6 +299,6 @@ FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
     "thresholds": lambda text: flag_map(text, "<"),
     "gates": lambda text: {name: _boolean_text(on) for name, on in flag_map(text, "=").items()},
     "headers": _header_texts,
-    "object": lambda text: {},  # such a setting has no effect, so its text is not taken apart
+    "object": lambda text: {},  # such a setting has no effect, so its text is not parsed
     "list": lambda text: [],
 }

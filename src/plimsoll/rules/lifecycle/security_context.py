@@ -1,13 +1,13 @@
-"""securityContext of pod and container → the plain values a runtime is told, or why not.
+"""securityContext of pod and container → the values for the runtime, or the reason why not.
 
-A container's field stands before the pod's. Honoured: runAsUser, runAsGroup, runAsNonRoot, supplementalGroups, fsGroup
+A container's field overrides the pod's. Supported: runAsUser, runAsGroup, runAsNonRoot, supplementalGroups, fsGroup
 (as a group of every process, and as the group of volumes), capabilities, privileged, readOnlyRootFilesystem,
 allowPrivilegeEscalation. Every other field is refused with its path, because a setting that promises protection and
-does nothing is worse than none; only texts that say what happens anyway are let pass: an `Unconfined` profile, the
-`Default` proc mount, and fsGroupChangePolicy, which Kubernetes itself does not apply to the volumes that exist here.
+does nothing is worse than none. Values that change nothing are accepted: an `Unconfined` profile, the `Default` proc
+mount, and fsGroupChangePolicy, which Kubernetes does not apply to the volumes that this node supports.
 
-Privileges cannot be gained unless the manifest says so (`allowPrivilegeEscalation: true`, or `privileged`): Kubernetes
-leaves that open where nothing is said, we do not.
+Privileges cannot be gained unless the manifest allows it (`allowPrivilegeEscalation: true`, or `privileged`); the
+default of Kubernetes is to allow it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SecurityValues(msgspec.Struct, frozen=True):
 
 
 def security_values(pod: RunPod, container: RunContainer, image_user: int | None = None) -> SecurityValues:
-    """Raises ContainerConfigError with every refused field, or where runAsNonRoot is set and root would run."""
+    """Raises ContainerConfigError with every refused field, or if runAsNonRoot is set and the user is root."""
     refused = [*_refused_by_pod(pod), *_refused_by_container(pod, container)]
     if refused:
         listed = ", ".join(refused)
@@ -124,7 +124,7 @@ def _refused_profiles(context: SecurityContext | PodSecurityContext, at: str) ->
 
 
 def container_path(pod: RunPod, container: RunContainer) -> str:
-    """Where the container stands in its manifest."""
+    """The container's path in its manifest."""
     kinds = (
         ("containers", pod.spec.containers),
         ("initContainers", pod.spec.init_containers),

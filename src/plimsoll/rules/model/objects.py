@@ -1,8 +1,8 @@
-"""The lean objects that rules compute with: only the fields that decide something, frozen, straight from JSON.
+"""The lean objects that the rules use: only the fields that matter to a rule, frozen, decoded from JSON.
 
-A user's document is stored and served as it came; these are views of it. Absent and empty mean different things in a
-few places (spec 01 QC-2, D-1), so `None` is absent and an empty mapping is an empty mapping. Mappings inside these
-objects are never changed after decoding: a rule that needs another value builds another object.
+A user's document is stored and served unchanged; these are views of it. Absent and empty differ in a few places (01
+QC-2, D-1), so `None` is absent and an empty mapping is empty. Mappings inside these objects never change after
+decoding: a rule that needs another value builds another object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.rules.quantity import Quantity
 
 ResourceList = dict[str, Quantity]
-Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # as Go reads it
+Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # as in Go
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 QoSClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 
@@ -74,7 +74,7 @@ class EmptyDir(Lean, frozen=True, gc=False):
 
 
 class Volume(Lean, frozen=True, gc=False):
-    """Only what eviction asks: is it local storage (spec 04 §1.2)?"""
+    """Only what eviction needs: whether it is local storage (04 §1.2)."""
 
     name: str = ""
     empty_dir: EmptyDir | None = None
@@ -288,7 +288,7 @@ def is_sidecar(container: Container) -> bool:
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """May the name stand in `spec.resources`? (R-3)"""
+    """Whether the name is allowed in `spec.resources` (R-3)."""
     return name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)
 
 

@@ -1,6 +1,6 @@
 """The namespace's policies as lean objects: LimitRange, ResourceQuota and PodDisruptionBudget.
 
-Like `objects`: only the fields that decide something, frozen, `None` for absent.
+As in `objects`: only the fields that matter to a rule, frozen, `None` for absent.
 """
 
 from __future__ import annotations

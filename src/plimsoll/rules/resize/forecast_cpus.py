@@ -1,6 +1,6 @@
-"""Whether exclusive CPUs could be had, for whoever knows a node's pods but not which CPUs they own (02 §10).
+"""The forecast of exclusive CPUs: whether the static CPU manager can assign them to a resized pod (02 §10).
 
-How many are taken decides, hardly ever which: so the pods are given theirs anew, one after the other.
+The number of CPUs decides, hardly ever which ones. So all pods are assigned CPUs again, one after the other.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.scheduling.fit import load_key
 
 
-def foretold_cpu_refusal(
-    plan: CpuPlan, policy: NodePolicy, held: Iterable[Pod]
+def predicted_cpu_refusal(
+    plan: CpuPlan, policy: NodePolicy, allocated: Iterable[Pod]
 ) -> Callable[[Pod], AdmissionRefusal | None]:
-    """`held`: all pods of the node with what is allocated to them, the one that will be asked about included."""
+    """`allocated`: all pods of the node with their allocated resources, the pod in question included."""
     owned: dict[str, dict[str, Cpus]] = {}
 
-    def wanted(pod: Pod) -> dict[str, Cpus]:
-        return assigned(_keyed(defaulted(pod, pod_level=policy.pod_level)), owned, plan, policy)
+    def assign(pod: Pod) -> dict[str, Cpus]:
+        return assigned(_keyed(defaulted(pod, gates=policy.gates)), owned, plan, policy)
 
-    for each in held:
+    for pod in allocated:
         try:
-            owned[load_key(each)] = wanted(each)
+            owned[load_key(pod)] = assign(pod)
         except (NotEnoughCpusError, NotWholeCoresError):
-            continue  # it runs all the same, so our order was not the node's; what it owns is not known
+            continue  # it runs, so the node used another order; its CPUs are unknown
 
     def refusal(pod: Pod) -> AdmissionRefusal | None:
         try:
-            wanted(pod)
+            assign(pod)
         except (NotEnoughCpusError, NotWholeCoresError) as error:
             return AdmissionRefusal(error.reason, str(error))
         return None

@@ -20,17 +20,15 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, Container, Pod, ResourceList, is_static
 from plimsoll.rules.node.admission import AdmissionRefusal, admit
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.quantity import ZERO, Quantity
 from plimsoll.rules.resize.allocation import (
-    DEFAULT_GATES,
     Allocation,
-    NodeResizeGates,
     all_containers,
     allocated_pod,
     allocation_of,
@@ -59,7 +57,7 @@ class ResizeSetting(msgspec.Struct, frozen=True):
 
     load: NodeLoad
     profile: Profile = DEFAULT_PROFILE
-    gates: NodeResizeGates = DEFAULT_GATES
+    gates: Gates = DEFAULT_GATES
     static_cpus: bool = False  # cpuManagerPolicy: static
     static_memory: bool = False  # memoryManagerPolicy: Static
     conditions: tuple[NodeCondition, ...] = ()  # pressure that the eviction loop reports now
@@ -109,7 +107,7 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
         setting.load,
         setting.conditions,
         profile=setting.profile,
-        pod_level=setting.gates.pod_level,
+        gates=setting.gates,
         managers=lambda: setting.cpu_refusal(desired),
         also=also,
     )
@@ -131,7 +129,7 @@ def _infeasible(desired: Pod, allocation: Allocation, setting: ResizeSetting) ->
         return _Infeasible("In-place resize of containers with swap is not supported.", "swap_limitation")
     if not setting.gates.pod_level_resize and not same_pod_level(desired.spec.resources, allocated.spec.resources):
         return _Infeasible("InPlacePodLevelResourcesVerticalScaling is disabled", "plr_feature_gate_off")
-    if qos_class(desired, pod_level=setting.gates.pod_level) == GUARANTEED:
+    if qos_class(desired, gates=setting.gates) == GUARANTEED:
         refusal = _exclusive_refusal(desired, allocation, setting)
         if refusal is not None:
             return refusal
@@ -175,7 +173,7 @@ def _exclusive_refusal(desired: Pod, allocation: Allocation, setting: ResizeSett
     return None
 
 
-def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: NodeResizeGates) -> list[Container]:
+def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: Gates) -> list[Container]:
     return [
         container
         for container in resizable_containers(desired, gates)
@@ -186,7 +184,7 @@ def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: No
 
 def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None:
     """Step 6: larger than the whole node. Looked at again when the node changes."""
-    requests = pod_requests(desired, pod_level=setting.gates.pod_level)
+    requests = pod_requests(desired, gates=setting.gates)
     capacity = setting.absolute_allocatable
     if capacity is None:
         status = setting.load.node.status
@@ -241,16 +239,6 @@ def increases_requests(desired: Pod, allocation: Allocation) -> bool:
     return any(wanted.get(name, ZERO) > held.get(name, ZERO) for name in (CPU, MEMORY))
 
 
-def node_resize_gates(config: KubeletConfig) -> NodeResizeGates:
-    return NodeResizeGates(
-        pod_level=config.gate("PodLevelResources"),
-        pod_level_resize=config.gate("InPlacePodLevelResourcesVerticalScaling"),
-        init_containers=config.gate("InPlacePodVerticalScalingInitContainers"),
-        exclusive_cpus=config.gate("InPlacePodVerticalScalingExclusiveCPUs"),
-        exclusive_memory=config.gate("InPlacePodVerticalScalingExclusiveMemory"),
-    )
-
-
 def resize_setting(
     setting: NodeConfig,
     load: NodeLoad,
@@ -265,7 +253,7 @@ def resize_setting(
     return ResizeSetting(
         load,
         setting.profile,
-        node_resize_gates(config),
+        setting.policy.gates,
         static_cpus=setting.policy.static_cpus,
         static_memory=config.memory_manager_policy == "Static",
         conditions=conditions,

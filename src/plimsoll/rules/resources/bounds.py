@@ -1,7 +1,6 @@
-"""Amounts that no value can be computed from: more than 63 bits (spec 01 Q-14), or of a page size nobody can read.
+"""Amounts that no value can be computed from: more than 63 bits (01 Q-14), or an unreadable page size.
 
-Real Kubernetes accepts the former and lets its arithmetic wrap around; the values that come out mean nothing. Whoever
-computes values for a pod refuses such a pod instead.
+Kubernetes accepts large amounts, and its arithmetic wraps around. Plimsoll refuses such a pod.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ def oversized(pod: Pod) -> list[FieldError]:
 
 
 def fits(amounts: Mapping[str, int]) -> bool:
-    """The same question about whole amounts, for those who already have them."""
+    """The same check for amounts that are already rounded."""
     return not amounts or (max(amounts.values()) <= MAX_INT64 and all(map(has_page_size, amounts)))
 
 
 def has_page_size(name: str) -> bool:
-    """True for every name but `hugepages-` with something after it that is no size."""
+    """False for a `hugepages-` name without a readable size; true for any other name."""
     return not name.startswith(HUGEPAGES_PREFIX) or page_size_of(name) is not None
 
 

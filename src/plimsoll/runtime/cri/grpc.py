@@ -1,9 +1,9 @@
 """gRPC over a unix socket: calls with a deadline, and streams of answers. h2 speaks HTTP/2, asyncio carries it.
 
 A call is one HTTP/2 stream: headers that name the method, one message with a prefix of five bytes (a flag, its length),
-answers framed the same way, and trailers with the status. One connection carries all calls; it is made at the first
-one and again after it broke. A broken connection fails every call on it (`Unavailable`); whether to ask again is the
-caller's to know. `GrpcUnavailableError` says that nothing was sent.
+answers framed the same way, and trailers with the status. One connection carries all calls; it is made for the
+first one and again after it broke. A broken connection fails every call on it (UNAVAILABLE); the caller decides whether
+to retry. `GrpcUnavailableError` means that nothing was sent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CODE_NAMES = (
 CONNECT_S = 5.0
 PREFIX = 5
 WINDOW = 1 << 20
-MAX_MESSAGE = 64 << 20  # an answer that claims more is no answer
+MAX_MESSAGE = 64 << 20  # a longer one is an error
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -54,13 +54,13 @@ class GrpcError(PlimsollError):
         self.code, self.message = code, message
 
     def __str__(self) -> str:
-        """As Go prints it, so that users find it in the usual places."""
+        """As Go prints it, so that users find it on the web."""
         name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
         return f"rpc error: code = {name} desc = {self.message}"
 
 
 class GrpcUnavailableError(GrpcError):
-    """Nobody listens, so nothing was sent."""
+    """No server listens, so nothing was sent."""
 
     def __init__(self, message: str) -> None:
         super().__init__(UNAVAILABLE, message)
@@ -68,7 +68,7 @@ class GrpcUnavailableError(GrpcError):
 
 class GrpcClient:
     def __init__(self, socket_path: str, *, outlives_us: bool = False) -> None:
-        """`outlives_us`: what was asked for is done, also when we are killed (`grpc_keepalive`)."""
+        """`outlives_us`: the server completes pending calls even if this process is killed (`grpc_keepalive`)."""
         self.socket_path = socket_path
         self._outlives_us = outlives_us
         self.connections = 0  # made so far
@@ -98,7 +98,7 @@ class GrpcClient:
                 call.leave()
 
     async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
-        """The answers as they come, without a deadline; ends when the server ends it well."""
+        """The answers as they come, without a deadline, until the server ends the stream."""
         call = await (await self._connected()).start(method, request, None)
         try:
             while True:
@@ -121,8 +121,8 @@ class GrpcClient:
                 loop = asyncio.get_running_loop()
                 try:
                     async with asyncio.timeout(CONNECT_S):
-                        made = partial(_Connection, outlives_us=self._outlives_us)
-                        _, self._connection = await loop.create_unix_connection(made, self.socket_path)
+                        factory = partial(_Connection, outlives_us=self._outlives_us)
+                        _, self._connection = await loop.create_unix_connection(factory, self.socket_path)
                         self.connections += 1
                 except TimeoutError:
                     raise GrpcUnavailableError(f"{self.socket_path}: not connected within {CONNECT_S:g} s") from None
@@ -132,7 +132,7 @@ class GrpcClient:
 
 
 class _Call:
-    """What has come for one stream: messages, and at the end a GrpcError, with code OK where all went well."""
+    """What was received for one stream: messages, and at the end a GrpcError, with code OK on success."""
 
     def __init__(self, connection: _Connection, stream_id: int) -> None:
         self._connection, self.stream_id = connection, stream_id
@@ -165,7 +165,7 @@ class _Call:
             del buffer[: PREFIX + size]
 
     def end(self, how: GrpcError | None = None) -> None:
-        """The first reason counts."""
+        """Only the first call counts."""
         if not self.ended:
             self.ended = True
             self.may_send.set()
@@ -237,7 +237,7 @@ class _Connection(asyncio.Protocol):
         try:
             call = _Call(self, self._h2.get_next_available_stream_id())
             self._h2.send_headers(call.stream_id, headers)
-        except ProtocolError as error:  # too many streams at once, or all numbers used up
+        except ProtocolError as error:  # too many streams at once, or no stream ids left
             self.fail(f"no more calls on this connection: {error}")
             raise GrpcUnavailableError(str(error)) from error
         self._calls[call.stream_id] = call
@@ -249,7 +249,7 @@ class _Connection(asyncio.Protocol):
         return call
 
     async def _send(self, call: _Call, data: bytes) -> None:
-        """As much at a time as the server has room for."""
+        """In parts, as the server's flow control window allows."""
         left = memoryview(data)
         while left and not call.ended:
             room = min(self._h2.local_flow_control_window(call.stream_id), self._h2.max_outbound_frame_size)
@@ -263,7 +263,7 @@ class _Connection(asyncio.Protocol):
         self._flush()
 
     def forget(self, call: _Call) -> None:
-        """Nobody waits for it any more: the server is told to stop, unless it has."""
+        """The caller no longer waits: cancel the call on the server unless it has ended."""
         if self._calls.pop(call.stream_id, None) is None or self.lost or call.ended:
             return
         try:
@@ -277,26 +277,26 @@ class _Connection(asyncio.Protocol):
             self.fail("the server is going away")
             return
         if isinstance(event, WindowUpdated):
-            for call in self._calls.values():
-                call.may_send.set()
+            for pending in self._calls.values():
+                pending.may_send.set()
             return
         if isinstance(event, DataReceived):
             length, stream_id = event.flow_controlled_length, event.stream_id
             if length and stream_id is not None:
                 self._h2.acknowledge_received_data(length, stream_id)
-        found = self._calls.get(getattr(event, "stream_id", None) or 0)
-        if found is None:
+        call = self._calls.get(getattr(event, "stream_id", None) or 0)
+        if call is None:
             return
         if isinstance(event, ResponseReceived | TrailersReceived):
-            found.take_headers({str(name): str(value) for name, value in event.headers or ()})
+            call.take_headers({str(name): str(value) for name, value in event.headers or ()})
         elif isinstance(event, DataReceived):
-            found.take_data(event.data or b"")
+            call.take_data(event.data or b"")
         elif isinstance(event, StreamReset):
-            found.end(
+            call.end(
                 GrpcError(CANCELLED if event.error_code == ErrorCodes.CANCEL else UNAVAILABLE, "the call was reset")
             )
         elif isinstance(event, StreamEnded):
-            found.end()
+            call.end()
 
     def _flush(self) -> None:
         if self._transport is not None and (data := self._h2.data_to_send()):

@@ -1,10 +1,9 @@
-"""Keeps the connection to the runtime open for a while after we were killed.
+"""Keeps the connection to the runtime open for a while after this process was killed.
 
-A runtime whose caller goes away takes back what it was just doing for him. containerd then kills a container that has
-begun to run and calls it one that never did, so the next agent would run it a second time; or it stays for ever in a
-state in which a container can be neither started nor removed. So a bystander has the same socket open: it waits for
-our end and then sleeps until whatever was asked for is done. Nobody reads the answers; the next agent looks at what has
-come of it.
+A runtime cancels a call when its client disappears. containerd then kills a container that has started and reports it
+as never started, so the next agent would run it a second time; or the container stays in a state in which it can be
+neither started nor removed. So a detached process has the same socket open: it waits for our end and then sleeps until
+the pending calls are completed. The answers are not read; the next agent reads the resulting state.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ class Lifeline:
     """Of one connection."""
 
     def __init__(self, socket_fd: int) -> None:
-        waits, self._ours = os.pipe()  # the other end closes with us, however we end
-        held = os.dup(socket_fd)
+        waits, self._ours = os.pipe()  # the other end closes when this process ends
+        copy = os.dup(socket_fd)
         try:
-            self._pid = detached_process.start(_LINGERS, held={0: waits, 3: held})
+            self._pid = detached_process.start(_LINGERS, fds={0: waits, 3: copy})
         finally:
-            os.close(held)
+            os.close(copy)
             os.close(waits)
 
     def end(self) -> None:
-        """Nothing is being done any more, or nobody is there to do it."""
+        """No call is pending, or the runtime is gone."""
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)

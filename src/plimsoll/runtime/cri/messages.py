@@ -1,6 +1,6 @@
-"""The messages of CRI (package `runtime.v1`) that we send and read, field numbers as in spec 03 §12.
+"""The messages of CRI (package `runtime.v1`) that we send and read, with the field numbers of 03 §12.
 
-Only fields that somebody uses are named; the codec skips the others. Enumerations are plain numbers, named below.
+Only fields that are used are named; the codec skips the others. Enumerations are plain numbers, named below.
 Times are nanoseconds since the epoch. See `codec.protobuf.structs` for the notation.
 """
 

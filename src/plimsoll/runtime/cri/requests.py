@@ -1,4 +1,4 @@
-"""What the agent wants, as CRI's messages (spec 03 §12)."""
+"""The agent's requests as CRI messages (03 §12)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTAINER_NAME = "io.kubernetes.container.name"
 RESTART_COUNT = "io.kubernetes.container.restartCount"
 TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 
-# A runtime hides what it is told to hide, and nothing else: the kubelet's lists for containers without privileges.
+# A runtime masks only what the request lists: the kubelet's lists for containers without privileges.
 MASKED_PATHS = (
     "/proc/asound",
     "/proc/acpi",
@@ -56,8 +56,8 @@ def container_config(sandbox: SandboxSpec, spec: ContainerSpec) -> m.ContainerCo
         working_dir=spec.working_dir,
         envs=tuple(m.KeyValue(key=key, value=value.encode()) for key, value in spec.environment.items()),
         mounts=tuple(
-            m.CriMount(container_path=each.container_path, host_path=each.host_path, readonly=each.read_only)
-            for each in spec.mounts
+            m.CriMount(container_path=mount.container_path, host_path=mount.host_path, readonly=mount.read_only)
+            for mount in spec.mounts
         ),
         labels={**spec.labels, **_pod_labels(sandbox), CONTAINER_NAME: spec.name},
         annotations={**annotations, **spec.annotations},

@@ -1,6 +1,6 @@
-"""The agent's end of the supervisor's socket, and who wants to hear of changes.
+"""The agent's end of the supervisor's socket, and the subscribers to changes.
 
-Reaching the supervisor of a state directory, and starting it. It is nobody's child: it outlives who started it.
+Connects to the supervisor of a state directory and starts it. It is detached and outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOST = "the supervisor has gone in the middle of it; ask again"
 
 
 class ExitWatcher:
-    """Pod uids that somebody has still to look at; each at most once."""
+    """Pod uids that a subscriber has not handled yet; each at most once."""
 
     def __init__(self) -> None:
         self._uids: dict[str, None] = {}
@@ -46,7 +46,7 @@ class ExitWatcher:
 
 
 class SupervisorConnection:
-    """The socket in asyncio's loop, with descriptors, which asyncio's own streams can't carry."""
+    """The socket in asyncio's loop, with descriptors, which asyncio's streams don't support."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class SupervisorConnection:
         self._lose()
 
     def _lose(self) -> None:
-        """Whoever waits for an answer must hear at once that none will come."""
+        """Pending calls fail at once."""
         if not self.lost.is_set():
             self.lost.set()
             self._on_loss()
@@ -126,7 +126,7 @@ _LOCKED = 3  # as the supervisor's `__main__.ALREADY_THERE`
 
 
 def reached(state: Path) -> socket.socket | None:
-    """A connection; None where nobody listens. By the directory's fd: an address has room for 107 bytes of path."""
+    """A connection; None where no supervisor listens. Through the directory's fd: an address holds 107 bytes."""
     folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
@@ -144,7 +144,7 @@ def reached(state: Path) -> socket.socket | None:
 
 
 def start_supervisor(state: Path, hidden: Sequence[Path], log_limits: tuple[int, int], cgroup: Sequence[int]) -> bool:
-    """False where another has the lock: it will answer, or was just killed and lets go of it in a moment."""
+    """False where another supervisor has the lock: it will answer, or was just killed and releases the lock soon."""
     argv = [sys.executable, "-S", "-m", "plimsoll.runtime.supervisor", "--state", str(state)]
     argv += ["--socket", str(state / "socket")]
     argv += [f"--log-max-bytes={log_limits[0]}", f"--log-max-files={log_limits[1]}"]

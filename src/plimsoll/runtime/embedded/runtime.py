@@ -1,9 +1,7 @@
-"""The embedded runtime as the agent sees it: the calls of `runtime.Runtime`, made to the supervisor.
+"""The embedded runtime: the calls of `interface.ContainerRuntime`, made to the supervisor.
 
-The supervisor is nobody's child: the agent may be killed, containers go on. `limitations` says in whole sentences what
-this machine does not allow.
-
-What the agent asks for, in the words of the supervisor: ids that can be known beforehand, and a container's plan.
+The supervisor is detached: if the agent is killed, containers keep running. Ids are derived from the pod, so they are
+known beforehand. `limitations` says in whole sentences what this machine does not allow.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from pathlib import Path
 import plimsoll
 from plimsoll.linux import capabilities
 from plimsoll.runtime.embedded.client import SupervisorClient
-from plimsoll.runtime.embedded.exec import ExecExit, PipeSession, TerminalSession
+from plimsoll.runtime.embedded.exec import PipeSession, StreamEnd, TerminalSession
 from plimsoll.runtime.interface import (
     ContainerSpec,
     ContainerStateSeen,
@@ -43,7 +41,7 @@ def container_id(sandbox: SandboxSpec, name: str, attempt: int) -> str:
 
 
 def plan_document(spec: ContainerSpec) -> dict[str, object]:
-    """The container as the supervisor's `plan.Plan` has it; RuntimeTrouble for what can't be honoured."""
+    """The supervisor's `plan.LaunchPlan` of a container; RuntimeCallError for what can't be honoured."""
     program = bundled.program(spec.image_ref)
     argv = program.argv(spec.command, spec.args)
     if not argv:
@@ -116,18 +114,18 @@ class ProcessRuntime(SupervisorClient):
 
     async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
         try:
-            found = bundled.resolved(name, self._images, has_command=has_command)
+            resolved = bundled.resolved(name, self._images, has_command=has_command)
         except bundled.NoImageError as problem:
             raise ImageError(name, str(problem), "ErrImagePull" if pull else "ErrImageNeverPull") from None
-        return Image(found.ref, 0, found.note, None, found.runs)
+        return Image(resolved.ref, 0, resolved.note, None, resolved.runs)
 
     # -- sandboxes
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
-        made = sandbox_id(spec)
+        new_id = sandbox_id(spec)
         document = {name: getattr(spec, name) for name in _SANDBOX_FIELDS}
-        await self._call("make_sandbox", sandbox={"id": made, **document})
-        return made
+        await self._call("make_sandbox", sandbox={"id": new_id, **document})
+        return new_id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         await self._call("stop_sandbox", sandbox=sandbox_id)
@@ -139,9 +137,9 @@ class ProcessRuntime(SupervisorClient):
         _, fds = await self._call_for_fds("socket", sandbox=sandbox_id)
         if not fds:
             return None
-        made = socket.socket(fileno=fds[0])
-        made.setblocking(False)
-        return made
+        connecting = socket.socket(fileno=fds[0])
+        connecting.setblocking(False)
+        return connecting
 
     # -- containers
 
@@ -149,9 +147,9 @@ class ProcessRuntime(SupervisorClient):
         return container_id(sandbox, name, attempt)
 
     async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
-        made = self.container_id(sandbox, spec.name, spec.attempt)
+        new_id = self.container_id(sandbox, spec.name, spec.attempt)
         record = {
-            "id": made,
+            "id": new_id,
             "sandbox_id": sandbox_id,
             "pod_uid": sandbox.pod_uid,
             "name": spec.name,
@@ -163,7 +161,7 @@ class ProcessRuntime(SupervisorClient):
             "annotations": dict(spec.annotations),
         }
         await self._call("make_container", container=record, plan=plan_document(spec))
-        return made
+        return new_id
 
     async def start_container(self, container_id: str) -> None:
         with self._cgroup_fds(container_id, "start_container") as fds:
@@ -207,7 +205,7 @@ class ProcessRuntime(SupervisorClient):
     ) -> ExecResult:
         number = next(self._numbers)
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        output = ExecExit(reading)
+        output = StreamEnd(reading)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         ending: asyncio.Future[tuple[int, bool]] = asyncio.get_running_loop().create_future()
         self._ends[number] = ending
@@ -272,7 +270,7 @@ class ProcessRuntime(SupervisorClient):
         return fds
 
     async def _kill_run(self, number: int) -> None:
-        """Where it still runs; no error where it does not, or where the supervisor is gone and with it the run."""
+        """If it still runs; no error if it has ended, or if the supervisor is gone."""
         if self._ends.pop(number, None) is not None and self._connection is not None:
             with contextlib.suppress(RuntimeCallError):
                 await self._call("kill_run", run=number)

@@ -1,4 +1,4 @@
-"""One agent at the other end of the socket. Writing never blocks: what does not go at once waits, up to a limit."""
+"""The connection of one agent. Writing never blocks: what the socket does not take is queued, up to a limit."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class AgentConnection:
         self._waiting: deque[tuple[memoryview, list[int]]] = deque()
         self._waiting_bytes = 0
         self._closed = False
-        self.follows = False  # it wants to hear of every change
+        self.follows = False  # it gets every change
         loop.watch(connected.fileno(), self._readable)
 
     def send(self, message: wire.Message, fds: Sequence[int] = ()) -> None:
-        """The descriptors are duplicated; the caller's stay the caller's."""
+        """The descriptors are duplicated; the caller still closes its own."""
         if self._closed:
             return
         if fds:
@@ -49,7 +49,7 @@ class AgentConnection:
         data = wire.encoded(message)
         try:
             copies = [os.dup(fd) for fd in fds]
-        except OSError:  # no descriptor is left: better no connection than half an answer
+        except OSError:  # no descriptor is left: close the connection rather than send half an answer
             self.close()
             return
         self._waiting.append((memoryview(data), copies))

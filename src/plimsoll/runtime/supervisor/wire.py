@@ -1,8 +1,8 @@
-"""How the agent and the supervisor talk: JSON messages with a length before them, and file descriptors beside them.
+"""The protocol between agent and supervisor: JSON messages with a length prefix, and file descriptors.
 
 A message is four bytes of length (network order) and that much JSON. Descriptors travel as ancillary data of the bytes
-that begin a message, so when a message is complete its descriptors have arrived; `fds` in it says how many are its.
-No I/O here but `receive`, which both sides use on their sockets.
+that begin a message, so when a message is complete its descriptors have arrived; `fds` in it says how many.
+No I/O except `receive` and `send_some`, which both sides use on their sockets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Message = dict[str, Any]
 
 
 class MessageFormatError(ValueError):
-    """Bytes that are no message of ours; the connection is of no more use."""
+    """Bytes that are no message; the connection has to be closed."""
 
 
 def encoded(message: Message) -> bytes:
@@ -35,7 +35,7 @@ def encoded(message: Message) -> bytes:
 
 
 class FrameReader:
-    """Puts messages together from what arrives. Descriptors that no message claims are closed by `close`."""
+    """Assembles messages from received data. Descriptors that no message claims are closed by `close`."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -70,7 +70,7 @@ class FrameReader:
 
 
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """What has arrived, with its descriptors, all close-on-exec; b"" when the other side has gone."""
+    """The received data and its descriptors, all close-on-exec; b"" when the peer has closed."""
     room = socket.CMSG_SPACE(MAX_FDS * 4)
     data, ancillary, _flags, _address = connection.recvmsg(_CHUNK_BYTES, room, socket.MSG_CMSG_CLOEXEC)
     fds = array.array("i")
@@ -81,7 +81,7 @@ def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def send_some(connection: socket.socket, data: bytes | memoryview, fds: Sequence[int]) -> int:
-    """As much as goes; the descriptors go with the first byte."""
+    """Send as much as the socket takes; the descriptors are sent with the first byte."""
     if not fds:
         return connection.send(data)
     rights = array.array("i", fds)

@@ -72,7 +72,7 @@ def test_the_ownership_trace() -> None:
     assert live["data"] == {"b": "7"}
 
 
-def test_what_nobody_else_owns_goes() -> None:
+def test_fields_without_another_owner_are_removed() -> None:
     live = apply(apply(None, "m1", {"a": "1", "b": "1"}), "m1", {"b": "1"})
     assert live["data"] == {"b": "1"}
 
@@ -82,7 +82,7 @@ def test_an_empty_map_is_owned() -> None:
     assert live["metadata"]["managedFields"][0]["fieldsV1"] == {"f:data": {}}
 
 
-def test_who_owns_nothing_has_no_entry() -> None:
+def test_a_manager_without_fields_has_no_entry() -> None:
     assert "managedFields" not in apply(apply(None, "m1", {"a": "1"}), "m1", None)["metadata"]
 
 
@@ -234,7 +234,7 @@ def test_kubectl_takes_over_from_its_client_side_apply() -> None:
     assert found["data"] == {"a": "2"}
     assert json.loads(found["metadata"]["annotations"][LAST_APPLIED])["data"] == {"a": "2"}
     with pytest.raises(ApplyConflictError):
-        apply(live, "somebody", {"a": "2"})
+        apply(live, "other", {"a": "2"})
 
 
 ERRORS = [

@@ -15,16 +15,18 @@ from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.resize import queue
 from plimsoll.node.resize.queue import ResizePolicyOfNode, Resizes
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.resize.allocation import NodeResizeGates, allocated_pod, allocation_of
+from plimsoll.rules.resize.allocation import allocated_pod, allocation_of
 from plimsoll.rules.resize.conditions import resize_conditions, resize_word
 from plimsoll.rules.scheduling.fit import NodeLoad, allocated_load
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339
+from tests.virtual_time import run_in_virtual_time
 
 
 def pod(name: str, cpu: str, generation: int = 1, **spec: Any) -> RunPod:
@@ -49,7 +51,7 @@ class World:
         self.cores = cores
         self.now_s = 100.0
         self.meters = NodeMeters("n")
-        gates = NodeResizeGates()
+        gates = Gates()
         self.resizes = Resizes(
             ResizePolicyOfNode(self.profile, gates, {"cpu": parse(cores), "memory": parse("8Gi")}),
             self.checkpoint,
@@ -193,12 +195,12 @@ def test_it_is_said_when_a_wish_was_judged_last(world: World) -> None:
     world.run(pod("web", "1"), pod("other", "6"))
     world.ask(pod("web", "3", 2))
     (condition,) = world.conditions("web")
-    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(100.0), utc_text(100.0))
+    assert (condition.last_probe_time, condition.last_transition_time) == (rfc3339(100.0), rfc3339(100.0))
     world.woken.clear()
     world.now_s = 300.0
     world.resizes.evaluate("periodic_retry")
     (condition,) = world.conditions("web")
-    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(300.0), utc_text(100.0))
+    assert (condition.last_probe_time, condition.last_transition_time) == (rfc3339(300.0), rfc3339(100.0))
     assert world.woken == []  # nothing to tell for that alone
 
 
@@ -300,29 +302,29 @@ def test_what_cannot_be_written_down_has_to_wait(tmp_path: Path) -> None:
     assert (world.cpu("web"), world.word("web")) == ("2", "InProgress")
 
 
-async def test_a_wish_that_was_just_judged_is_looked_at_again_after_the_long_while(
-    world: World, monkeypatch: pytest.MonkeyPatch
+def test_the_periodic_retry_comes_a_full_interval_after_the_last_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """03 §7: each evaluation winds the clock up anew, also one for a new document."""
-    world.run(pod("web", "1"), pod("other", "6"))
-    retried = asyncio.Event()
-    evaluate = world.resizes.evaluate
+    """03 §7: each evaluation restarts the interval, also one for a new document."""
+    retried_s: list[float] = []
 
-    def noted(trigger: queue.Trigger) -> None:
-        evaluate(trigger)
-        if trigger == "periodic_retry":
-            retried.set()
+    async def main() -> None:
+        world, loop = World(tmp_path), asyncio.get_running_loop()
+        world.run(pod("web", "1"), pod("other", "6"))
+        evaluate = world.resizes.evaluate
 
-    monkeypatch.setattr(world.resizes, "evaluate", noted)
-    monkeypatch.setattr(queue, "RETRY_FIRST_S", 0.2)
-    monkeypatch.setattr(queue, "RETRY_S", 0.6)
-    running = asyncio.create_task(world.resizes.run())
-    try:
-        await asyncio.sleep(0)  # it waits now
-        asked_s = asyncio.get_running_loop().time()
+        def observed(trigger: queue.Trigger) -> None:
+            evaluate(trigger)
+            if trigger == "periodic_retry":
+                retried_s.append(loop.time())
+
+        monkeypatch.setattr(world.resizes, "evaluate", observed)
+        running = asyncio.create_task(world.resizes.run())
+        await asyncio.sleep(queue.RETRY_FIRST_S / 2)
         world.ask(pod("web", "3", 2))
-        async with asyncio.timeout(10):
-            await retried.wait()
-    finally:
+        await asyncio.sleep(2.5 * queue.RETRY_S)
         running.cancel()
-    assert asyncio.get_running_loop().time() - asked_s >= 0.6
+
+    run_in_virtual_time(main())
+    first_s = queue.RETRY_FIRST_S / 2 + queue.RETRY_S
+    assert retried_s == pytest.approx([first_s, first_s + queue.RETRY_S])

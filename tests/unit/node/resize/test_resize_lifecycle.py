@@ -28,7 +28,7 @@ def container(name: str, resources: Document, policy: str = "NotRequired") -> Do
 
 
 def file_of(life: Life, pod: str, file: str) -> str:
-    seen = life.kernel.look(life.container(pod, "c"), (file,))
+    seen = life.kernel.read(life.container(pod, "c"), (file,))
     assert seen is not None
     return seen.files[file]
 
@@ -175,7 +175,7 @@ async def test_a_pods_own_limit_that_cannot_come_down_is_not_done_before_it_has(
         await life.start()  # the next agent tries again
         life.kernel.use(own, anon_bytes=0)
         await life.until("full", lambda status: "PodResizeInProgress" not in str(status["conditions"]))
-        seen = life.kernel.look(own, (file,))
+        seen = life.kernel.read(own, (file,))
         assert seen is not None and seen.files[file] == str(128 * MIB)
 
 
@@ -184,7 +184,7 @@ async def test_what_runs_follows_the_settings_of_the_next_agent(tmp_path: Path) 
 
     def seen(name: str) -> list[dict[str, str]]:
         path = life.container(name, "c")
-        found = [life.kernel.look(each, files) for each in (path, path.rpartition("/")[0])]
+        found = [life.kernel.read(each, files) for each in (path, path.rpartition("/")[0])]
         return [dict(each.files) for each in found if each is not None]
 
     async with Life(tmp_path, "1.36") as life:

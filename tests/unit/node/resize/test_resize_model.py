@@ -226,7 +226,7 @@ class NodeLife(RuleBasedStateMachine):
 
     def _limit(self, path: str) -> int:
         limit = "memory.max" if self.kernel.version == 2 else "memory.limit_in_bytes"
-        seen = self.kernel.look(path, (limit,))
+        seen = self.kernel.read(path, (limit,))
         assert seen is not None
         return int(seen.files[limit]) if seen.files[limit].isdigit() else UNLIMITED
 
@@ -374,7 +374,7 @@ class NodeLife(RuleBasedStateMachine):
     def _files(kernel: SimulatedKernel, like: SimulatedKernel) -> dict[str, dict[str, str]]:
         found = {}
         for path in walk(kernel, "/"):
-            seen = kernel.look(path, every_file(like.version))
+            seen = kernel.read(path, every_file(like.version))
             assert seen is not None
             found[path] = dict(seen.files)
         return found

@@ -100,7 +100,7 @@ async def test_the_runtime_is_told_beside_all_that_the_container_has(tmp_path: P
     assert container_id == ID
     assert dict(update.unified) == {**before.unified, "memory.high": "max"}
     assert (update.memory_limit_bytes, update.cpu_shares) == (96 * MIB, before.cpu_shares)
-    seen = kernel.look(f"{POD_PATH}/{ID}", ("memory.high",))
+    seen = kernel.read(f"{POD_PATH}/{ID}", ("memory.high",))
     assert seen is not None and seen.files["memory.high"] == "max"
 
 

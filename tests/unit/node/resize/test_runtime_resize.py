@@ -21,7 +21,7 @@ from plimsoll.node.resize import cri as cri_resize
 from plimsoll.node.resources.cri_cgroups import RuntimeCgroups
 from plimsoll.node.resources.pleg import PodParts
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.rules.admission.resize import ResizeGates
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
 from plimsoll.rules.resize.allocation import Allocation
 from plimsoll.runtime.interface import ContainerStateSeen, CriResources, RuntimeCallError, SandboxStateSeen
@@ -78,7 +78,7 @@ class World:
             (ContainerStateSeen("c-id", "new", "u1", "c", 0, "running"),),
         )
         self.tools: Any = SimpleNamespace(
-            setting=setting, runtime=self.runtime, cgroups=self.cgroups, gates=ResizeGates(),
+            setting=setting, runtime=self.runtime, cgroups=self.cgroups, gates=Gates(),
             view=SimpleNamespace(last={"u1": parts}),
         )  # fmt: skip
 

@@ -177,7 +177,7 @@ async def node(
 
 
 def cpuset(kernel: SimulatedKernel, cgroups: PodCgroups, uid: str, container: str = "c") -> str:
-    seen = kernel.look(cgroups.paths(uid)[container], ["cpuset.cpus"])
+    seen = kernel.read(cgroups.paths(uid)[container], ["cpuset.cpus"])
     assert seen is not None
     return seen.files["cpuset.cpus"]
 

@@ -25,7 +25,7 @@ async def test_the_score_it_has_is_fine() -> None:
 async def test_a_score_that_cannot_be_had_is_said() -> None:
     before = oom_score_adj(os.getpid())
     notes = await OwnPlace(msgspec.structs.replace(CONFIG, kubelet_oom_score_adj=-2000), SimulatedKernel(2)).take()
-    assert notes == [f"the agent's oom_score_adj: want -2000, have {before} (the kernel takes −1000 to 1000)"]
+    assert notes == [f"the agent's oom_score_adj: want -2000, have {before} (the kernel accepts −1000 to 1000)"]
 
 
 class TakenForReal(SimulatedKernel):

@@ -64,7 +64,7 @@ async def test_pod_and_container_are_made_together_and_once(tmp_path: Path) -> N
     async with cgroups(tmp_path) as (made, kernel, tree):
         paths = await made.have(pod("u1"), {"c": "id0"})
         assert dict(paths) == {"": "/kubepods/podu1", "c": "/kubepods/podu1/id0"}
-        seen = kernel.look(paths["c"], ("memory.max",))
+        seen = kernel.read(paths["c"], ("memory.max",))
         assert seen is not None and seen.files["memory.max"] == str(64 << 20)
         await made.have(pod("u1"), {"c": "id0"})
         assert tree.turns == 1
@@ -104,11 +104,11 @@ async def test_what_an_earlier_agent_made_is_known_and_kept(tmp_path: Path) -> N
         await made.setup()
         task = asyncio.create_task(made.run())
         paths = await made.have(pod("u1"), {"c": "id0"})
-        inode = kernel.look(paths["c"], ()).inode  # type: ignore[union-attr]
+        inode = kernel.read(paths["c"], ()).inode  # type: ignore[union-attr]
         task.cancel()
         await asyncio.wait([task])
     assert made.known() == {"u1": "default/u1"}
-    assert kernel.look(paths["c"], ()).inode == inode  # type: ignore[union-attr]
+    assert kernel.read(paths["c"], ()).inode == inode  # type: ignore[union-attr]
 
 
 async def test_a_limit_that_cannot_come_down_keeps_no_agent_from_its_start(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_a_limit_that_cannot_come_down_keeps_no_agent_from_its_start(tmp_p
         with pytest.raises(PlimsollError, match="still in use"):
             await tree.setup()
         await PodCgroups(tree, kernel, SETTING).setup()
-        seen = kernel.look(paths["c"], ("memory.max",))
+        seen = kernel.read(paths["c"], ("memory.max",))
         assert seen is not None and seen.files["memory.max"] == str(64 << 20)
 
 

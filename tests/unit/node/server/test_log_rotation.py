@@ -49,19 +49,19 @@ def file(tmp_path: Path) -> Path:
     return made
 
 
-async def test_a_large_log_is_moved_and_begun_anew(file: Path) -> None:
+async def test_a_large_log_is_rotated(file: Path) -> None:
     writer = Writer(file)
-    await rotation(writer).look()
+    await rotation(writer).sync()
     assert sorted(sizes(file).values()) == [0, 101] and sizes(file)["0.log"] == 0
     assert writer.reopened == 1
-    await rotation(writer).look()
+    await rotation(writer).sync()
     assert writer.reopened == 1, "it is small now"
 
 
 async def test_only_so_many_stay(file: Path) -> None:
     for second in range(4):
         file.with_name(f"0.log.20200101-00000{second}").write_bytes(b"")
-    await rotation(Writer(file)).look()
+    await rotation(Writer(file)).sync()
     left = sorted(sizes(file))
     assert len(left) == 3 and left[:2] == ["0.log", "0.log.20200101-000003"]
 
@@ -69,12 +69,12 @@ async def test_only_so_many_stay(file: Path) -> None:
 async def test_a_runtime_that_does_not_open_a_new_one_keeps_the_old(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await rotation(Writer(file, refuses=True)).look()
+    await rotation(Writer(file, refuses=True)).sync()
     assert sizes(file) == {"0.log": 101} and "not now" in caplog.text
 
 
 async def test_what_has_ended_is_left_alone(file: Path) -> None:
-    await rotation(Writer(file), "exited").look()
+    await rotation(Writer(file), "exited").sync()
     assert sizes(file) == {"0.log": 101}
 
 

@@ -1,4 +1,4 @@
-"""The loop that keeps what each quota has in use, on a whole API server without sockets."""
+"""The quota controller on a whole API server without sockets."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 from plimsoll.api.controllers import quotas
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.server.services import client_of
-from tests.unit.api.asking import PODS, Asker, api, pod
+from tests.unit.api.api_client import PODS, ApiClient, api, pod
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
 
-async def status(ask: Asker, expected: dict[str, str]) -> None:
-    """Wait until the quota says so."""
+async def status(ask: ApiClient, expected: dict[str, str]) -> None:
+    """Wait until the quota has this status."""
     async with asyncio.timeout(10), ask.watching(f"{QUOTAS}?watch=true") as watched:
         used = None
         while used != expected:
@@ -31,12 +31,14 @@ def quota() -> dict[str, Any]:
     return {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2", "cpu": "1"}}}
 
 
-async def test_what_goes_is_charged_no_longer(tmp_path: Path, quota: dict[str, Any]) -> None:
+async def test_deleted_objects_are_no_longer_charged(tmp_path: Path, quota: dict[str, Any]) -> None:
     async with api(tmp_path) as ask:
         cluster = ask.app.cluster
-        shelf = ControllerContext(cluster.store, client_of(ask.app, "test"))
+        context = ControllerContext(cluster.store, client_of(ask.app, "test"))
         await ask.ok("POST", PODS, pod("before", {"cpu": "100m"}))
-        running = asyncio.create_task(quotas.loop(shelf, cluster.profile, asyncio.get_running_loop().time).run())
+        running = asyncio.create_task(
+            quotas.controller(context, cluster.profile, asyncio.get_running_loop().time).run()
+        )
         try:
             await ask.ok("POST", QUOTAS, quota)
             await status(ask, {"cpu": "100m", "pods": "1"})
@@ -87,13 +89,15 @@ COUNTED = [
 
 
 @pytest.mark.parametrize(("name", "path", "shown", "members"), COUNTED, ids=[row[0] for row in COUNTED])
-async def test_objects_are_counted_and_bounded(
+async def test_objects_are_counted_and_limited(
     tmp_path: Path, name: str, path: str, shown: str, members: dict[str, Any]
 ) -> None:
     async with api(tmp_path) as ask:
         cluster = ask.app.cluster
-        shelf = ControllerContext(cluster.store, client_of(ask.app, "test"))
-        running = asyncio.create_task(quotas.loop(shelf, cluster.profile, asyncio.get_running_loop().time).run())
+        context = ControllerContext(cluster.store, client_of(ask.app, "test"))
+        running = asyncio.create_task(
+            quotas.controller(context, cluster.profile, asyncio.get_running_loop().time).run()
+        )
         try:
             here = cluster.store.count(f"{_prefix(path)}default/")
             await ask.ok("POST", QUOTAS, {"metadata": {"name": "q"}, "spec": {"hard": {name: str(here + 2)}}})
@@ -122,7 +126,7 @@ def _prefix(path: str) -> str:
     return f"/{parts[-1]}/" if parts[1] == "api" else f"{parts[2]}/{parts[-1]}/"
 
 
-async def test_a_quota_with_scopes_is_about_pods(tmp_path: Path) -> None:
+async def test_a_quota_with_scopes_applies_to_pods(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         hard = {"configmaps": "0"}
         body = {"metadata": {"name": "q"}, "spec": {"hard": hard, "scopes": ["NotBestEffort"]}}
@@ -131,3 +135,6 @@ async def test_a_quota_with_scopes_is_about_pods(tmp_path: Path) -> None:
             "PATCH", f"{QUOTAS}/q/status", {"status": {"hard": hard, "used": hard}}, "application/merge-patch+json"
         )
         await ask.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "c"}})
+        listed = await ask.ok("GET", "/api/v1/namespaces/default/configmaps")
+        assert "c" in [item["metadata"]["name"] for item in listed["items"]]
+        assert (await ask.ok("GET", f"{QUOTAS}/q"))["status"]["used"] == hard

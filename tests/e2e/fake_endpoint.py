@@ -1,4 +1,4 @@
-"""The played node's endpoint: logs, exec over WebSocket, metrics, with the kubelet's paths (design of the joint).
+"""The fake node's endpoint: logs, exec over WebSocket, metrics, with the kubelet's paths.
 
 Only the API server is let in, by its client certificate. Exec knows a few commands of its own: `echo`, `cat`,
 `sh -c 'exit N'`, `stty size`, `log TEXT` (into the container's log), `kill 1`.
@@ -28,11 +28,11 @@ from plimsoll.rules.config.thresholds import parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation
 from plimsoll.rules.oom.report import OomKill
 from plimsoll.rules.quantity import parse
-from tests.e2e.played_containers import Container, PlayedPod
-from tests.e2e.played_node import CONFIG
+from tests.e2e.fake_containers import Container, FakePod
+from tests.e2e.fake_node_object import CONFIG
 
 Message = MutableMapping[str, Any]
-Pods = dict[tuple[str, str], PlayedPod]
+Pods = dict[tuple[str, str], FakePod]
 STDIN, STDOUT, STDERR, ERROR, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
 CONTAINER_CORES, CONTAINER_BYTES = 0.025, 10 << 20
 NODE_CORES, NODE_BYTES = 1.25, 1536 << 20
@@ -189,7 +189,7 @@ class Session:
         self,
         receive: Callable[[], Awaitable[Message]],
         send: Callable[[Message], Awaitable[None]],
-        pod: PlayedPod,
+        pod: FakePod,
         container: Container,
     ) -> None:
         self._receive, self._send, self._pod, self._container = receive, send, pod, container

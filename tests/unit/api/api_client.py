@@ -29,7 +29,7 @@ PODS = "/api/v1/namespaces/default/pods"
 Message = MutableMapping[str, Any]
 
 
-class Said(msgspec.Struct):
+class ApiReply(msgspec.Struct):
     code: int
     headers: dict[str, str]
     body: bytes
@@ -45,7 +45,7 @@ class Said(msgspec.Struct):
         return text
 
 
-class Asker:
+class ApiClient:
     def __init__(self, app: App) -> None:
         self.app = app
         self.now_s = START_S
@@ -59,8 +59,8 @@ class Asker:
         content_type: str = "application/json",
         accept: str = "application/json",
         agent: str = "test/1",
-    ) -> Said:
-        said, parts = Said(0, {}, b""), []
+    ) -> ApiReply:
+        said, parts = ApiReply(0, {}, b""), []
 
         async def send(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -160,11 +160,11 @@ class Watched:
 @asynccontextmanager
 async def api(
     tmp_path: Path, profile: str = "1.27", limits: Limits | None = None, **options: Any
-) -> AsyncIterator[Asker]:
-    asker: Asker
+) -> AsyncIterator[ApiClient]:
+    client: ApiClient
 
     def authenticate(scope: Any, headers: Any) -> User:
-        return asker.user
+        return client.user
 
     app = App(
         Options(
@@ -172,14 +172,14 @@ async def api(
             authenticate,
             profile=profile_named(profile),
             limits=limits or Limits(),
-            clock=lambda: asker.now_s,
+            clock=lambda: client.now_s,
             handlers=dict(REVIEWS),
             **options,
         )
     )
-    asker = Asker(app)
+    client = ApiClient(app)
     async with app.running():
-        yield asker
+        yield client
 
 
 def pod(name: str = "demo", requests: Any = None, limits: Any = None, **spec: Any) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""Stands between an agent and its API server, and lets every request through except those that a test holds back.
+"""A proxy between an agent and its API server that passes every request on, except those that a test blocks.
 
-It speaks for the server with the server's own certificate, and for the agent with the agent's. A test says which
-requests it wants to hold; each waits until it is let go, and what was asked and answered is kept. So the moments
-between two requests of a real agent, milliseconds otherwise, become as long as a test needs them.
+It uses the server's certificate towards the agent and the agent's towards the server. A test chooses the requests to
+block; each waits until the test passes it on. So the moments between two requests of a real agent, milliseconds
+otherwise, become as long as a test needs them.
 """
 
 from __future__ import annotations
@@ -19,67 +19,67 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from plimsoll.kube import kubeconfig
-from tests.e2e.waiting import SLOW
+from tests.e2e.waiting import DEADLINE_S
 
 Document = dict[str, Any]
-WAIT_S = 30.0 * SLOW
+WAIT_S = DEADLINE_S
 
 
-class Asked:
-    """One request: `wait` until it has come, `let_go`, then its `code`."""
+class BlockedRequest:
+    """One request: `pass_on` it, then read its `code`."""
 
     def __init__(self, method: str, path: str, body: Document) -> None:
         self.method, self.path, self.body = method, path, body
         self.code = 0
-        self.goes, self.answered = threading.Event(), threading.Event()
+        self.passed, self.answered = threading.Event(), threading.Event()
 
-    def let_go(self) -> int:
-        """The API's answer; the agent has got it by then."""
-        self.goes.set()
+    def pass_on(self) -> int:
+        """The API's answer, which the agent has received by then."""
+        self.passed.set()
         assert self.answered.wait(WAIT_S), f"{self.method} {self.path} was not answered"
         return self.code
 
 
-class HeldApi:
+class BlockedApi:
     def __init__(self) -> None:
-        self._holds: Callable[[Asked], bool] = lambda _asked: False
-        self._held: list[Asked] = []
+        self._is_blocked: Callable[[BlockedRequest], bool] = lambda _request: False
+        self._blocked: list[BlockedRequest] = []
         self._changed = threading.Condition()
         self.port = 0
 
-    def hold(self, which: Callable[[Asked], bool]) -> None:
+    def block(self, which: Callable[[BlockedRequest], bool]) -> None:
         with self._changed:
-            self._holds = which
+            self._is_blocked = which
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Block nothing any more."""
         with self._changed:
-            self._holds = lambda _asked: False
-            for each in self._held:
-                each.goes.set()
-            self._held.clear()
+            self._is_blocked = lambda _request: False
+            for each in self._blocked:
+                each.passed.set()
+            self._blocked.clear()
 
-    def next(self) -> Asked:
-        """The next request that is held."""
+    def next(self) -> BlockedRequest:
+        """The next request that is blocked."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._held, WAIT_S), "no such request has come"
-            return self._held.pop(0)
+            assert self._changed.wait_for(lambda: self._blocked, WAIT_S), "no such request has come"
+            return self._blocked.pop(0)
 
-    def come(self, asked: Asked) -> None:
+    def come(self, request: BlockedRequest) -> None:
         with self._changed:
-            if not self._holds(asked):
+            if not self._is_blocked(request):
                 return
-            self._held.append(asked)
+            self._blocked.append(request)
             self._changed.notify_all()
-        assert asked.goes.wait(WAIT_S)
+        assert request.passed.wait(WAIT_S)
 
 
 @contextmanager
-def held_api(access_file: Path, pki: Path, through: Path) -> Iterator[HeldApi]:
-    """`access_file`: the agent's kubeconfig; `through`: where the one is written that leads through here."""
+def blocked_api(access_file: Path, pki: Path, through: Path) -> Iterator[BlockedApi]:
+    """`access_file`: the agent's kubeconfig; `through`: where the kubeconfig of the proxy is written."""
     access = kubeconfig.load(access_file)
     assert access.certificate is not None and access.key is not None and access.ca is not None
-    held = HeldApi()
+    proxy = BlockedApi()
     with tempfile.TemporaryDirectory() as folder:
         pair = Path(folder) / "client.pem"
         pair.write_bytes(access.certificate + b"\n" + access.key)
@@ -88,40 +88,40 @@ def held_api(access_file: Path, pki: Path, through: Path) -> Iterator[HeldApi]:
     address = access.server.removeprefix("https://")
 
     class Handler(_Handler):
-        api, tls, target = held, upstream, address
+        api, tls, target = proxy, upstream, address
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pki / "server.crt", pki / "server.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    held.port = server.server_address[1]
-    through.write_text(access_file.read_text().replace(address, f"127.0.0.1:{held.port}"))
+    proxy.port = server.server_address[1]
+    through.write_text(access_file.read_text().replace(address, f"127.0.0.1:{proxy.port}"))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield held
+        yield proxy
     finally:
-        held.release()
+        proxy.release()
         server.shutdown()
         server.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    api: ClassVar[HeldApi]
+    api: ClassVar[BlockedApi]
     tls: ClassVar[ssl.SSLContext]
     target: ClassVar[str]
 
-    def _pass_on(self) -> None:
+    def _proxy(self) -> None:
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        asked = Asked(self.command, self.path, json.loads(data) if data.startswith(b"{") else {})
-        self.api.come(asked)
+        request = BlockedRequest(self.command, self.path, json.loads(data) if data.startswith(b"{") else {})
+        self.api.come(request)
         upstream = http.client.HTTPSConnection(self.target, context=self.tls)
         try:
             headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
             upstream.request(self.command, self.path, data or None, headers)
             answer = upstream.getresponse()
-            asked.code = answer.status
+            request.code = answer.status
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.headers.get("Content-Type", "application/json"))
             self.send_header("Transfer-Encoding", "chunked")
@@ -134,9 +134,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         finally:
             upstream.close()
-            asked.answered.set()
+            request.answered.set()
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _pass_on
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _proxy
 
     def log_message(self, format: str, *args: Any) -> None:
         """Not on the test's output."""

@@ -1,4 +1,4 @@
-"""A control plane with one played node, as processes of their own, for as long as the tests of one profile run."""
+"""A control plane with one fake node, as processes, for as long as the tests of one profile run."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ import msgspec
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "n1"
-START_S, STOP_S = 30, 15
+STOP_S = 60
 
 
-class World(msgspec.Struct, frozen=True):
+class FakeCluster(msgspec.Struct, frozen=True):
     profile: str
     state: Path
     url: str
     kubeconfig: Path
 
     def token(self, *words: str) -> bytes:
-        """A kubeconfig for somebody else."""
+        """A kubeconfig for another client."""
         return _said(*_plimsoll(), "api", "--state-dir", str(self.state), "token", "create", *words)
 
 
 @contextmanager
-def world(directory: Path, profile: str, *options: str) -> Iterator[World]:
-    """`directory` must not be there yet; logs of both processes stay in it."""
+def fake_cluster(directory: Path, profile: str, *options: str) -> Iterator[FakeCluster]:
+    """`directory` must not exist yet; the logs of both processes stay in it."""
     state = directory / "state"
     directory.mkdir(parents=True)
     with ExitStack() as stack:
         server = ["api", "--state-dir", str(state), "--listen", "127.0.0.1:0", "--profile", profile, *options]
         url = stack.enter_context(_running([*_plimsoll(), *server], directory / "api.log", "https://"))
-        made = World(profile, state, url, state / "admin.kubeconfig")
+        made = FakeCluster(profile, state, url, state / "admin.kubeconfig")
         node_config = directory / "node.kubeconfig"
         node_config.write_bytes(made.token("--node", NODE))
-        play = [sys.executable, "-m", "tests.e2e.playnode", "--kubeconfig", str(node_config)]
+        play = [sys.executable, "-m", "tests.e2e.fake_node", "--kubeconfig", str(node_config)]
         play += ["--name", NODE, "--profile", profile]
-        stack.enter_context(_running(play, directory / "node.log", "playing"))
+        stack.enter_context(_running(play, directory / "node.log", "running"))
         yield made
 
 
@@ -53,7 +53,7 @@ def _said(*command: str) -> bytes:
 
 @contextmanager
 def _running(command: list[str], log: Path, ready: str) -> Iterator[str]:
-    """The line with which it says that it is ready; ended by SIGTERM."""
+    """The line that reports that it is ready; ended by SIGTERM."""
     with log.open("wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True)
     assert process.stdout is not None

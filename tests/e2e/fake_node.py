@@ -1,10 +1,10 @@
-"""A node that is only played: it speaks to the API as an agent does, and runs nothing.
+"""A fake node: it uses the API as an agent does, and runs nothing.
 
 It registers its Node, renews its lease, follows its pods and reports them as running, grants resizes in two steps
-(allocated, then actual), and lets pods go when they are deleted. `play_endpoint` answers at its endpoint. The kubeconfig
+(allocated, then actual), and removes pods that are deleted. `fake_endpoint` answers at its endpoint. The kubeconfig
 of `plimsoll api token create --node` is all it gets: the certificate in it is also its endpoint's.
 
-    python -m tests.e2e.playnode --kubeconfig FILE --name n1 --profile 1.27
+    python -m tests.e2e.fake_node --kubeconfig FILE --name n1 --profile 1.27
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.kube.request import ApiError
 from plimsoll.rules.profile import Profile, profile_named
 from plimsoll.rules.quantity import parse
-from tests.e2e.play_endpoint import endpoint
-from tests.e2e.played_containers import Container, Document, PlayedPod, pod_status
-from tests.e2e.played_node import ALLOCATABLE, node_document
+from tests.e2e.fake_containers import Container, Document, FakePod, pod_status
+from tests.e2e.fake_endpoint import endpoint
+from tests.e2e.fake_node_object import ALLOCATABLE, node_document
 
 HEARTBEAT_S = 5.0
-ACTUATION_S = 0.4  # how long a runtime is said to take; the step between allocated and actual can be seen meanwhile
+ACTUATION_S = 0.4  # the time of a runtime, in which the step between allocated and actual can be observed
 
 
 def now() -> str:
@@ -42,15 +42,15 @@ def micro_now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-class PlayNode:
+class FakeNode:
     def __init__(self, client: Client, name: str, profile: Profile) -> None:
         self._client, self._name, self._profile = client, name, profile
-        self.pods: dict[tuple[str, str], PlayedPod] = {}
-        self._wishes: dict[str, Document] = {}  # uid → the pod as it was last seen
+        self.pods: dict[tuple[str, str], FakePod] = {}
+        self._pods_by_uid: dict[str, Document] = {}  # uid → the pod as it was last seen
         self._workers: dict[str, tuple[asyncio.Task[None], asyncio.Event]] = {}
 
     async def register(self, port: int) -> None:
-        """As a kubelet: the Node (anew if it is there), then its lease."""
+        """As a kubelet: the Node (its status again if it exists), then its lease."""
         node = node_document(self._name, port, self._profile, now())
         try:
             await self._client.ask(request.create(request.NODES, node))
@@ -87,81 +87,85 @@ class PlayNode:
             if task is not None:
                 task.cancel()
             return
-        self._wishes[change.uid] = json.loads(change.body)
+        self._pods_by_uid[change.uid] = json.loads(change.body)
         if change.uid not in self._workers:
             wake = asyncio.Event()
-            self._workers[change.uid] = (group.create_task(self._play(change.key, change.uid, wake)), wake)
+            self._workers[change.uid] = (group.create_task(self._run_pod(change.key, change.uid, wake)), wake)
         self._workers[change.uid][1].set()
 
-    async def _play(self, key: tuple[str, str], uid: str, wake: asyncio.Event) -> None:
-        """One pod, looked at again whenever it may have changed, until it is gone."""
-        played = self.pods[key] = PlayedPod(self._wishes[uid], wake)
+    async def _run_pod(self, key: tuple[str, str], uid: str, wake: asyncio.Event) -> None:
+        """One pod, synced whenever it may have changed, until it is gone."""
+        pod_state = self.pods[key] = FakePod(self._pods_by_uid[uid], wake)
         while True:
             await wake.wait()
             wake.clear()
-            pod = self._wishes[uid]
+            pod = self._pods_by_uid[uid]
             try:
                 if "deletionTimestamp" in pod["metadata"]:
-                    await self._end(pod, played)
+                    await self._end(pod, pod_state)
                     return
-                await self._sync(pod, played)
+                await self._sync(pod, pod_state)
             except ApiError as error:
                 if error.is_gone:
                     return
                 if not error.is_conflict:
                     raise
-                wake.set()  # somebody was faster: the watch brings what to do
+                wake.set()  # a concurrent change: the watch brings the newer pod
 
-    async def _sync(self, pod: Document, played: PlayedPod) -> None:
-        played.run_commands(now())
-        wish = {each["name"]: each.get("resources") or {} for each in pod["spec"]["containers"]}
-        changed = [each for each in played.containers.values() if not _same(wish[each.name], each.allocated)]
+    async def _sync(self, pod: Document, pod_state: FakePod) -> None:
+        pod_state.run_commands(now())
+        desired = {each["name"]: each.get("resources") or {} for each in pod["spec"]["containers"]}
+        changed = [each for each in pod_state.containers.values() if not _same(desired[each.name], each.allocated)]
         verdict = (
-            "" if not changed else "Infeasible" if any(_beyond(wish[each.name]) for each in changed) else "InProgress"
+            ""
+            if not changed
+            else "Infeasible"
+            if any(_beyond(desired[each.name]) for each in changed)
+            else "InProgress"
         )
-        is_new, told = verdict != played.verdict, _told(pod, wish)
+        is_new, text = verdict != pod_state.verdict, _resize_text(pod, desired)
         if is_new:
-            played.verdict, played.verdict_since = verdict, now()
+            pod_state.verdict, pod_state.verdict_since = verdict, now()
         if verdict == "InProgress":
             for each in changed:
-                each.allocated = copy.deepcopy(wish[each.name])
-        await self._report(pod, played)
+                each.allocated = copy.deepcopy(desired[each.name])
+        await self._report(pod, pod_state)
         if verdict == "Infeasible" and is_new:
-            await self._tell(pod, "Warning", "ResizeInfeasible", f"Pod resize Infeasible: {told}")
+            await self._emit(pod, "Warning", "ResizeInfeasible", f"Pod resize Infeasible: {text}")
         if verdict == "InProgress":
-            await self._tell(pod, "Normal", "ResizeStarted", f"Pod resize started: {told}")
+            await self._emit(pod, "Normal", "ResizeStarted", f"Pod resize started: {text}")
             await asyncio.sleep(ACTUATION_S)
-            await self._actuate(pod, played, changed)
-            await self._tell(pod, "Normal", "ResizeCompleted", f"Pod resize completed: {told}")
+            await self._actuate(pod, pod_state, changed)
+            await self._emit(pod, "Normal", "ResizeCompleted", f"Pod resize completed: {text}")
 
-    async def _actuate(self, pod: Document, played: PlayedPod, changed: list[Container]) -> None:
+    async def _actuate(self, pod: Document, pod_state: FakePod, changed: list[Container]) -> None:
         for each in changed:
             if each.must_restart(pod):
-                await self._tell(pod, "Normal", "Killing", f"Container {each.name} resize requires restart")
+                await self._emit(pod, "Normal", "Killing", f"Container {each.name} resize requires restart")
                 each.restart(now(), 137)
             each.actual = copy.deepcopy(each.allocated)
-        played.verdict = ""
-        await self._report(pod, played)
+        pod_state.verdict = ""
+        await self._report(pod, pod_state)
 
-    async def _report(self, pod: Document, played: PlayedPod) -> None:
-        status = pod_status(pod, played, self._profile)
-        if status == played.reported:
+    async def _report(self, pod: Document, pod_state: FakePod) -> None:
+        status = pod_status(pod, pod_state, self._profile)
+        if status == pod_state.reported:
             return
         metadata = pod["metadata"]
         change = {"metadata": {"uid": metadata["uid"]}, "status": status}
         await self._client.ask(request.patch(request.PODS, metadata["name"], change, metadata["namespace"], "status"))
-        played.reported = status
+        pod_state.reported = status
 
-    async def _end(self, pod: Document, played: PlayedPod) -> None:
-        """Stop it, say so, then take away what the API still has of it."""
-        for each in played.containers.values():
+    async def _end(self, pod: Document, pod_state: FakePod) -> None:
+        """Stop it, report it, then delete the pod from the API."""
+        for each in pod_state.containers.values():
             each.stop(now(), 0)
-        await self._report(pod, played)
+        await self._report(pod, pod_state)
         metadata = pod["metadata"]
         gone = request.delete(request.PODS, metadata["name"], metadata["namespace"], grace_s=0, uid=metadata["uid"])
         await self._client.ask(gone)
 
-    async def _tell(self, pod: Document, kind: str, reason: str, message: str) -> None:
+    async def _emit(self, pod: Document, kind: str, reason: str, message: str) -> None:
         metadata, stamp = pod["metadata"], now()
         about = {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")}
         event = {
@@ -179,7 +183,7 @@ class PlayNode:
         }
         try:
             await self._client.ask(request.create(request.EVENTS, event, metadata["namespace"]))
-        except ApiError as error:  # as for a kubelet: an event that is not wanted is no reason to stop
+        except ApiError as error:  # as for a kubelet: a refused event is no reason to stop
             print(f"event: {error}", file=sys.stderr)
 
 
@@ -199,20 +203,20 @@ def _beyond(resources: Document) -> bool:
     return any(amount > parse(ALLOCATABLE[name]) for (_, name), amount in _amounts(resources).items())
 
 
-def _told(pod: Document, wish: dict[str, Document]) -> str:
-    containers = [{"name": name, "resources": resources} for name, resources in wish.items()]
+def _resize_text(pod: Document, desired: dict[str, Document]) -> str:
+    containers = [{"name": name, "resources": resources} for name, resources in desired.items()]
     return json.dumps({"containers": containers, "generation": pod["metadata"]["generation"]}, separators=(",", ":"))
 
 
 async def run(file: Path, name: str, profile: Profile) -> None:
     access = kubeconfig.load(file)
-    transport = HttpTransport(access, agent="playnode/1.0")
-    node = PlayNode(Client(transport), name, profile)
+    transport = HttpTransport(access, agent="fake-node/1.0")
+    node = FakeNode(Client(transport), name, profile)
     async with endpoint(access, node.pods) as port, asyncio.TaskGroup() as group:
         await node.register(port)
         group.create_task(node.heartbeat())
         group.create_task(node.follow(group))
-        print(f"playing {name} at port {port}", flush=True)
+        print(f"running {name} at port {port}", flush=True)
 
 
 def main() -> None:

@@ -7,10 +7,10 @@ import sys
 
 import msgspec
 
-from plimsoll.api.machinery.timestamps import rfc3339_micro
+from plimsoll.rules.timestamps import rfc3339_micro
 
 
-class _Lines(logging.Formatter):
+class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
             "time": rfc3339_micro(record.created),
@@ -25,7 +25,7 @@ class _Lines(logging.Formatter):
 
 def log_to_stderr(level: int = logging.INFO) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Lines())
+    handler.setFormatter(_JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)

@@ -1,5 +1,4 @@
-"""Requests to the API over one kept connection: for looking often, where starting a kubectl each time would cost more
-than all that is looked at."""
+"""Requests to the API over one connection: for frequent reads, for which starting kubectl each time would cost too much."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plimsoll.kube.kubeconfig import load
-from tests.e2e.waiting import SLOW
+from tests.e2e.waiting import DEADLINE_S
 
 Document = dict[str, Any]
-TIMEOUT_S = 30.0 * SLOW
+TIMEOUT_S = DEADLINE_S
 
 
-class Asks:
+class ApiClient:
     """As the administrator, one request after the other."""
 
     def __init__(self, kubeconfig: Path) -> None:

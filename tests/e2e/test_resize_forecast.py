@@ -1,6 +1,6 @@
-"""What `plimsoll resize` foretells, and what then comes of it on a real node: wishes drawn from a fixed seed (03 §4, §6).
+"""The forecast of `plimsoll resize` and its outcome on a real node: requests drawn from a fixed seed (03 §4, §6).
 
-Each wish is forecast first. Then it is asked for, and the server, the node and the containers must do what was said; of
+Each request is forecast first. Then it is sent, and the server, the node and the containers must do what was said; of
 a refusal, what was named as the nearest request must be taken.
 """
 
@@ -18,14 +18,14 @@ import pytest
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.request import ListName, change_of, chosen_container, resize_patch
-from tests.e2e.asks import Asks
+from tests.e2e.api_client import ApiClient
 from tests.e2e.real_node import NODE, PODS, RealNode, real_node
 from tests.e2e.waiting import until
 from tests.unit.console import Ran, run
 
-WISHES = 24
+REQUESTS = 24
 Document = dict[str, Any]
-Wish = tuple[str, str, dict[str, str], tuple[ListName, ...]]
+ResizeRequest = tuple[str, str, dict[str, str], tuple[ListName, ...]]
 
 
 def sized(cpu: str, memory: str, /, **limits: str) -> Document:
@@ -56,39 +56,39 @@ def pods() -> Iterator[Document]:
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": bound}
 
 
-class Foretold:
-    """One node, its pods, and wishes one after the other: what is pending stays so until a later wish."""
+class ForecastCheck:
+    """One node, its pods, and requests one after the other: what is pending stays so until a later request."""
 
     def __init__(self, node: RealNode) -> None:
-        self.node, self.ask, self.seen = node, Asks(node.kubeconfig), Counter[str]()
+        self.node, self.ask, self.seen = node, ApiClient(node.kubeconfig), Counter[str]()
         for each in pods():
             self.ask("POST", PODS, each)
-        until(lambda: all(self._is_ready(each["metadata"]["name"]) for each in pods()), 30)
+        until(lambda: all(self._is_ready(each["metadata"]["name"]) for each in pods()))
 
     def pod(self, name: str) -> Document:
         return self.ask("GET", f"{PODS}/{name}")
 
-    def forecast(self, wish: Wish) -> Document:
-        found: Document = json.loads(self._resize(wish, "--dry-run").out)
+    def forecast(self, wanted: ResizeRequest) -> Document:
+        found: Document = json.loads(self._resize(wanted, "--dry-run").out)
         return found
 
-    def holds(self, wish: Wish) -> None:
-        said, name = self.forecast(wish), wish[0]
+    def holds(self, wanted: ResizeRequest) -> None:
+        said, name = self.forecast(wanted), wanted[0]
         outcome = said["outcome"]
         self.seen[outcome] += 1
         before = self.pod(name)
         if outcome == "refused":
-            self._is_refused(before, wish, said)
+            self._is_refused(before, wanted, said)
             return
-        ran = self._resize(wish, "--yes", "--wait", "--timeout", "8" if outcome == "accepted" else "0.5")
+        ran = self._resize(wanted, "--yes", "--wait", "--timeout", "90" if outcome == "accepted" else "0.5")
         after = self.pod(name)
         assert ran.code == (0 if outcome in ("accepted", "unchanged") else 1), (said, ran)
         assert _verdict(after) == (outcome if outcome in ("deferred", "infeasible") else ""), (said, after["status"])
         restarts = said.get("restarts", ()) if outcome == "accepted" else ()
         assert _restarted(before, after) == set(restarts), (said, ran, after["status"])
 
-    def _is_refused(self, before: Document, wish: Wish, said: Document) -> None:
-        name, chosen, amounts, kinds = wish
+    def _is_refused(self, before: Document, wanted: ResizeRequest, said: Document) -> None:
+        name, chosen, amounts, kinds = wanted
         pod = lean_pod(before)
         quantities = {each: parse(text) for each, text in amounts.items()}
         patch = resize_patch(pod, chosen, change_of(chosen_container(pod, chosen), quantities, kinds))
@@ -102,8 +102,8 @@ class Foretold:
     def _tried(self, name: str, patch: Document) -> tuple[int, Document]:
         return self.ask.answer("PATCH", f"{PODS}/{name}/resize?dryRun=All", patch)
 
-    def _resize(self, wish: Wish, *more: str) -> Ran:
-        name, chosen, amounts, kinds = wish
+    def _resize(self, wanted: ResizeRequest, *more: str) -> Ran:
+        name, chosen, amounts, kinds = wanted
         words = [word for each, text in amounts.items() for word in (f"--{each}", text)]
         words += [f"--{kind}-only" for kind in kinds]
         return run("resize", name, "-c", chosen, *words, *more, "-o", "json", "--kubeconfig", str(self.node.kubeconfig))
@@ -127,12 +127,12 @@ def _restarted(before: Document, after: Document) -> set[str]:
     return {name for name, count in counts(after).items() if count != counts(before)[name]}
 
 
-def wishes(number: int) -> Iterator[Wish]:
+def requests_drawn(number: int) -> Iterator[ResizeRequest]:
     drawn = random.Random(number)
     cpus = ["0", "50m", "500m", "1", "2", "3", "5", "8", "9"]
     memories = ["0", "16Mi", "64Mi", "200Mi", "300Mi", "600Mi", "1Gi", "1500Mi", "3Gi"]
     every = [(each["metadata"]["name"], each["spec"]) for each in pods()]
-    for _ in range(WISHES):
+    for _ in range(REQUESTS):
         name, spec = drawn.choice(every)
         chosen = drawn.choice([*spec["containers"], *spec.get("initContainers", ())])["name"]
         amounts = {"cpu": drawn.choice(cpus), "memory": drawn.choice(memories)}
@@ -143,32 +143,32 @@ def wishes(number: int) -> Iterator[Wish]:
 
 
 @pytest.fixture(
-    params=[pytest.param(each, marks=pytest.mark.xdist_group(f"foretold {each}")) for each in ("1.27", "1.36")]
+    params=[pytest.param(each, marks=pytest.mark.xdist_group(f"forecast {each}")) for each in ("1.27", "1.36")]
 )
-def foretold(
+def checked(
     request: pytest.FixtureRequest, tmp_path: Path, exercised: Callable[[str, str], None]
-) -> Iterator[Foretold]:
-    with real_node(tmp_path / "world", request.param) as node:
-        exercised("what resizes come to, foretold", f"this machine, profile {request.param}")
-        made = Foretold(node)
+) -> Iterator[ForecastCheck]:
+    with real_node(tmp_path / "cluster", request.param) as node:
+        exercised("forecast of resizes", f"this machine, profile {request.param}")
+        made = ForecastCheck(node)
         yield made
         made.ask.close()
 
 
-def test_it_comes_as_foretold(foretold: Foretold) -> None:
-    for wish in wishes(1):
-        foretold.holds(wish)
-    assert min(foretold.seen[each] for each in ("accepted", "deferred", "refused", "nearest")) > 0, foretold.seen
+def test_the_resize_happens_as_forecast(checked: ForecastCheck) -> None:
+    for wanted in requests_drawn(1):
+        checked.holds(wanted)
+    assert min(checked.seen[each] for each in ("accepted", "deferred", "refused", "nearest")) > 0, checked.seen
 
 
-def test_who_is_in_the_way(foretold: Foretold) -> None:
+def test_who_is_in_the_way(checked: ForecastCheck) -> None:
     """Without all that are named it fits, with any of them left it does not."""
-    wish: Wish = ("beside", "c", {"cpu": "7"}, ())
-    named = [each.partition("/")[2] for each in foretold.forecast(wish)["room"]["pods"]]
+    wanted: ResizeRequest = ("beside", "c", {"cpu": "7"}, ())
+    named = [each.partition("/")[2] for each in checked.forecast(wanted)["room"]["pods"]]
     assert len(named) > 1
-    foretold.holds(wish)
+    checked.holds(wanted)
     for name in named:
-        assert _verdict(foretold.pod("beside")) == "deferred"
-        foretold.ask("DELETE", f"{PODS}/{name}")
-        until(lambda gone=name: foretold.ask.answer("GET", f"{PODS}/{gone}")[0] == 404)
-    until(lambda: not _verdict(foretold.pod("beside")))
+        assert _verdict(checked.pod("beside")) == "deferred"
+        checked.ask("DELETE", f"{PODS}/{name}")
+        until(lambda gone=name: checked.ask.answer("GET", f"{PODS}/{gone}")[0] == 404)
+    until(lambda: not _verdict(checked.pod("beside")))

@@ -1,8 +1,8 @@
 """A real control plane and a real node of a declared, small size, to be brought under pressure: here or in a guest.
 
-Pods are eaters: they hold or take memory at a given pace, and end at once when they are told to. Whatever they take
+Pods are eaters: they hold or take memory at a given pace, and end at once on SIGTERM. What they take
 stays inside the kubepods of this node, which has at most a gigabyte. Questions go to the API over one kept connection,
-so that looking often costs little.
+so that frequent reads cost little.
 """
 
 from __future__ import annotations
@@ -10,16 +10,15 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 from plimsoll.cgroups.drivers.detect import this_host
-from tests.e2e.asks import Asks
+from tests.e2e.api_client import ApiClient
 from tests.e2e.real_node import NODE, RealNode
-from tests.e2e.waiting import SLOW
+from tests.e2e.waiting import until
 from tests.kernel.guest import GUEST_VARIABLE
 
 MIB = 1 << 20
@@ -29,12 +28,12 @@ Document = dict[str, Any]
 Found = TypeVar("Found")
 
 # Takes memory at a pace, in hundredths of a second and pieces of 64 KiB (a guest takes 0.1 s for a whole MiB, and Python
-# hears no signal meanwhile); tells what it has done with its times, and ends when told to.
+# handles no signal meanwhile); prints what it has done with its times, and ends on SIGTERM.
 EATER = """
 import os, signal, sys, time
-def told(*_):
-    os.write(1, b"told %f\\n" % time.monotonic()); os._exit(143)
-signal.signal(signal.SIGTERM, told)
+def term(*_):
+    os.write(1, b"term %f\\n" % time.monotonic()); os._exit(143)
+signal.signal(signal.SIGTERM, term)
 have, want, pace = [], int(sys.argv[1]) * 16, float(sys.argv[2]) * 16
 os.write(1, b"up %f\\n" % time.monotonic())
 begin, taken = time.monotonic(), 0
@@ -55,7 +54,7 @@ def eater(mib: int, mib_per_s: float = 0.0, then: str = "") -> list[str]:
 
 
 def stubborn(mib: int, mib_per_s: float = 0.0) -> list[str]:
-    """One that tells that it was asked to end, and does not."""
+    """One that prints that it got SIGTERM, and does not end."""
     words = eater(mib, mib_per_s)
     words[4] = EATER.replace("; os._exit(143)", "")
     assert words[4] != EATER
@@ -90,7 +89,7 @@ def pod(name: str, *containers: Document, metadata: Document | None = None, **sp
     }
 
 
-class PressureWorld(RealNode):
+class PressureNode(RealNode):
     """`settings`: of the KubeletConfiguration; `extras`: our own, beside it."""
 
     def __init__(
@@ -115,7 +114,7 @@ class PressureWorld(RealNode):
         self.start_api()
         self.make_identity()
         self.start_again()
-        self.ask = Asks(self.kubeconfig)
+        self.ask = ApiClient(self.kubeconfig)
 
     def start_again(self) -> None:
         """Without a declared size the node is the whole machine: only for guests."""
@@ -184,38 +183,31 @@ class PressureWorld(RealNode):
             every = [each for name in names for each in self.status(name).get("containerStatuses", [])]
             return len(every) >= len(names) and all(each["ready"] for each in every)
 
-        self.until(all_ready, 30)
+        self.until(all_ready)
 
     def full(self, name: str, container: str = "c") -> float:
         """When an eater had all that it wanted, by the monotonic clock."""
         return self.said(name, "full", container)
 
     def said(self, name: str, word: str, container: str = "c") -> float:
-        def look() -> float:
+        def read() -> float:
             for line in self.log(name, container).splitlines():
                 if line.startswith(f"{word} "):
                     return float(line.split()[1])
             return 0.0
 
-        return self.until(look, 30)
+        return self.until(read)
 
     def log(self, name: str, container: str = "c") -> str:
         found = sorted(self.state.glob(f"node/logs/default_{name}_*/{container}/*.log"))
         lines = found[-1].read_text().splitlines() if found else []
         return "\n".join(line.split(" ", 3)[3] for line in lines if line.count(" ") >= 3)
 
-    def until(self, look: Callable[[], Found], timeout_s: float = 20.0) -> Found:
-        deadline = time.monotonic() + timeout_s * SLOW
-        while True:
-            found = look()
-            if found:
-                return found
-            if time.monotonic() > deadline:
-                raise AssertionError(f"not within {timeout_s * SLOW:g} s: {found!r}\n{self.told()}")
-            time.sleep(0.05)
+    def until(self, read: Callable[[], Found]) -> Found:
+        return until(read, self.diagnosis, 0.05)
 
-    def told(self) -> str:
-        """What somebody who looks for a reason wants to see."""
+    def diagnosis(self) -> str:
+        """The containers' states and the end of the agent's log."""
         file = self.directory / "node.log"
         pods = "\n".join(
             f"{each['metadata']['name']}: {json.dumps(each.get('status', {}).get('containerStatuses', []))[:300]}"
@@ -224,11 +216,11 @@ class PressureWorld(RealNode):
         return f"{pods}\n{file.read_text()[-3000:] if file.exists() else ''}"
 
     def empty(self) -> None:
-        """All pods gone, and what they held."""
+        """All pods and their memory are gone."""
         for each in self.pods():
             name = each["metadata"]["name"]
             self.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
-        self.until(lambda: not self.pods() and not self.pod_cgroups(), 30)
+        self.until(lambda: not self.pods() and not self.pod_cgroups())
 
     # --- the kernel's side ---
 
@@ -274,7 +266,7 @@ def _yaml(document: Document) -> str:
 
 
 @contextmanager
-def pressure_world(
+def pressure_node(
     directory: Path,
     settings: Document,
     extras: Document | None = None,
@@ -283,20 +275,17 @@ def pressure_world(
     capacity_mib: int = CAPACITY_MIB,
     options: tuple[str, ...] = (),
     before: tuple[str, ...] = (),
-) -> Iterator[PressureWorld]:
+) -> Iterator[PressureNode]:
     """`options`, `before`: of and for the node, as `real_node` has them."""
     directory.mkdir(parents=True)
-    made = PressureWorld(directory, settings, extras or {}, profile, capacity_mib)
+    made = PressureNode(directory, settings, extras or {}, profile, capacity_mib)
     made.node_options, made.before_node = options, before
     try:
         made.start()
         yield made
     finally:
         made.close()
-    deadline = time.monotonic() + 20 * SLOW
-    while made.kubepods.exists():
-        assert time.monotonic() < deadline, f"cgroups were left behind: {made.kubepods}"
-        time.sleep(0.05)
+    until(lambda: not made.kubepods.exists(), lambda: f"cgroups were left behind: {made.kubepods}")
     mounts = Path("/proc/self/mountinfo").read_text()
     assert str(made.directory) not in mounts, "a mount was left behind"
     for hierarchy in Path("/sys/fs/cgroup").iterdir():

@@ -1,6 +1,6 @@
-"""What the played node knows of its pods: containers with a log and resources, and the status that follows from them.
+"""What the fake node knows of its pods: containers with a log and resources, and the status that follows from them.
 
-A container "runs" from the first look on, and writes one line when it starts and one when it ends. Its command may be
+A container "runs" from the first sync on, and writes one line when it starts and one when it ends. Its command may be
 `true` or `false`: then it ends at once. `kill 1` by exec ends it, and restartPolicy says what happens then.
 """
 
@@ -20,7 +20,7 @@ _RESIZE_CONDITIONS = {"InProgress": "PodResizeInProgress", "Infeasible": "PodRes
 
 
 class Log:
-    """Lines with their time; whoever follows it gets each as it comes, until the container ends."""
+    """Lines with their time; a follower gets each as it comes, until the container ends."""
 
     def __init__(self) -> None:
         self.lines: list[tuple[str, str]] = []
@@ -99,7 +99,7 @@ class Container:
 
     @property
     def id(self) -> str:
-        return "played://" + hashlib.sha256(f"{self.name} {self.restarts}".encode()).hexdigest()
+        return "fake://" + hashlib.sha256(f"{self.name} {self.restarts}".encode()).hexdigest()
 
     def must_restart(self, pod: Document) -> bool:
         """Whether a resource that changes has RestartContainer (03 §3.1)."""
@@ -129,7 +129,7 @@ class Container:
         }
 
 
-class PlayedPod:
+class FakePod:
     def __init__(self, pod: Document, wake: asyncio.Event) -> None:
         self.policy: str = pod["spec"]["restartPolicy"]
         self.containers = {each["name"]: Container(each) for each in pod["spec"]["containers"]}
@@ -161,7 +161,7 @@ class PlayedPod:
         return "Failed" if any(each["exitCode"] for each in ends if each) else "Succeeded"
 
 
-def pod_status(pod: Document, played: PlayedPod, profile: Profile) -> Document:
+def pod_status(pod: Document, played: FakePod, profile: Profile) -> Document:
     """A patch of the status, complete in what the node has to say."""
     phase, containers = played.phase, played.containers.values()
     since = max(each.started_at for each in containers)

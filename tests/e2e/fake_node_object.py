@@ -1,9 +1,9 @@
-"""The Node object of the played node, as a kubelet would register it (05 B9)."""
+"""The Node object of the fake node, as a kubelet would register it (05 B9)."""
 
 from __future__ import annotations
 
 from plimsoll.rules.profile import Profile
-from tests.e2e.played_containers import Document
+from tests.e2e.fake_containers import Document
 
 CAPACITY = {"cpu": "16", "memory": "33554432Ki", "ephemeral-storage": "102400Mi", "pods": "110"}
 ALLOCATABLE = {**CAPACITY, "cpu": "15500m", "memory": "32Gi"}
@@ -28,7 +28,7 @@ def node_document(name: str, port: int, profile: Profile, stamp: str) -> Documen
         "bootID": "00000000-0000-0000-0000-000000000001",
         "kernelVersion": "6.1.0-play",
         "osImage": "Plimsoll Playground",
-        "containerRuntimeVersion": "played://1.0",
+        "containerRuntimeVersion": "fake://1.0",
         "kubeletVersion": f"v{profile.name}.0+play",
         "kubeProxyVersion": "",
         "operatingSystem": "linux",

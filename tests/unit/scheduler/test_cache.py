@@ -1,4 +1,4 @@
-"""What the scheduler believes: any order of news gives the loads that a fresh count gives."""
+"""The scheduler cache: any order of changes gives the loads of a fresh count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_36
 from plimsoll.rules.scheduling.fit import node_load, resident_load
-from plimsoll.scheduler.cluster import SchedulerCache
+from plimsoll.scheduler.cache import SchedulerCache
 
 
 def _node(name: str, cpu: str = "4", **spec: Any) -> Node:
@@ -31,7 +31,7 @@ def _pod(uid: str, node: str, cpu: str = "1", phase: str = "Running") -> Pod:
     )
 
 
-def test_pods_that_are_seen_before_their_node_count_when_it_comes() -> None:
+def test_pods_that_arrive_before_their_node_count_once_it_is_known() -> None:
     cluster = SchedulerCache(PROFILE_1_36)
     cluster.put_pod(_pod("a", "n"))
     assert cluster.put_node(_node("n"))
@@ -39,7 +39,7 @@ def test_pods_that_are_seen_before_their_node_count_when_it_comes() -> None:
     assert load is not None and load.requested == {"cpu": 1000}
 
 
-def test_what_may_help_a_waiting_pod_is_told() -> None:
+def test_changes_that_may_help_a_waiting_pod_are_reported() -> None:
     cluster = SchedulerCache(PROFILE_1_36)
     assert cluster.put_node(_node("n"))
     assert not cluster.put_node(_node("n"))  # a heartbeat
@@ -82,7 +82,7 @@ _NEWS = st.lists(
 
 
 @given(_NEWS)
-def test_any_order_of_news_adds_up(news: list[tuple[str, str, str, str]]) -> None:
+def test_any_order_of_changes_adds_up(news: list[tuple[str, str, str, str]]) -> None:
     cluster, pods, nodes = SchedulerCache(PROFILE_1_36), dict[str, Pod](), dict[str, Node]()
     for what, uid, name, cpu in news:
         match what:
@@ -106,5 +106,5 @@ def test_any_order_of_news_adds_up(news: list[tuple[str, str, str, str]]) -> Non
         load = cluster.load(name)
         assert load is not None
         assert load.residents.keys() == fresh.residents.keys()
-        assert {key: held for key, held in load.requested.items() if held} == fresh.requested
+        assert {key: amount for key, amount in load.requested.items() if amount} == fresh.requested
     assert [load.name for load in cluster.loads()] == sorted(nodes)
