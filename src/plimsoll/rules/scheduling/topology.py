@@ -65,6 +65,11 @@ def concerns_others(pod: Pod) -> bool:
     return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
 
 
+def depends_on_others(pod: Pod) -> bool:
+    """Whether other pods decide where this one may go or had better go."""
+    return concerns_others(pod) or bool(pod.spec.topology_spread_constraints)
+
+
 def with_label_keys(
     selector: LabelSelector | None, pod: Pod, keys: Sequence[str], mismatch: Sequence[str] = ()
 ) -> LabelSelector | None:
@@ -79,6 +84,10 @@ def with_label_keys(
     if selector is None or not terms:
         return selector
     return msgspec.structs.replace(selector, match_expressions=(*selector.match_expressions, *terms))
+
+
+def _labels(load: NodeLoad) -> Mapping[str, str]:
+    return load.node.metadata.labels or {}
 
 
 class Term:
@@ -117,9 +126,9 @@ class _Counts:
         self.affinity: Counter[Pair] = Counter()  # pods that match all required affinity terms
         self.anti: Counter[Pair] = Counter()  # pods that a required anti-affinity term of the waiting pod matches
         self.existing_anti: Counter[Pair] = Counter()  # pods whose own anti-affinity matches the waiting pod
-        self.spread: list[Counter[str]] = [Counter() for _ in range(constraints)]  # pods by value of the topology key
+        self.spread: list[Counter[Pair]] = [Counter() for _ in range(constraints)]  # pods that a constraint selects
 
-    def parts(self) -> Iterable[Counter[Pair] | Counter[str]]:
+    def parts(self) -> Iterable[Counter[Pair]]:
         return (self.affinity, self.anti, self.existing_anti, *self.spread)
 
 
@@ -174,17 +183,16 @@ class Topology:
         """Why the pod may not go to this node; `load` may have other pods than the cluster, as in preemption."""
         known = self._loads.get(load.name)
         counts = self._counts if known is None or load.residents is known.residents else self._recounted(known, load)
-        labels = load.node.metadata.labels or {}
+        labels = _labels(load)
         return self._spread_refusal(labels, counts) or self._affinity_refusal(labels, counts)
 
     def _spread_refusal(self, labels: Mapping[str, str], counts: _Counts) -> FitVerdict | None:
-        for constraint, by_value in zip(self._hard, counts.spread, strict=True):
-            value = labels.get(constraint.key)
-            if value is None:
+        for constraint, by_pair in zip(self._hard, counts.spread, strict=True):
+            if constraint.key not in labels:
                 return FitVerdict((SPREAD_LABEL,), unresolvable=True)
-            least = min(by_value.values(), default=0) if len(by_value) >= constraint.min_domains else 0
+            least = min(by_pair.values(), default=0) if len(by_pair) >= constraint.min_domains else 0
             own = selects(constraint.selector, self._pod.metadata.labels)
-            if by_value.get(value, 0) + own - least > constraint.max_skew:
+            if by_pair.get((constraint.key, labels[constraint.key]), 0) + own - least > constraint.max_skew:
                 return FitVerdict((SPREAD,))
         return None
 
@@ -209,7 +217,7 @@ class Topology:
     # --- counts ---
 
     def _add(self, counts: _Counts, load: NodeLoad) -> None:
-        labels = load.node.metadata.labels or {}
+        labels = _labels(load)
         for resident in load.residents.values():
             other = resident.pod
             if self._required and all(term.matches(other, self._namespaces) for term in self._required):
@@ -221,9 +229,9 @@ class Topology:
                 if theirs.topology_key in labels and Term(other, theirs).matches(self._pod, self._namespaces):
                     counts.existing_anti[theirs.topology_key, labels[theirs.topology_key]] += 1
         if self._hard and all(constraint.key in labels for constraint in self._hard):
-            for constraint, by_value in zip(self._hard, counts.spread, strict=True):
+            for constraint, by_pair in zip(self._hard, counts.spread, strict=True):
                 if constraint.includes(self._pod, load):
-                    by_value[labels[constraint.key]] += constraint.count(self._pod, load)
+                    by_pair[constraint.key, labels[constraint.key]] += constraint.count(self._pod, load)
 
     def _recounted(self, known: NodeLoad, load: NodeLoad) -> _Counts:
         before, after, total = (_Counts(len(self._hard)) for _ in range(3))
@@ -243,48 +251,43 @@ class Topology:
         """0…100 for each node: the fewer matching pods in its places, the better (ScheduleAnyway constraints)."""
         if not self._soft:
             return [0] * len(nodes)
-        eligible = [self._has_keys(load) for load in nodes]
-        domains: list[set[str]] = [
-            {load.node.metadata.labels[constraint.key] for load, ok in zip(nodes, eligible, strict=True) if ok}
-            for constraint in self._soft
-        ]
-        totals: list[Counter[str]] = [Counter() for _ in self._soft]
-        for load in self._loads.values():
-            if self._has_keys(load):
-                for constraint, total in zip(self._soft, totals, strict=True):
-                    if constraint.key != HOSTNAME and constraint.includes(self._pod, load):
-                        total[load.node.metadata.labels[constraint.key]] += constraint.count(self._pod, load)
-        raw = []
-        for load, ok in zip(nodes, eligible, strict=True):
-            score = 0.0
-            for constraint, values, total in zip(self._soft, domains, totals, strict=True):
-                if not ok:
-                    continue
-                size = sum(eligible) if constraint.key == HOSTNAME else len(values)
-                count = (
-                    constraint.count(self._pod, load)
-                    if constraint.key == HOSTNAME
-                    else total[load.node.metadata.labels[constraint.key]]
-                )
-                score += count * math.log(size + 2) + (constraint.max_skew - 1)
-            raw.append(math.floor(score + 0.5))
-        counted = [score for score, ok in zip(raw, eligible, strict=True) if ok]
-        highest, lowest = max(counted, default=0), min(counted, default=0)
+        eligible = [load for load in nodes if self._has_keys(load)]
+        raw = {load.name: 0.0 for load in eligible}
+        for constraint in self._soft:
+            for name, score in self._spread_counts(constraint, eligible).items():
+                raw[name] += score
+        rounded = {name: math.floor(score + 0.5) for name, score in raw.items()}
+        highest, lowest = max(rounded.values(), default=0), min(rounded.values(), default=0)
+        if highest == 0:
+            return [MAX_SCORE if load.name in rounded else 0 for load in nodes]
         return [
-            0 if not ok else MAX_SCORE if highest == 0 else MAX_SCORE * (highest + lowest - score) // highest
-            for score, ok in zip(raw, eligible, strict=True)
+            MAX_SCORE * (highest + lowest - rounded[load.name]) // highest if load.name in rounded else 0
+            for load in nodes
         ]
 
+    def _spread_counts(self, constraint: _Constraint, nodes: Sequence[NodeLoad]) -> dict[str, float]:
+        """By node: matching pods in its place, weighted by the number of places, so that small keys do not dominate."""
+        if constraint.key == HOSTNAME:
+            counts = {load.name: constraint.count(self._pod, load) for load in nodes}
+            places = len(nodes)
+        else:
+            by_value: Counter[str] = Counter()
+            for load in self._loads.values():
+                if self._has_keys(load) and constraint.includes(self._pod, load):
+                    by_value[_labels(load)[constraint.key]] += constraint.count(self._pod, load)
+            counts = {load.name: by_value[_labels(load)[constraint.key]] for load in nodes}
+            places = len({_labels(load)[constraint.key] for load in nodes})
+        return {name: count * math.log(places + 2) + constraint.max_skew - 1 for name, count in counts.items()}
+
     def _has_keys(self, load: NodeLoad) -> bool:
-        labels = load.node.metadata.labels or {}
-        return all(constraint.key in labels for constraint in self._soft)
+        return all(constraint.key in _labels(load) for constraint in self._soft)
 
     def affinity_scores(self, nodes: Sequence[NodeLoad]) -> list[int]:
         """0…100 for each node by preferred terms, of the waiting pod and of the pods that run."""
         own = [*_preferred(self._pod, affinity_of(self._pod)), *_preferred(self._pod, anti_affinity_of(self._pod), -1)]
         weights: Counter[Pair] = Counter()
         for load in self._loads.values():
-            labels = load.node.metadata.labels or {}
+            labels = _labels(load)
             for resident in load.residents.values():
                 other = resident.pod
                 theirs = self._terms_of(other) if concerns_others(other) else []
@@ -293,7 +296,7 @@ class Topology:
                         weights[term.key, labels[term.key]] += term.weight
         if not weights:
             return [0] * len(nodes)
-        raw = [sum(weights[pair] for pair in (load.node.metadata.labels or {}).items()) for load in nodes]
+        raw = [sum(weights[pair] for pair in _labels(load).items()) for load in nodes]
         span = max(raw) - min(raw)
         return [int(MAX_SCORE * ((score - min(raw)) / span)) if span else 0 for score in raw]
 
