@@ -11,6 +11,7 @@ import bisect
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, is_terminal, node_load, resident_load
+from plimsoll.rules.scheduling.topology import Topology, concerns_others, depends_on_others
 
 
 class SchedulerCache:
@@ -21,6 +22,8 @@ class SchedulerCache:
         self._node_of: dict[str, str] = {}  # by pod uid
         self._orphaned: dict[str, dict[str, Pod]] = {}  # node → uid → pod, for nodes that are not known
         self._assumed: set[str] = set()
+        self._with_affinity: set[str] = set()  # uids of placed pods that other pods must be checked against
+        self.namespaces: dict[str, dict[str, str]] = {}  # name → labels
         self.changed: set[str] = set()  # nodes whose load changed; a consumer of the loads clears it
         self.nodes_version = 0  # increases when a node is added, removed or changed
 
@@ -68,6 +71,7 @@ class SchedulerCache:
         if before is not None and before != name:
             self.drop_pod(uid)
         self._node_of[uid] = name
+        self._note_affinity(pod)
         node = self._loads.get(name)
         if node is None:
             self._orphaned.setdefault(name, {})[uid] = pod
@@ -79,6 +83,7 @@ class SchedulerCache:
     def drop_pod(self, uid: str) -> bool:
         name = self._node_of.pop(uid, None)
         self._assumed.discard(uid)
+        self._with_affinity.discard(uid)
         if name is None:
             return False
         node = self._loads.get(name)
@@ -92,6 +97,7 @@ class SchedulerCache:
         uid = load.pod.metadata.uid
         self._node_of[uid] = name
         self._assumed.add(uid)
+        self._note_affinity(load.pod)
         self._set(name, self._loads[name].with_pods((load,)))
 
     def forget(self, uid: str) -> None:
@@ -99,8 +105,18 @@ class SchedulerCache:
         if uid in self._assumed:
             self.drop_pod(uid)
 
+    def topology(self, pod: Pod) -> Topology | None:
+        """The other pods as the rules need them, where they matter for this one."""
+        if not self._with_affinity and not depends_on_others(pod):
+            return None
+        return Topology(pod, self.loads(), self.namespaces)
+
     def is_placed(self, uid: str) -> bool:
         return uid in self._node_of
+
+    def _note_affinity(self, pod: Pod) -> None:
+        if concerns_others(pod):
+            self._with_affinity.add(pod.metadata.uid)
 
     def _set(self, name: str, load: NodeLoad) -> None:
         self._loads[name] = load

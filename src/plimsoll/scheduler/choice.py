@@ -34,12 +34,15 @@ class Choice:
 
     def decide(self, pod: Pod, nominated: Nominated, budgets: Sequence[PodDisruptionBudget]) -> SchedulingDecision:
         decision = None
-        if self._uses_arrays():
+        topology = self._cache.topology(pod)
+        if topology is None and self._uses_arrays():
             decision = self._synced_fleet().decide(pod, nominated, self._start)
         if decision is None:
             loads = self._cache.loads()
             start = self._start % len(loads) if loads else 0
-            decision = decide(pod, loads, self._profile, nominated=nominated, budgets=budgets, start=start)
+            decision = decide(
+                pod, loads, self._profile, nominated=nominated, budgets=budgets, start=start, topology=topology
+            )
         self._start = decision.next_start
         return decision
 

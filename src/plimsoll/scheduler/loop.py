@@ -36,6 +36,7 @@ from plimsoll.rules.scheduling.cycle import (
 )
 from plimsoll.rules.scheduling.fit import is_terminal, resident_load, waiting_load
 from plimsoll.rules.scheduling.preemption import Preemption
+from plimsoll.rules.scheduling.topology import depends_on_others
 from plimsoll.rules.timestamps import rfc3339, rfc3339_micro
 from plimsoll.scheduler import messages
 from plimsoll.scheduler.cache import SchedulerCache
@@ -44,6 +45,7 @@ from plimsoll.scheduler.queue import Queue, QueuedPod
 
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 BUDGETS = ResourcePath("/apis/policy/v1", "poddisruptionbudgets")
+NAMESPACES = ResourcePath("/api/v1", "namespaces")
 MAX_IN_FLIGHT = 64
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,14 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
+
+
+class _Labels(msgspec.Struct, frozen=True):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct, frozen=True):
+    metadata: _Labels = _Labels()
 
 
 class _Extra(msgspec.Struct):
@@ -97,6 +107,7 @@ class Scheduler:
             group.create_task(self._follow(Reflector(request.NODES), self._node_changed))
             group.create_task(self._follow(Reflector(request.PODS, fields=LIVE_PODS), self._pod_changed))
             group.create_task(self._follow(Reflector(BUDGETS), self._budget_changed))
+            group.create_task(self._follow(Reflector(NAMESPACES), self._namespace_changed))
             await self._schedule(group)
 
     # --- watching ---
@@ -128,6 +139,17 @@ class Scheduler:
         else:
             self._budgets[change.key] = from_document(msgspec.json.decode(change.body), PodDisruptionBudget)
 
+    def _namespace_changed(self, change: ObjectChange) -> None:
+        """Namespace selectors of pod affinity read the labels."""
+        name = change.key[1]
+        if change.kind == "DELETED":
+            self.cache.namespaces.pop(name, None)
+            return
+        labels = msgspec.json.decode(change.body, type=_Labelled).metadata.labels or {}
+        if self.cache.namespaces.get(name) != labels:
+            self.cache.namespaces[name] = labels
+            self.queue.wake(depends_on_others)
+
     def _pod_changed(self, change: ObjectChange) -> None:
         uid = change.uid
         if change.kind == "DELETED":
@@ -138,8 +160,7 @@ class Scheduler:
         pod = pod_from_json(change.body)
         if pod.spec.node_name:
             self._done(uid)
-            if self.cache.put_pod(pod):
-                self.queue.wake()
+            self.queue.wake(None if self.cache.put_pod(pod) else depends_on_others)
             return
         extra = msgspec.json.decode(change.body, type=_Extra)
         is_schedulable = extra.spec.scheduler_name == messages.SCHEDULER and not extra.spec.scheduling_gates

@@ -98,7 +98,8 @@ class Queue:
         """The cluster changed; `helps`: for which pods the change may matter."""
         self._wake([uid for uid in self._unschedulable if helps is None or helps(self._waiting[uid].pod)])
         for uid in self._in_flight:
-            self._waiting[uid].woken = True
+            if helps is None or helps(self._waiting[uid].pod):
+                self._waiting[uid].woken = True
 
     def wake_leftover(self, now_s: float) -> None:
         """Wake the pods that have been unschedulable for five minutes."""

@@ -128,8 +128,53 @@ class NodeAffinity(Lean, frozen=True, gc=False):
     )
 
 
+class LabelSelector(Lean, frozen=True, gc=False):
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[SelectorTerm, ...] = ()
+
+
+class PodAffinityTerm(Lean, frozen=True, gc=False):
+    """Pods of some namespaces, and the node label that says what counts as one place."""
+
+    label_selector: LabelSelector | None = None
+    topology_key: str = ""
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Lean, frozen=True, gc=False):
+    weight: Int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Lean, frozen=True, gc=False):
+    """Also what podAntiAffinity holds."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
 class Affinity(Lean, frozen=True, gc=False):
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Lean, frozen=True, gc=False):
+    max_skew: Int32 = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: Int32 | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
 
 
 class PodOS(Lean, frozen=True, gc=False):
@@ -152,6 +197,7 @@ class PodSpec(Lean, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] = ()
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     host_network: bool = False
     termination_grace_period_seconds: Int | None = None
     active_deadline_seconds: Int | None = None

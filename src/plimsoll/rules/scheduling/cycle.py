@@ -17,7 +17,7 @@ import msgspec
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.scheduling.fit import FitVerdict, NodeLoad, PodLoad, verdict, waiting_load, with_nominated
+from plimsoll.rules.scheduling.fit import Filter, FitVerdict, NodeLoad, PodLoad, verdict, waiting_load, with_nominated
 from plimsoll.rules.scheduling.preemption import Nominated, Preemption, preempt
 from plimsoll.rules.scheduling.score import (
     DEFAULT_WEIGHTS,
@@ -30,6 +30,7 @@ from plimsoll.rules.scheduling.score import (
     scores,
 )
 from plimsoll.rules.scheduling.selectors import required_node_names
+from plimsoll.rules.scheduling.topology import Topology
 
 NO_NODES = "no nodes available to schedule pods"
 AFFINITY_CONFLICT = "pod affinity terms conflict"
@@ -65,51 +66,69 @@ def decide(
     weights: Weights = DEFAULT_WEIGHTS,
     start: int = 0,
     percent_to_find: int = 0,
+    topology: Topology | None = None,
 ) -> SchedulingDecision:
-    """`nominated`: the nominated pods by node; `start`: the last decision's `next_start`."""
+    """`nominated`: the nominated pods by node; `start`: the last decision's `next_start`; `topology`: the other pods,
+    where pod affinity or spread constraints count."""
     if not nodes:
         return SchedulingDecision(message=NO_NODES)
     waiting, nominated = waiting_load(pod), nominated or {}
+    others = None if topology is None else topology.refusal
     names = required_node_names(pod)
     if names is not None and not names:
         conflict = FitVerdict((AFFINITY_CONFLICT,), unresolvable=True)
         refused = {node.name: conflict for node in nodes}
         message = f"0/{len(nodes)} nodes are available: {AFFINITY_CONFLICT}."
-        return _failed(waiting, nodes, refused, message, profile, nominated, budgets, start)
+        return _failed(waiting, nodes, refused, message, profile, nominated, budgets, start, others)
 
     own = pod.status.nominated_node_name
     if own:
         for node in nodes:
-            if node.name == own and _tried(waiting, node, profile, nominated).fits:
+            if node.name == own and _tried(waiting, node, profile, nominated, others).fits:
                 return SchedulingDecision((own,), next_start=start)
 
     searched = nodes if names is None else [node for node in nodes if node.name in names]
-    fitting, refused = _filtered(waiting, searched, profile, nominated, start, percent_to_find)
+    fitting, refused = _filtered(waiting, searched, profile, nominated, start, percent_to_find, others)
     next_start = (start + len(fitting) + len(refused)) % len(nodes)
     if fitting:
-        node_scores = scores(waiting, fitting, profile, strategy, weights) if len(fitting) > 1 else {}
+        node_scores = {}
+        if len(fitting) > 1:
+            node_scores = scores(waiting, fitting, profile, strategy, weights, topology=topology)
         chosen = best(node_scores) if node_scores else (fitting[0].name,)
         return SchedulingDecision(chosen, node_scores, refused, next_start=next_start)
     if names is not None:
         elsewhere = FitVerdict((NOT_A_NAMED_NODE,), unresolvable=True)
         refused = {node.name: refused.get(node.name, elsewhere) for node in nodes}
     message = unavailable(len(nodes), refused.values())
-    return _failed(waiting, nodes, refused, message, profile, nominated, budgets, next_start)
+    return _failed(waiting, nodes, refused, message, profile, nominated, budgets, next_start, others)
 
 
-def _tried(pod: PodLoad, node: NodeLoad, profile: Profile, nominated: Nominated) -> FitVerdict:
-    return verdict(pod, with_nominated(node, nominated.get(node.name, ()), pod), profile)
+def _tried(
+    pod: PodLoad, node: NodeLoad, profile: Profile, nominated: Nominated, others: Filter | None = None
+) -> FitVerdict:
+    """A nominated pod may never come, so one that only satisfies pod affinity with it does not count (A2)."""
+    expected = with_nominated(node, nominated.get(node.name, ()), pod)
+    result = verdict(pod, expected, profile, others)
+    if not result.fits or others is None or expected is node:
+        return result
+    return others(node) or result
 
 
 def _filtered(
-    pod: PodLoad, nodes: Sequence[NodeLoad], profile: Profile, nominated: Nominated, start: int, percent: int
+    pod: PodLoad,
+    nodes: Sequence[NodeLoad],
+    profile: Profile,
+    nominated: Nominated,
+    start: int,
+    percent: int,
+    others: Filter | None,
 ) -> tuple[list[NodeLoad], dict[str, FitVerdict]]:
     wanted = nodes_to_find(len(nodes), percent)
     fitting: list[NodeLoad] = []
     refused: dict[str, FitVerdict] = {}
     for index in range(len(nodes)):
         node = nodes[(start + index) % len(nodes)]
-        result = _tried(pod, node, profile, nominated)
+        result = _tried(pod, node, profile, nominated, others)
         if not result.fits:
             refused[node.name] = result
             continue
@@ -128,8 +147,9 @@ def _failed(
     nominated: Nominated,
     budgets: Sequence[PodDisruptionBudget],
     next_start: int,
+    others: Filter | None,
 ) -> SchedulingDecision:
-    outcome = preempt(pod, nodes, refused, profile, nominated, budgets)
+    outcome = preempt(pod, nodes, refused, profile, nominated, budgets, others)
     if outcome.candidate is None:
         message = f"{message} {profile.preemption_text}preemption: {preemption_text(outcome)}"
     return SchedulingDecision((), {}, refused, outcome, message, next_start)

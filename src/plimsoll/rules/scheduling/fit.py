@@ -11,7 +11,7 @@ node affinity, host ports, resources. A refusal is *unresolvable* if removing ot
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -182,6 +182,7 @@ class FitVerdict(msgspec.Struct, frozen=True, gc=False):
 
 
 FITS = FitVerdict()
+Filter = Callable[[NodeLoad], FitVerdict | None]
 
 
 # --- loads ---
@@ -261,7 +262,8 @@ def with_nominated(node: NodeLoad, nominated: Iterable[PodLoad], pod: PodLoad) -
 # --- filters ---
 
 
-def verdict(pod: PodLoad, node: NodeLoad, profile: Profile) -> FitVerdict:
+def verdict(pod: PodLoad, node: NodeLoad, profile: Profile, others: Filter | None = None) -> FitVerdict:
+    """`others`: the filter by the other pods of the cluster, which runs last (`rules.scheduling.topology`)."""
     refusal = node_refusal(pod.pod, node.node, profile)
     if refusal is not None:
         return FitVerdict((refusal,), unresolvable=True)
@@ -270,7 +272,7 @@ def verdict(pod: PodLoad, node: NodeLoad, profile: Profile) -> FitVerdict:
     missing = shortfalls(pod.requests, node)
     if missing:
         return FitVerdict(tuple(each.reason for each in missing), any(each.unresolvable for each in missing))
-    return FITS
+    return (others(node) if others is not None else None) or FITS
 
 
 def shortfalls(requests: Amounts, node: NodeLoad) -> list[Shortfall]:

@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.scheduling.fit import FitVerdict, NodeLoad, PodLoad, verdict, with_nominated
+from plimsoll.rules.scheduling.fit import Filter, FitVerdict, NodeLoad, PodLoad, verdict, with_nominated
 from plimsoll.rules.scheduling.selectors import selects
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -55,6 +55,7 @@ def preempt(
     profile: Profile,
     nominated: Nominated | None = None,
     budgets: Sequence[PodDisruptionBudget] = (),
+    others: Filter | None = None,
 ) -> Preemption:
     """For a pod that fits nowhere. `verdicts` are the filters' results; a node without one is not tried."""
     nominated = nominated or {}
@@ -67,7 +68,7 @@ def preempt(
     costly: list[PreemptionCandidate] = []
     tried: dict[str, FitVerdict] = {}
     for node in hopeful:
-        candidate = victims_on(pod, node, profile, nominated.get(node.name, ()), budgets)
+        candidate = victims_on(pod, node, profile, nominated.get(node.name, ()), budgets, others)
         if isinstance(candidate, FitVerdict):
             tried[node.name] = candidate
             continue
@@ -116,20 +117,21 @@ def victims_on(
     profile: Profile,
     nominated: Sequence[PodLoad] = (),
     budgets: Sequence[PodDisruptionBudget] = (),
+    others: Filter | None = None,
 ) -> PreemptionCandidate | FitVerdict:
     """The victims on one node, or the verdict that remains without all pods of lower priority."""
     lower = sorted((each for each in node.residents.values() if each.priority < pod.priority), key=_importance)
     if not lower:
         return FitVerdict((NO_VICTIMS,), unresolvable=True)
     load = with_nominated(node.without_pods(each.key for each in lower), nominated, pod)
-    remaining = verdict(pod, load, profile)
+    remaining = verdict(pod, load, profile, others)
     if not remaining.fits:
         return remaining
     broken = _budget_breakers(lower, budgets)
     victims: list[PodLoad] = []
     for each in sorted(lower, key=lambda load: load.key not in broken):
         with_each = load.with_pods((each,))
-        if verdict(pod, with_each, profile).fits:
+        if verdict(pod, with_each, profile, others).fits:
             load = with_each
         else:
             victims.append(each)

@@ -20,6 +20,7 @@ from plimsoll.rules.model.objects import CPU, MEMORY, Node, Pod
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.fit import PREFER_NO_SCHEDULE, NodeLoad, PodLoad, is_scalar
 from plimsoll.rules.scheduling.selectors import is_tolerated, matches_term
+from plimsoll.rules.scheduling.topology import Topology
 
 MAX_SCORE = 100
 _MAX_SHAPE_SCORE = 10
@@ -42,6 +43,8 @@ class ScoringStrategy(msgspec.Struct, frozen=True, gc=False):
 class Weights(msgspec.Struct, frozen=True, gc=False):
     taint_toleration: int = 3
     node_affinity: int = 2
+    topology_spread: int = 2
+    pod_affinity: int = 2
     resources_fit: int = 1
     balanced_allocation: int = 1
 
@@ -58,6 +61,8 @@ class NodeScore(msgspec.Struct, frozen=True, gc=False):
     resources_fit: int
     balanced_allocation: int
     total: int
+    topology_spread: int = 0
+    pod_affinity: int = 0
 
 
 class NodeUsage(msgspec.Struct, frozen=True, gc=False):
@@ -76,12 +81,16 @@ def scores(
     strategy: ScoringStrategy = LEAST_ALLOCATED,
     weights: Weights = DEFAULT_WEIGHTS,
     balanced_resources: Weighted = CPU_AND_MEMORY,
+    topology: Topology | None = None,
 ) -> dict[str, NodeScore]:
     """The score of each node by name; scores are relative, so all nodes that fit must be passed."""
     taints = normalized([intolerable_taints(pod.pod, node.node) for node in nodes], reverse=True)
     affinities = normalized([preferred_weight(pod.pod, node.node) for node in nodes])
+    none = [0] * len(nodes)
+    spreads = none if topology is None else topology.spread_scores(nodes)
+    neighbours = none if topology is None else topology.affinity_scores(nodes)
     node_scores: dict[str, NodeScore] = {}
-    for node, taint, affinity in zip(nodes, taints, affinities, strict=True):
+    for node, taint, affinity, spread, near in zip(nodes, taints, affinities, spreads, neighbours, strict=True):
         fit = strategy_score(strategy, usages(pod, node, strategy.resources, real=False))
         balanced = balanced_score(pod, node, profile, balanced_resources)
         total = (
@@ -89,8 +98,10 @@ def scores(
             + weights.node_affinity * affinity
             + weights.resources_fit * fit
             + weights.balanced_allocation * balanced
+            + weights.topology_spread * spread
+            + weights.pod_affinity * near
         )
-        node_scores[node.name] = NodeScore(taint, affinity, fit, balanced, total)
+        node_scores[node.name] = NodeScore(taint, affinity, fit, balanced, total, spread, near)
     return node_scores
 
 

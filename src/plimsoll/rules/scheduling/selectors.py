@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from plimsoll.rules.model.objects import Node, NodeSelectorTerm, Pod, SelectorTerm, Taint, Toleration
-from plimsoll.rules.model.policies import LabelSelector
+from plimsoll.rules.model.objects import LabelSelector, Node, NodeSelectorTerm, Pod, SelectorTerm, Taint, Toleration
 from plimsoll.rules.quantity import MAX_INT64
 
 _GO_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.rules.model.objects import Node, Pod, SelectorTerm, Taint, Toleration
-from plimsoll.rules.model.policies import LabelSelector
+from plimsoll.rules.model.objects import LabelSelector, Node, Pod, SelectorTerm, Taint, Toleration
 from plimsoll.rules.scheduling.selectors import matches_affinity, matches_label, required_node_names, selects, tolerates
 
 LABELS = {"disk": "ssd", "cores": "16", "empty": "", "word": "many"}
