@@ -104,12 +104,12 @@ class Agent:
         self.recorder = Recorder(client, node_name, clock=clock)
         self.reporter = Reporter(client, versioned=setting.profile.resize_status_field)
         self.events = PodEvents(self.recorder)
-        is_confined = not self._is_remote or setting.config.seccomp_default
+        is_confined = not runtime.makes_cgroups or setting.config.seccomp_default
         self.paths = NodePaths(
             state_dir,
             state_dir / "logs",
             node_names(),
-            makes_etc=not self._is_remote,
+            makes_etc=not runtime.makes_cgroups,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
         )
         self.volumes = Volumes(state_dir, hidden)

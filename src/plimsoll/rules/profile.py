@@ -6,24 +6,27 @@ the documents, `notes` has a sentence, which is printed with the value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
 from typing import Literal, TypeVar
+
+import msgspec
 
 from plimsoll.errors import InvalidConfigError
 
 DOCUMENTED = "documented; real "  # the start of notes that are printed even in brief output
 _T = TypeVar("_T")
+_IN_1_36: list[object] = []  # in the order of the rows
 
 
 def _row(in_1_27: _T, in_1_36: _T) -> _T:
-    return field(default=in_1_27, metadata={"1.36": in_1_36})
+    _IN_1_36.append(in_1_36)
+    return in_1_27
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Profile:
-    """One row per difference: the value in 1.27, the value in 1.36."""
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """One row per difference: the value in 1.27, which is the default of the field, and the value in 1.36."""
 
     name: str
+    notes: dict[str, str] = {}  # field → what is printed with its value
     # Memory QoS, gate on: memory.min = requests at every level, or by memoryReservationPolicy (02 §6.2).
     memory_min_from_requests: bool = _row(True, False)
     # memory.high for a container with neither memory request nor limit (02 §6.1).
@@ -74,7 +77,6 @@ class Profile:
     pod_observed_generation: bool = _row(False, True)  # observedGeneration of the status and its conditions
     host_ips_reported: bool = _row(False, True)  # `hostIPs` beside `hostIP`
     volume_mounts_reported: bool = _row(False, True)  # `volumeMounts` of container statuses
-    notes: dict[str, str] = field(default_factory=dict)  # field → what is printed with its value
 
 
 PROFILE_1_27 = Profile(
@@ -89,9 +91,8 @@ PROFILE_1_27 = Profile(
         "static_cpu_resize": "documented; real 1.27 did not: it changed the quota and left the cpuset",
     },
 )
-PROFILE_1_36 = Profile(
-    name="1.36", **{row.name: row.metadata["1.36"] for row in fields(Profile) if "1.36" in row.metadata}
-)
+_ROWS = Profile.__struct_fields__[2:]
+PROFILE_1_36 = msgspec.convert({"name": "1.36", **dict(zip(_ROWS, _IN_1_36, strict=True))}, Profile)
 
 PROFILES = {profile.name: profile for profile in (PROFILE_1_27, PROFILE_1_36)}
 DEFAULT_PROFILE = PROFILE_1_27
