@@ -15,7 +15,7 @@ import pytest
 
 from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, this_host
 from plimsoll.linux.processes import oom_score_adj
-from plimsoll.node.pods.images import remove_unused_images
+from plimsoll.node.pods.image_gc import remove_unused_images
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, FsUsage
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import ContainerMount, CriResources, ImageError, RuntimeCallError

@@ -34,7 +34,7 @@ from plimsoll.node.agent import Agent
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
-from plimsoll.node.pods.images import remove_unused_images
+from plimsoll.node.pods.image_gc import remove_unused_images
 from plimsoll.node.pressure.eviction_manager import EvictionSink
 from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup

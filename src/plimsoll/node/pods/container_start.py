@@ -14,7 +14,7 @@ from plimsoll.errors import ContainerConfigError, PlimsollError
 from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.pods.container_spec import container_spec
-from plimsoll.node.pods.images import ERR_NEVER_PULL, PodImages
+from plimsoll.node.pods.image_manager import ERR_NEVER_PULL, PodImages
 from plimsoll.node.pods.prober import ProbeTarget, run_probe
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.volumes.volumes import ReadyVolumes

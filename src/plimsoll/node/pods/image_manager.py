@@ -1,25 +1,17 @@
-"""Images: ensures that a container's is present, with the kubelet's events, and removes those that no container uses.
-
-Unused images are removed when their disk space is needed (04 §4).
-"""
+"""The image manager: ensures that the image of a container is present, with the kubelet's events."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable
-from typing import Protocol
 
 from plimsoll.aio import cancel_all
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.rules.lifecycle.events import ContainerEvents, never_pull_message
 from plimsoll.rules.model.observed import Start
 from plimsoll.rules.model.runnable import RunContainer, RunPod, container_named
-from plimsoll.runtime.cri.answers import StoredImage
-from plimsoll.runtime.interface import Image, ImageError, ObservedContainer, RuntimeCallError, RuntimeSnapshot
-
-log = logging.getLogger(__name__)
+from plimsoll.runtime.interface import Image, ImageError
 
 ERR_NEVER_PULL = "ErrImageNeverPull"
 IMAGE_IGNORED = "ImageIgnored"
@@ -84,30 +76,3 @@ class PodImages:
         took_s = time.monotonic() - began_s
         self._node.events.emit_lifecycle(pod, events.pulled(name, took_s, took_s, image.size_bytes))
         return image
-
-
-class ImageStore(Protocol):
-    sandbox_image: str
-
-    async def seen(self) -> RuntimeSnapshot: ...
-    async def images(self) -> tuple[StoredImage, ...]: ...
-    async def remove_image(self, ref: str) -> None: ...
-
-
-def unused(
-    images: Iterable[StoredImage], containers: Iterable[ObservedContainer], sandbox_image: str
-) -> list[StoredImage]:
-    """An ended container keeps its image as long as its record exists. Sandboxes have an image of their own."""
-    used = {sandbox_image, *(name for container in containers for name in (container.image, container.image_id))}
-    return [image for image in images if not image.pinned and used.isdisjoint((image.ref, *image.names))]
-
-
-async def remove_unused_images(runtime: ImageStore) -> None:
-    """An image that the runtime refuses to remove stays."""
-    for image in unused(await runtime.images(), (await runtime.seen()).containers, runtime.sandbox_image):
-        try:
-            await runtime.remove_image(image.ref)
-        except RuntimeCallError as error:
-            log.warning("image %s stays: %s", image.ref, error)
-        else:
-            log.info("removed unused image %s, %d bytes", image.names or image.ref, image.size_bytes)

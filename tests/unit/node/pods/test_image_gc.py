@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plimsoll.node.pods.images import unused
+from plimsoll.node.pods.image_gc import unused
 from plimsoll.runtime.cri.answers import StoredImage
 from plimsoll.runtime.interface import ObservedContainer
 
